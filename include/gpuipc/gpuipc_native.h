@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/** @file For programs that have their own way to move handles between processes. */
+#ifndef GPUIPC_NATIVE_H
+#define GPUIPC_NATIVE_H
+
+#include "gpuipc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A handle of the operating system: a file descriptor on Linux, a HANDLE on Windows. */
+typedef struct gpuipc_native_handle {
+    intptr_t value; /**< the int, or the HANDLE converted to intptr_t */
+} gpuipc_native_handle;
+
+/** One physical allocation: its handle and its size. */
+typedef struct gpuipc_native_segment {
+    gpuipc_native_handle handle; /**< stands for the allocation */
+    uint64_t bytes;              /**< its whole size; the receiver must map exactly this much */
+} gpuipc_native_segment;
+
+/** What must travel beside the handles for another process to open the buffer. */
+typedef struct gpuipc_native_layout {
+    size_t struct_size;      /**< sizeof(gpuipc_native_layout) */
+    gpuipc_uuid device_uuid; /**< the GPU that owns the memory */
+    uint64_t offset;         /**< where the range begins, from the start of the first segment */
+    uint64_t bytes;          /**< length of the range */
+} gpuipc_native_layout;
+
+/**
+ * Gives out fresh handles of a buffer, one per segment, in address order. They are closed on exec.
+ * @param segments room for @p capacity; their number is gpuipc_buffer_info::segment_count
+ * @param out_layout with struct_size set by the caller
+ * @param out_count how many were written; with ::GPUIPC_ERR_TOO_SMALL, how many are needed
+ * @errors ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @ownership the handles are the caller's, who closes them (close, CloseHandle); they keep the
+ *            memory alive, also after the buffer is released
+ * @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_native_export(gpuipc_buffer *buffer,
+                                              gpuipc_native_segment *segments, size_t capacity,
+                                              gpuipc_native_layout *out_layout, size_t *out_count);
+
+/**
+ * Opens a buffer from handles that came some other way. The caller must know that its work on the
+ * memory is ordered with the sender's: there is no ready point here.
+ * @param device as gpuipc_incoming::device  @param access what that device may do
+ * @errors ::GPUIPC_ERR_NOT_GPU_MEMORY, ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
+ *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership borrows the handles: the caller closes them, at once if it likes
+ * @threads any  @blocking for the driver's mapping  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_native_import(gpuipc_context *context,
+                                              const gpuipc_native_segment *segments,
+                                              size_t segment_count,
+                                              const gpuipc_native_layout *layout, uint32_t device,
+                                              gpuipc_access access, gpuipc_buffer **out_buffer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

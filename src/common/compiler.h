@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The one internal place with an #if on a compiler or an operating system. */
+#ifndef GPUIPC_COMPILER_H
+#define GPUIPC_COMPILER_H
+
+#if defined(__GNUC__)
+/** Lets the compiler check format strings: format is the position of the string, first that "...". */
+#define GPUIPC_PRINTF(string, first) __attribute__((format(printf, string, first)))
+/** Exports a symbol of a library that hides all others (the emulated driver). */
+#define GPUIPC_EXPORTED __attribute__((visibility("default")))
+#else
+#define GPUIPC_PRINTF(string, first)
+#define GPUIPC_EXPORTED
+#endif
+
+#if defined(_WIN32)
+#undef GPUIPC_EXPORTED
+#define GPUIPC_EXPORTED __declspec(dllexport)
+#endif
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#define GPUIPC_THREAD_LOCAL __declspec(thread)
+#else
+#define GPUIPC_THREAD_LOCAL _Thread_local
+#endif
+
+#endif

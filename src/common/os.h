@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file All that an operating system owes gpuipc. Chosen when linking: src/posix/ or src/win32/,
+ * whose files mirror each other (posix_X.c, win32_X.c) and change in the same commit.
+ *
+ * Every function that can fail returns a status and has filled the thread's error record
+ * (status.h) with the native code. Outputs are written only on success. Nothing here prints,
+ * reads the environment unless it says so, or knows CUDA.
+ */
+#ifndef GPUIPC_OS_H
+#define GPUIPC_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gpuipc/gpuipc_status.h>
+
+/* ---- handle: an fd or a HANDLE; posix_handle.c, win32_handle.c --------------------------- */
+
+/** An OS handle that the library owns: closed on exec, and closed in a forked child at once. */
+typedef struct os_handle {
+    intptr_t value; /**< fd, or HANDLE */
+} os_handle;
+
+#define OS_HANDLE_NONE ((os_handle){-1})
+
+bool os_handle_is_valid(os_handle handle);
+
+/** Takes over a native handle (from the driver, from a message): from now on it is the library's,
+ *  is closed on exec, and a forked child closes it.
+ *  Fails with ERR_OUT_OF_MEMORY, and the native handle is then still the caller's. */
+gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle);
+
+/** The same for what cuMemExportToShareableHandle wrote: an int on Linux, a HANDLE on Windows. It is
+ *  made for this call alone, so on failure it is closed.
+ *  @param written at least 8 bytes, zero before the driver wrote there */
+gpuipc_status os_handle_adopt_exported(const void *written, os_handle *out_handle);
+
+/** Gives the handle out: it is no longer the library's. Returns the native value; *handle is none. */
+intptr_t os_handle_give_up(os_handle *handle);
+
+/** A second handle to the same object. ERR_TOO_MANY_HANDLES when the process has no more. */
+gpuipc_status os_handle_duplicate(os_handle handle, os_handle *out_handle);
+
+/** A duplicate of a native handle of somebody else's. ERR_INVALID_ARGUMENT if it is not open. */
+gpuipc_status os_handle_duplicate_native(intptr_t native, os_handle *out_handle);
+
+/** Closes and sets to none. None is allowed. */
+void os_handle_close(os_handle *handle);
+
+/* ---- deadline: posix_clock.c, win32_clock.c ---------------------------------------------- */
+
+/** A point on the monotonic clock. One is made at the start of a call and passed down. */
+typedef struct os_deadline {
+    uint64_t at_ns; /**< UINT64_MAX: never */
+} os_deadline;
+
+uint64_t os_clock_ns(void);                        /**< monotonic */
+os_deadline os_deadline_after(int timeout_ms);     /**< 0: now, negative: never */
+bool os_deadline_passed(os_deadline deadline);
+int os_deadline_left_ms(os_deadline deadline);     /**< rounded up; -1: never passes */
+void os_sleep_ms(unsigned milliseconds);
+
+/* ---- threads: posix_thread.c, win32_thread.c --------------------------------------------- */
+
+/** Room for the system's own objects; the implementation asserts that they fit. */
+typedef union os_mutex { uint64_t align[8]; void *pointer; } os_mutex;
+typedef union os_condition { uint64_t align[8]; void *pointer; } os_condition;
+typedef struct os_thread os_thread;
+
+gpuipc_status os_mutex_init(os_mutex *mutex);
+void os_mutex_destroy(os_mutex *mutex);
+void os_mutex_lock(os_mutex *mutex);
+bool os_mutex_try_lock(os_mutex *mutex);
+void os_mutex_unlock(os_mutex *mutex);
+
+/** A mutex that needs no init: static os_static_mutex m; (zero is its start). Held over fork(), so
+ *  that the child finds it free. */
+typedef struct os_static_mutex { os_mutex mutex; } os_static_mutex;
+void os_static_mutex_lock(os_static_mutex *mutex);
+void os_static_mutex_unlock(os_static_mutex *mutex);
+
+gpuipc_status os_condition_init(os_condition *condition);
+void os_condition_destroy(os_condition *condition);
+void os_condition_signal_all(os_condition *condition);
+/** Waits, with the mutex released meanwhile. False when the deadline passed first. */
+bool os_condition_wait(os_condition *condition, os_mutex *mutex, os_deadline deadline);
+
+/** Starts a thread with all signals blocked. join waits for its end and frees it. */
+gpuipc_status os_thread_start(void (*run)(void *argument), void *argument, os_thread **out_thread);
+void os_thread_join(os_thread *thread);
+
+/* ---- process: posix_process.c, win32_process.c ------------------------------------------- */
+
+/** How many forks lie between the first use of the library and this process: an object remembers
+ *  the number it was made under, and another number means that it is the parent's. Always 0 where
+ *  there is no fork. */
+uint32_t os_fork_generation(void);
+
+/** Makes the fork handlers known to the system; once per process, any thread, cheap again. */
+gpuipc_status os_fork_watch(void);
+
+uint64_t os_process_id(void);
+
+/** An environment variable, or NULL; always NULL in a set-uid program. The text is the system's. */
+const char *os_environment(const char *name);
+
+gpuipc_status os_random(void *bytes, size_t size);
+
+/* ---- peer: who is at the other end; posix_peer.c, win32_peer.c --------------------------- */
+
+/** A process as the operating system vouches for it. */
+typedef struct os_peer {
+    uint64_t process_id; /**< 0: outside this PID namespace */
+    char user[192];      /**< decimal uid, or SID text */
+    bool same_user;      /**< effective user of this process */
+    os_handle process;   /**< pidfd or process handle; none where it cannot be had */
+} os_peer;
+
+void os_peer_close(os_peer *peer);
+
+/** 1: lives, 0: has ended, -1: cannot be known. */
+int os_peer_is_running(const os_peer *peer);
+
+/* ---- endpoint, listener, connection: posix_endpoint.c, posix_connection.c ---------------- */
+
+/** The most handles in one packet. Linux: SCM_MAX_FD, include/net/scm.h. */
+#define OS_PACKET_HANDLES_MAX 253
+/** The most bytes in one packet. */
+#define OS_PACKET_BYTES_MAX 131072
+
+/** Where names live. */
+typedef struct os_directory {
+    const char *path;  /**< NULL: the user's default directory (GPUIPC_RUNTIME_DIR and others) */
+    bool shared;       /**< may belong to another user and admit its group */
+} os_directory;
+
+/** The longest path of a directory, with its end. */
+#define OS_PATH_MAX 4096
+
+/** The directory's path, without trailing slashes: the one given, or the user's default one
+ *  (GPUIPC_RUNTIME_DIR and others; the environment is read here and in no other call on names).
+ *  ERR_INVALID_ARGUMENT when it is not absolute, ERR_NAME_TOO_LONG. */
+gpuipc_status os_directory_resolve(const os_directory *directory, char *path, size_t capacity);
+
+typedef struct os_listener os_listener;
+typedef struct os_connection os_connection;
+
+/** What a listener noticed that a log may want: NULL-able sentence sink. */
+typedef struct os_log {
+    void (*write)(void *user_data, const char *sentence);
+    void *user_data;
+} os_log;
+
+/** Makes the directory if it is missing, checks it, replaces a dead process's socket (under a lock
+ *  and after a connect that fails), and listens.
+ *  ERR_NAME_TOO_LONG, ERR_NAME_IN_USE, ERR_UNSAFE_DIRECTORY, ERR_NOT_SUPPORTED ('@' off Linux). */
+gpuipc_status os_listener_open(const os_directory *directory, const char *name, const os_log *log,
+                               os_listener **out_listener);
+/** ERR_TIMEOUT; ERR_RELEASED after os_listener_interrupt. When the process has no handle left for
+ *  the new connection it waits a little between tries, and answers ERR_TOO_MANY_HANDLES at the
+ *  deadline. */
+gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
+                                 os_connection **out_connection);
+/** Wakes every thread that waits in accept, now and later. */
+void os_listener_interrupt(os_listener *listener);
+/** Removes the name and frees. In a forked child frees only. */
+void os_listener_destroy(os_listener *listener);
+
+/** One try per round until the deadline; ERR_NOT_FOUND when nobody listened, ERR_UNSAFE_DIRECTORY,
+ *  ERR_NAME_TOO_LONG, ERR_ACCESS_DENIED. */
+gpuipc_status os_connection_open(const os_directory *directory, const char *name,
+                                 os_deadline deadline, os_connection **out_connection);
+/** Fills *out_peer; the caller closes it. */
+gpuipc_status os_connection_get_peer(os_connection *connection, os_peer *out_peer);
+/** One packet, whole or not at all. The handles stay the caller's.
+ *  ERR_TIMEOUT, ERR_PEER_CLOSED, ERR_TOO_MANY_IN_FLIGHT, ERR_RELEASED after interrupt. */
+gpuipc_status os_connection_send(os_connection *connection, const void *bytes, size_t size,
+                                 const os_handle *handles, size_t count, os_deadline deadline);
+/** One packet. @p handles has room for OS_PACKET_HANDLES_MAX; they become the caller's.
+ *  Nothing is left behind by a failure: handles that came with a packet that cannot be delivered
+ *  whole are closed. ERR_TIMEOUT, ERR_PEER_CLOSED, ERR_PROTOCOL (longer than @p capacity, empty),
+ *  ERR_HANDLE_COUNT (more handles than a packet may have), ERR_TOO_MANY_HANDLES (our own
+ *  descriptor limit cut the list: not the peer's fault), ERR_RELEASED after interrupt. */
+gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
+                                    size_t *out_size, os_handle *handles, size_t *out_count,
+                                    os_deadline deadline);
+/** Wakes every thread that waits in it, now and later; the peer sees the end. */
+void os_connection_interrupt(os_connection *connection);
+void os_connection_destroy(os_connection *connection);
+
+/* ---- shared memory: posix_memory.c, win32_memory.c --------------------------------------- */
+
+/** Anonymous memory of a fixed size that another process maps through its handle. It can neither
+ *  grow nor shrink (memfd seals, section). Starts as zeroes; no memory is used until touched. */
+gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle *out_handle);
+/** The size, and whether it is memory made by os_memory_create (sealed, a section): ERR_PROTOCOL
+ *  when the handle is anything else. */
+gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes);
+gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, void **out_address);
+void os_memory_unmap(void *address, uint64_t bytes);
+
+/* ---- libraries: posix_library.c, win32_library.c ----------------------------------------- */
+
+typedef struct os_library os_library;
+
+/** The file names of this system. */
+extern const char os_cuda_driver_name[];     /**< libcuda.so.1, nvcuda.dll */
+extern const char os_emulated_driver_name[]; /**< libgpuipc-emulated-cuda.so, gpuipc-emulated-cuda.dll */
+extern const int os_shareable_handle_type;   /**< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (1), _WIN32 (2) */
+
+/** Loads from where the system keeps its libraries. ERR_NOT_FOUND when there is none;
+ *  ERR_OS when there is one that does not load (the record has the loader's words). */
+gpuipc_status os_library_open_system(const char *name, os_library **out_library);
+/** Loads this absolute path. */
+gpuipc_status os_library_open_path(const char *path, os_library **out_library);
+/** Loads a file that came with gpuipc: beside the code of this library or in gpuipc/ beside it, or
+ *  in the lib directory it was installed with. */
+gpuipc_status os_library_open_own(const char *name, os_library **out_library);
+/** The address of a symbol, or NULL. Copy it into a function pointer with memcpy. */
+void *os_library_symbol(os_library *library, const char *name);
+/** Where it was loaded from; the library's text. */
+const char *os_library_path(os_library *library);
+void os_library_close(os_library *library);
+
+#endif

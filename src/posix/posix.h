@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What the files of src/posix share with each other and with nobody else. */
+#ifndef GPUIPC_POSIX_H
+#define GPUIPC_POSIX_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "compiler.h"
+#include "os.h"
+#include "status.h"
+
+/* ---- errno: posix_error.c ---------------------------------------------------------------- */
+
+/** The status that an errno value means wherever it arises: a limit of descriptors, memory, a peer
+ *  that is gone; ERR_OS for all others. */
+gpuipc_status posix_error_status(int code);
+
+/** Records a failed system call: the sentence, then the system's words for @p code.
+ *  @return posix_error_status(code) */
+gpuipc_status posix_fail(int code, const char *operation, const char *format, ...)
+    GPUIPC_PRINTF(3, 4);
+
+/** The same with a status decided by the caller. */
+gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *operation,
+                            const char *format, ...) GPUIPC_PRINTF(4, 5);
+
+/* ---- the register of the library's descriptors: posix_handle.c ---------------------------- */
+
+/** A descriptor is made and registered with the register locked: a fork in another thread waits
+ *  that long, so that its child knows of every descriptor it inherits. Only calls that do not
+ *  block belong between these two. */
+void posix_register_lock(void);
+void posix_register_unlock(void);
+
+/** With the register locked: records @p fd, which the system call @p operation has just answered.
+ *  Below zero, errno becomes the status. When it cannot be recorded it is closed. */
+gpuipc_status posix_register_add(int fd, const char *operation);
+
+/** Closes a registered descriptor; one that is not registered is left alone (in a forked child its
+ *  number may belong to something else by now). */
+void posix_register_close(int fd);
+
+/** In a forked child, with the register locked: closes all. Allocates nothing. */
+void posix_register_close_all(void);
+
+/* ---- static mutexes over fork(): posix_thread.c ------------------------------------------- */
+
+/** Takes every static mutex that was ever locked, and gives them back: around fork(). */
+void posix_static_mutexes_lock(void);
+void posix_static_mutexes_unlock(void);
+
+/* ---- waiting: posix_clock.c --------------------------------------------------------------- */
+
+/** poll() on one descriptor until @p deadline; interruption by a signal does not end it early.
+ *  @return the events that came, 0 at the deadline, -1 with errno */
+int fd_wait(int fd, short events, os_deadline deadline);
+
+/** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
+ *  deadline. */
+unsigned posix_backoff_next(unsigned *milliseconds, os_deadline deadline);
+
+/* ---- directory and addresses: posix_directory.c ------------------------------------------- */
+
+/** A name that stands for an abstract address begins with this. */
+#define POSIX_ABSTRACT_MARK '@'
+
+typedef struct posix_address {
+    struct sockaddr_un socket;
+    socklen_t size;
+    size_t file; /**< where in sun_path the last component begins; 0: the address is abstract */
+} posix_address;
+
+/** Opens and checks it. @p create: makes its last component if it is missing.
+ *  ERR_NOT_FOUND when it is missing and not made. @p out_fd is registered. */
+gpuipc_status posix_directory_open(const char *path, bool shared, bool create, int *out_fd);
+
+/** The address that @p name has in a directory (whose path is not looked at when abstract). */
+gpuipc_status posix_address_make(const char *directory_path, const char *name,
+                                 posix_address *out_address);
+
+/* ---- sockets: posix_connection.c, posix_packet.c, posix_peer.c ----------------------------- */
+
+/** A Unix socket of this type, non-blocking, closed on exec, registered. */
+gpuipc_status posix_socket_make(int type, int *out_fd);
+
+struct os_connection {
+    int fd;
+    uint32_t generation; /**< os_fork_generation() when it was made */
+    atomic_bool interrupted;
+};
+
+/** ERR_FORKED, ERR_RELEASED after an interrupt. */
+gpuipc_status posix_connection_usable(const os_connection *connection, const char *operation);
+
+/** Makes a connection of a connected socket, which is the connection's only on success. */
+gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection);
+
+/** For calls on an object that was made before a fork: its descriptors are closed in this child. */
+gpuipc_status posix_fail_forked(const char *operation);
+
+gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer);
+
+#endif

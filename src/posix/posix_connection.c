@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Connections: opened by name, interrupted, closed. What goes over one is in
+ *  posix_packet.c. */
+#include "posix.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+gpuipc_status posix_fail_forked(const char *operation) {
+    return status_fail(GPUIPC_ERR_FORKED, operation,
+                       "this object was made before fork(); its descriptors are closed here");
+}
+
+gpuipc_status posix_socket_make(int type, int *out_fd) {
+    posix_register_lock();
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    gpuipc_status status = posix_register_add(fd, "socket");
+    posix_register_unlock();
+    if (status == GPUIPC_OK) {
+        *out_fd = fd;
+    }
+    return status;
+}
+
+/* net/unix/af_unix.c, unix_dgram_sendmsg(): a packet may have SO_SNDBUF - 32 bytes. What socket(7)
+ * calls wmem_default is enough on most machines; where it was set lower, twice what is asked for is
+ * given, up to wmem_max. Where that is too little as well, send says so when it comes to it. */
+static void socket_make_room(int fd) {
+    int room = 0;
+    socklen_t size = sizeof(room);
+    if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &size) != 0 ||
+        room < OS_PACKET_BYTES_MAX + 32) {
+        int wanted = OS_PACKET_BYTES_MAX;
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof(wanted));
+    }
+}
+
+gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection) {
+    os_connection *connection = malloc(sizeof(*connection));
+    if (connection == NULL) {
+        return status_out_of_memory("os_connection", sizeof(*connection));
+    }
+    *connection = (os_connection){.fd = fd, .generation = os_fork_generation()};
+    socket_make_room(fd);
+    *out_connection = connection;
+    return GPUIPC_OK;
+}
+
+/** One try. ERR_NOT_FOUND and ERR_TIMEOUT (a full backlog) may pass; other failures will not. */
+static gpuipc_status address_connect(int fd, const posix_address *address) {
+    const char *path = address->socket.sun_path + (address->file == 0 ? 1 : 0);
+    while (connect(fd, (const struct sockaddr *)&address->socket, address->size) != 0) {
+        switch (errno) {
+        case EINTR:
+            continue;
+        case ENOENT:
+        case ECONNREFUSED: /* a socket left by a dead process, or not listening yet */
+            return posix_fail_as(GPUIPC_ERR_NOT_FOUND, errno, "connect", "nobody listens at %s",
+                                 path);
+        case EAGAIN: /* man 2 connect: nonblocking, and cannot be completed immediately */
+            return posix_fail_as(GPUIPC_ERR_TIMEOUT, errno, "connect",
+                                 "the listener at %s does not accept the connections it has", path);
+        case EACCES:
+        case EPERM:
+            return posix_fail_as(GPUIPC_ERR_ACCESS_DENIED, errno, "connect",
+                                 "this user (%u) may not connect to %s", (unsigned)geteuid(), path);
+        case EPROTOTYPE:
+            return posix_fail_as(GPUIPC_ERR_PROTOCOL, errno, "connect",
+                                 "the socket at %s is another program's", path);
+        default:
+            return posix_fail(errno, "connect", "no connection to %s", path);
+        }
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status connection_try(int fd, const posix_address *address, const char *directory,
+                                    bool shared) {
+    if (address->file != 0) {
+        int checked;
+        gpuipc_status status = posix_directory_open(directory, shared, false, &checked);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        posix_register_close(checked);
+    }
+    return address_connect(fd, address);
+}
+
+gpuipc_status os_connection_open(const os_directory *directory, const char *name,
+                                 os_deadline deadline, os_connection **out_connection) {
+    char path[PATH_MAX] = "";
+    gpuipc_status status = GPUIPC_OK;
+    if (name[0] != POSIX_ABSTRACT_MARK) {
+        status = os_directory_resolve(directory, path, sizeof(path));
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    posix_address address;
+    status = posix_address_make(path, name, &address);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    int fd;
+    status = posix_socket_make(SOCK_SEQPACKET, &fd);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    bool shared = directory != NULL && directory->shared;
+    unsigned pause = 0;
+    for (;;) {
+        status = connection_try(fd, &address, path, shared);
+        bool may_pass = status == GPUIPC_ERR_NOT_FOUND || status == GPUIPC_ERR_TIMEOUT;
+        if (!may_pass || os_deadline_passed(deadline)) {
+            break;
+        }
+        os_sleep_ms(posix_backoff_next(&pause, deadline));
+    }
+    if (status == GPUIPC_OK) {
+        status = posix_connection_wrap(fd, out_connection);
+    }
+    if (status != GPUIPC_OK) {
+        posix_register_close(fd);
+    }
+    return status;
+}
+
+gpuipc_status posix_connection_usable(const os_connection *connection, const char *operation) {
+    if (connection->generation != os_fork_generation()) {
+        return posix_fail_forked(operation);
+    }
+    if (atomic_load(&connection->interrupted)) {
+        return status_fail(GPUIPC_ERR_RELEASED, operation, "the connection was interrupted");
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status os_connection_get_peer(os_connection *connection, os_peer *out_peer) {
+    if (connection->generation != os_fork_generation()) {
+        return posix_fail_forked("os_connection_get_peer");
+    }
+    return posix_peer_of_socket(connection->fd, out_peer);
+}
+
+void os_connection_interrupt(os_connection *connection) {
+    if (connection->generation == os_fork_generation()) {
+        atomic_store(&connection->interrupted, true);
+        shutdown(connection->fd, SHUT_RDWR);
+    }
+}
+
+void os_connection_destroy(os_connection *connection) {
+    if (connection->generation == os_fork_generation()) {
+        posix_register_close(connection->fd);
+    }
+    free(connection);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The runtime directory in which names live, and the socket address that a name has. */
+#include "posix.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MODE_OWN        0700u
+#define MODE_SHARED     0770u
+#define ABSTRACT_PREFIX "gpuipc/"
+#define SOCKET_SUFFIX   ".sock"
+
+static gpuipc_status path_too_long(const char *text, size_t capacity) {
+    return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "runtime directory",
+                       "the directory %.80s... has %zu characters; %zu are possible", text,
+                       strlen(text), capacity - 1);
+}
+
+/** "from/last", or "from" alone; ERR_NAME_TOO_LONG. */
+static gpuipc_status path_copy(const char *from, const char *last, char *path, size_t capacity) {
+    int length = snprintf(path, capacity, "%s%s", from, last);
+    if (length < 0 || (size_t)length >= capacity) {
+        return path_too_long(from, capacity);
+    }
+    /* open(2): O_NOFOLLOW looks at the last component only, which "link/" is not. */
+    for (size_t end = (size_t)length; end > 1 && path[end - 1] == '/'; end--) {
+        path[end - 1] = '\0';
+    }
+    return GPUIPC_OK;
+}
+
+static bool is_set(const char *text) {
+    return text != NULL && text[0] != '\0';
+}
+
+gpuipc_status os_directory_resolve(const os_directory *directory, char *path, size_t capacity) {
+    const char *given = directory != NULL ? directory->path : NULL;
+    const char *source = "the given runtime directory";
+    if (given == NULL) {
+        const char *named = os_environment("GPUIPC_RUNTIME_DIR");
+        if (is_set(named)) {
+            given = named;
+            source = "GPUIPC_RUNTIME_DIR";
+        }
+    }
+    if (given != NULL) {
+        if (given[0] != '/') {
+            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "runtime directory",
+                               "%s is no absolute path: \"%.80s\"", source, given);
+        }
+        return path_copy(given, "", path, capacity);
+    }
+    /* XDG Base Directory Specification: a path there that is not absolute is to be ignored. */
+    const char *session = os_environment("XDG_RUNTIME_DIR");
+    if (is_set(session) && session[0] == '/') {
+        return path_copy(session, "/gpuipc", path, capacity);
+    }
+    char own[32];
+    snprintf(own, sizeof(own), "/gpuipc-%u", (unsigned)geteuid());
+    return path_copy("/tmp", own, path, capacity);
+}
+
+static gpuipc_status directory_open_failed(const char *path, int code) {
+    switch (code) {
+    case ENOENT:
+        return posix_fail_as(GPUIPC_ERR_NOT_FOUND, code, "open",
+                             "the runtime directory %s is missing", path);
+    case ENOTDIR: /* what O_DIRECTORY with O_NOFOLLOW answers for a symbolic link as well */
+    case ELOOP:
+        return posix_fail_as(GPUIPC_ERR_UNSAFE_DIRECTORY, code, "open",
+                             "%s is a symbolic link or no directory; a real directory is wanted",
+                             path);
+    case EACCES:
+        return posix_fail_as(GPUIPC_ERR_ACCESS_DENIED, code, "open",
+                             "this user (%u) may not enter the runtime directory %s",
+                             (unsigned)geteuid(), path);
+    default:
+        return posix_fail(code, "open", "the runtime directory %s cannot be opened", path);
+    }
+}
+
+static gpuipc_status directory_check(int fd, const char *path, bool shared) {
+    struct stat found;
+    if (fstat(fd, &found) != 0) {
+        return posix_fail(errno, "fstat", "the runtime directory %s cannot be looked at", path);
+    }
+    unsigned mode = found.st_mode & 07777u;
+    unsigned allowed = shared ? MODE_SHARED : MODE_OWN;
+    bool owner_wrong = !shared && found.st_uid != geteuid();
+    if (!owner_wrong && (mode & 0777u & ~allowed) == 0) {
+        return GPUIPC_OK;
+    }
+    char owner[32] = "any user";
+    if (!shared) {
+        snprintf(owner, sizeof(owner), "user %u", (unsigned)geteuid());
+    }
+    return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "runtime directory",
+                       "%s belongs to user %u and has mode %04o; wanted: %s, and no rights beyond "
+                       "mode %04o",
+                       path, (unsigned)found.st_uid, mode, owner, allowed);
+}
+
+gpuipc_status posix_directory_open(const char *path, bool shared, bool create, int *out_fd) {
+    if (create && mkdir(path, shared ? MODE_SHARED : MODE_OWN) != 0 && errno != EEXIST) {
+        return posix_fail(errno, "mkdir", "the runtime directory %s cannot be made", path);
+    }
+    /* Who only connects needs no right to list the directory; who listens locks it. */
+    int flags = (create ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    posix_register_lock();
+    int fd = open(path, flags);
+    int code = errno;
+    gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "open");
+    posix_register_unlock();
+    if (fd < 0) {
+        return directory_open_failed(path, code);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = directory_check(fd, path, shared);
+    if (status != GPUIPC_OK) {
+        posix_register_close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    return GPUIPC_OK;
+}
+
+/** man 7 unix, "Abstract": sun_path begins with a null byte, and the size of the address says where
+ *  the name ends. */
+static gpuipc_status address_make_abstract(const char *name, posix_address *address) {
+    char *path = address->socket.sun_path;
+    size_t capacity = sizeof(address->socket.sun_path);
+    int length = snprintf(path + 1, capacity - 1, ABSTRACT_PREFIX "%s", name);
+    if (length < 0 || (size_t)length >= capacity - 1) {
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "sun_path",
+                           "the abstract name %.40s... has %zu characters; %zu are possible", name,
+                           strlen(name), capacity - 1 - sizeof(ABSTRACT_PREFIX));
+    }
+    address->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    return GPUIPC_OK;
+}
+
+gpuipc_status posix_address_make(const char *directory_path, const char *name,
+                                 posix_address *out_address) {
+    posix_address address = {.socket = {.sun_family = AF_UNIX}};
+    if (name[0] == POSIX_ABSTRACT_MARK) {
+        gpuipc_status status = address_make_abstract(name + 1, &address);
+        if (status == GPUIPC_OK) {
+            *out_address = address;
+        }
+        return status;
+    }
+    char *path = address.socket.sun_path;
+    size_t capacity = sizeof(address.socket.sun_path);
+    int length = snprintf(path, capacity, "%s/%s" SOCKET_SUFFIX, directory_path, name);
+    if (length < 0 || (size_t)length >= capacity) {
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "sun_path",
+                           "the socket path for \"%.40s\" in %.120s has %d characters; %zu are "
+                           "possible",
+                           name, directory_path, length, capacity - 1);
+    }
+    address.size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)length + 1);
+    address.file = strlen(directory_path) + 1;
+    *out_address = address;
+    return GPUIPC_OK;
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Listeners: a name made, a dead process's name replaced, connections accepted. */
+#include "posix.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BACKLOG      128
+#define LOCK_WAIT_MS 2000
+
+struct os_listener {
+    int fd;
+    int directory; /**< -1: an abstract name */
+    posix_address address;
+    dev_t device; /**< of the socket's file, and its inode: whether the name is still ours */
+    ino_t inode;
+    uint32_t generation;
+    atomic_bool interrupted;
+};
+
+static const char *listener_file(const os_listener *listener) {
+    return listener->address.socket.sun_path + listener->address.file;
+}
+
+/* The lock is the directory's own flock(2): nothing is left lying about, and the kernel takes it
+ * back from a process that dies. It is held only while a name is made, replaced or removed. Kept
+ * for a listener's life it would say "alive" without a connect, but a lock lives as long as any
+ * copy of its descriptor does, so it would say so as well for a process that is dead and has left a
+ * copy in a child; whether somebody accepts is what a connect asks. */
+static gpuipc_status directory_lock(int directory) {
+    os_deadline deadline = os_deadline_after(LOCK_WAIT_MS);
+    unsigned pause = 0;
+    while (flock(directory, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            return posix_fail(errno, "flock", "the runtime directory cannot be locked");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, "flock",
+                               "another process has locked the runtime directory for %d s",
+                               LOCK_WAIT_MS / 1000);
+        }
+        os_sleep_ms(posix_backoff_next(&pause, deadline));
+    }
+    return GPUIPC_OK;
+}
+
+/* Unlocked explicitly, and not by close alone: a copy of the descriptor would keep the lock. */
+static void directory_unlock(int directory) {
+    flock(directory, LOCK_UN);
+}
+
+/** Whether a process has a socket at the address. The connect is one of another type, so that it
+ *  never becomes a connection that a living listener would have to deal with: net/unix/af_unix.c,
+ *  unix_find_bsd() answers ECONNREFUSED where no socket is behind the file, and EPROTOTYPE where one
+ *  of another type is. Every other answer, such as a lack of rights, proves no death. */
+static gpuipc_status address_probe(const posix_address *address, bool *out_alive) {
+    int fd;
+    gpuipc_status status = posix_socket_make(SOCK_DGRAM, &fd);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    *out_alive = connect(fd, (const struct sockaddr *)&address->socket, address->size) == 0 ||
+                 (errno != ECONNREFUSED && errno != ENOENT);
+    posix_register_close(fd);
+    return GPUIPC_OK;
+}
+
+/** With the directory locked: removes the socket of a process that is gone. */
+static gpuipc_status name_clear(const os_listener *listener, const os_log *log) {
+    const char *path = listener->address.socket.sun_path;
+    struct stat found;
+    if (fstatat(listener->directory, listener_file(listener), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+        return errno == ENOENT ? GPUIPC_OK
+                               : posix_fail(errno, "fstatat", "%s cannot be looked at", path);
+    }
+    if (!S_ISSOCK(found.st_mode)) {
+        return status_fail(GPUIPC_ERR_NAME_IN_USE, "bind",
+                           "%s exists and is no socket; it is left as it is", path);
+    }
+    bool alive;
+    gpuipc_status status = address_probe(&listener->address, &alive);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (alive) {
+        return status_fail(GPUIPC_ERR_NAME_IN_USE, "bind", "a process listens at %s", path);
+    }
+    if (unlinkat(listener->directory, listener_file(listener), 0) != 0 && errno != ENOENT) {
+        return posix_fail(errno, "unlinkat", "the dead socket %s cannot be removed", path);
+    }
+    if (log != NULL && log->write != NULL) {
+        char sentence[256];
+        snprintf(sentence, sizeof(sentence), "replaced %s, left by a process that is gone", path);
+        log->write(log->user_data, sentence);
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status socket_bind(int fd, const posix_address *address) {
+    const char *path = address->socket.sun_path + (address->file == 0 ? 1 : 0);
+    if (bind(fd, (const struct sockaddr *)&address->socket, address->size) == 0) {
+        return GPUIPC_OK;
+    }
+    return errno == EADDRINUSE
+               ? posix_fail_as(GPUIPC_ERR_NAME_IN_USE, errno, "bind", "%s is taken", path)
+               : posix_fail(errno, "bind", "no socket can be made at %s", path);
+}
+
+static gpuipc_status socket_listen(int fd) {
+    if (listen(fd, BACKLOG) != 0) {
+        return posix_fail(errno, "listen", "the socket cannot listen");
+    }
+    return GPUIPC_OK;
+}
+
+/** With the directory locked. The rights are set before anybody can connect: until listen() a
+ *  connect is refused. */
+static gpuipc_status name_make(os_listener *listener, bool shared) {
+    gpuipc_status status = socket_bind(listener->fd, &listener->address);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const char *file = listener_file(listener);
+    struct stat made;
+    if (fchmodat(listener->directory, file, shared ? 0660 : 0600, 0) != 0 ||
+        fstatat(listener->directory, file, &made, AT_SYMLINK_NOFOLLOW) != 0) {
+        status = posix_fail(errno, "fchmodat", "the rights of %s cannot be set",
+                            listener->address.socket.sun_path);
+        goto remove_name;
+    }
+    status = socket_listen(listener->fd);
+    if (status != GPUIPC_OK) {
+        goto remove_name;
+    }
+    listener->device = made.st_dev;
+    listener->inode = made.st_ino;
+    return GPUIPC_OK;
+
+remove_name:
+    unlinkat(listener->directory, file, 0);
+    return status;
+}
+
+static gpuipc_status listener_open_in_directory(os_listener *listener, const char *path,
+                                                bool shared, const os_log *log) {
+    gpuipc_status status = posix_directory_open(path, shared, true, &listener->directory);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = directory_lock(listener->directory);
+    if (status != GPUIPC_OK) {
+        goto close_directory;
+    }
+    status = name_clear(listener, log);
+    if (status == GPUIPC_OK) {
+        status = name_make(listener, shared);
+    }
+    directory_unlock(listener->directory);
+    if (status == GPUIPC_OK) {
+        return GPUIPC_OK;
+    }
+
+close_directory:
+    posix_register_close(listener->directory);
+    return status;
+}
+
+static gpuipc_status listener_open_abstract(os_listener *listener) {
+    gpuipc_status status = socket_bind(listener->fd, &listener->address);
+    return status == GPUIPC_OK ? socket_listen(listener->fd) : status;
+}
+
+gpuipc_status os_listener_open(const os_directory *directory, const char *name, const os_log *log,
+                               os_listener **out_listener) {
+    char path[PATH_MAX] = "";
+    gpuipc_status status = GPUIPC_OK;
+    if (name[0] != POSIX_ABSTRACT_MARK) {
+        status = os_directory_resolve(directory, path, sizeof(path));
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    os_listener *listener = malloc(sizeof(*listener));
+    if (listener == NULL) {
+        return status_out_of_memory("os_listener_open", sizeof(*listener));
+    }
+    *listener = (os_listener){.fd = -1, .directory = -1, .generation = os_fork_generation()};
+    status = posix_address_make(path, name, &listener->address);
+    if (status != GPUIPC_OK) {
+        goto free_listener;
+    }
+    status = posix_socket_make(SOCK_SEQPACKET, &listener->fd);
+    if (status != GPUIPC_OK) {
+        goto free_listener;
+    }
+    bool shared = directory != NULL && directory->shared;
+    status = listener->address.file == 0 ? listener_open_abstract(listener)
+                                         : listener_open_in_directory(listener, path, shared, log);
+    if (status != GPUIPC_OK) {
+        goto close_socket;
+    }
+    *out_listener = listener;
+    return GPUIPC_OK;
+
+close_socket:
+    posix_register_close(listener->fd);
+free_listener:
+    free(listener);
+    return status;
+}
+
+static gpuipc_status listener_interrupted(void) {
+    return status_fail(GPUIPC_ERR_RELEASED, "accept", "the listener was interrupted");
+}
+
+/** One try. @return 0, or errno: the caller decides what to do about it */
+static int listener_try(os_listener *listener, gpuipc_status *out_status,
+                        os_connection **out_connection) {
+    posix_register_lock();
+    int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int code = fd < 0 ? errno : 0;
+    *out_status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "accept4");
+    posix_register_unlock();
+    if (fd < 0 || *out_status != GPUIPC_OK) {
+        return code;
+    }
+    *out_status = posix_connection_wrap(fd, out_connection);
+    if (*out_status != GPUIPC_OK) {
+        posix_register_close(fd);
+    }
+    return 0;
+}
+
+gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
+                                 os_connection **out_connection) {
+    unsigned pause = 0;
+    for (;;) {
+        if (listener->generation != os_fork_generation()) {
+            return posix_fail_forked("accept");
+        }
+        if (atomic_load(&listener->interrupted)) {
+            return listener_interrupted();
+        }
+        gpuipc_status status;
+        int code = listener_try(listener, &status, out_connection);
+        if (code == 0) {
+            return status;
+        }
+        bool at_limit = code == EMFILE || code == ENFILE;
+        bool again = code == EAGAIN || code == EINTR || code == ECONNABORTED ||
+                     (code == EINVAL && atomic_load(&listener->interrupted));
+        if (!at_limit && !again) {
+            return posix_fail(code, "accept4", "no connection can be accepted");
+        }
+        if (os_deadline_passed(deadline)) {
+            return at_limit ? posix_fail(code, "accept4", "no descriptor for a new connection")
+                            : status_fail(GPUIPC_ERR_TIMEOUT, "accept",
+                                          "nobody connected before the time ran out");
+        }
+        /* At the limit the waiting connection stays, and with it readiness: waiting for that
+         * would spin. With no events asked for, poll() still answers a shutdown (POLLHUP). */
+        int came = at_limit ? fd_wait(listener->fd, 0,
+                                      os_deadline_after((int)posix_backoff_next(&pause, deadline)))
+                            : fd_wait(listener->fd, POLLIN, deadline);
+        if (came < 0) {
+            return posix_fail(errno, "poll", "the listener cannot be waited for");
+        }
+    }
+}
+
+/* On Linux, shutdown() of a listening Unix socket wakes all who poll it: net/unix/af_unix.c,
+ * unix_shutdown() calls sk_state_change, unix_dgram_poll() answers EPOLLHUP from then on. */
+void os_listener_interrupt(os_listener *listener) {
+    if (listener->generation == os_fork_generation()) {
+        atomic_store(&listener->interrupted, true);
+        shutdown(listener->fd, SHUT_RDWR);
+    }
+}
+
+/** Removes the name if it is still this listener's. Where the lock cannot be had it stays: a dead
+ *  socket is replaced by the next who wants its name. */
+static void name_remove(const os_listener *listener) {
+    gpuipc_error saved = status_save();
+    if (directory_lock(listener->directory) != GPUIPC_OK) {
+        status_restore(&saved);
+        return;
+    }
+    struct stat found;
+    if (fstatat(listener->directory, listener_file(listener), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+        found.st_dev == listener->device && found.st_ino == listener->inode) {
+        unlinkat(listener->directory, listener_file(listener), 0);
+    }
+    directory_unlock(listener->directory);
+}
+
+void os_listener_destroy(os_listener *listener) {
+    if (listener->generation == os_fork_generation()) {
+        if (listener->directory >= 0) {
+            name_remove(listener);
+            posix_register_close(listener->directory);
+        }
+        posix_register_close(listener->fd);
+    }
+    free(listener);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/** @file errno turned into statuses and sentences. */
+#include "posix.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+gpuipc_status posix_error_status(int code) {
+    switch (code) {
+    case EMFILE:
+    case ENFILE:
+        return GPUIPC_ERR_TOO_MANY_HANDLES;
+    case ETOOMANYREFS: /* man 7 unix: more descriptors in flight than RLIMIT_NOFILE of the user */
+        return GPUIPC_ERR_TOO_MANY_IN_FLIGHT;
+    case ENOMEM:
+    case ENOBUFS:
+        return GPUIPC_ERR_OUT_OF_MEMORY;
+    case EPIPE:
+    case ECONNRESET:
+        return GPUIPC_ERR_PEER_CLOSED;
+    default:
+        return GPUIPC_ERR_OS;
+    }
+}
+
+static void error_record(gpuipc_status status, int code, const char *operation, const char *format,
+                         va_list arguments) {
+    gpuipc_error layout;
+    char sentence[sizeof(layout.sentence)];
+    char words[96];
+    if (vsnprintf(sentence, sizeof(sentence), format, arguments) < 0) {
+        sentence[0] = '\0';
+    }
+    /* The GNU form, which may answer a text of its own instead of filling the room. */
+    const char *text = strerror_r(code, words, sizeof(words));
+    status_fail_os(status, code, operation, "%s: %s", sentence, text);
+}
+
+gpuipc_status posix_fail(int code, const char *operation, const char *format, ...) {
+    gpuipc_status status = posix_error_status(code);
+    va_list arguments;
+    va_start(arguments, format);
+    error_record(status, code, operation, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *operation,
+                            const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    error_record(status, code, operation, format, arguments);
+    va_end(arguments);
+    return status;
+}

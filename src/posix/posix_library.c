@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Dynamic libraries: the system's, one at a path, and those that came with gpuipc. */
+#include "posix.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char os_cuda_driver_name[] = "libcuda.so.1";
+const char os_emulated_driver_name[] = "libgpuipc-emulated-cuda.so";
+const int os_shareable_handle_type = 1; /* cuda.h: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
+
+struct os_library {
+    void *handle;
+    char *path;
+};
+
+/** Where the loader found it: dlinfo(3), RTLD_DI_LINKMAP. */
+static const char *loaded_path(void *handle, const char *fallback) {
+    struct link_map *map = NULL;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL || map->l_name[0] == '\0') {
+        return fallback;
+    }
+    return map->l_name;
+}
+
+/** Takes the loader's handle over; it is closed on failure. */
+static gpuipc_status library_wrap(void *handle, const char *name, os_library **out_library) {
+    const char *path = loaded_path(handle, name);
+    os_library *library = malloc(sizeof(*library));
+    if (library == NULL) {
+        goto close_handle;
+    }
+    library->handle = handle;
+    library->path = strdup(path);
+    if (library->path == NULL) {
+        goto free_library;
+    }
+    *out_library = library;
+    return GPUIPC_OK;
+
+free_library:
+    free(library);
+close_handle:
+    dlclose(handle);
+    return status_out_of_memory("dlopen", sizeof(*library) + PATH_MAX);
+}
+
+static const char *loader_words(void) {
+    const char *words = dlerror();
+    return words != NULL ? words : "the loader gives no reason";
+}
+
+/* dlopen(3) answers words only. When the very library is missing these name it, a colon, and end in
+ * the system's words for ENOENT (glibc: "NAME: cannot open shared object file: ENOENT"; musl:
+ * "Error loading shared library NAME: ENOENT"). When one that it needs is missing, glibc names that
+ * one instead, and musl adds "(needed by ...)". Both come in the language of the program, which is
+ * why ENOENT is asked for here and not written down. */
+static bool words_say_missing(const char *words, const char *name) {
+    char missing[128];
+    const char *end = strerror_r(ENOENT, missing, sizeof(missing));
+    size_t words_length = strlen(words);
+    size_t end_length = strlen(end);
+    if (words_length < end_length || strcmp(words + words_length - end_length, end) != 0) {
+        return false;
+    }
+    const char *at = strstr(words, name);
+    return at != NULL && at[strlen(name)] == ':';
+}
+
+gpuipc_status os_library_open_system(const char *name, os_library **out_library) {
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle != NULL) {
+        return library_wrap(handle, name, out_library);
+    }
+    const char *words = loader_words();
+    if (words_say_missing(words, name)) {
+        return status_fail(GPUIPC_ERR_NOT_FOUND, "dlopen", "%s is not installed here", name);
+    }
+    return status_fail(GPUIPC_ERR_OS, "dlopen", "%s is installed but does not load: %s", name,
+                       words);
+}
+
+gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
+    if (path[0] != '/') {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "dlopen", "%s is no absolute path", path);
+    }
+    if (access(path, F_OK) != 0) {
+        gpuipc_status status =
+            errno == ENOENT || errno == ENOTDIR ? GPUIPC_ERR_NOT_FOUND : GPUIPC_ERR_OS;
+        return posix_fail_as(status, errno, "dlopen", "there is no %s", path);
+    }
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
+        return status_fail(GPUIPC_ERR_OS, "dlopen", "%s does not load: %s", path, loader_words());
+    }
+    return library_wrap(handle, path, out_library);
+}
+
+/** The folder of the file that this code is in: a shared library, or a program that was linked with
+ *  the static one. */
+static gpuipc_status own_folder(char *folder) {
+    Dl_info info;
+    struct link_map *map = NULL;
+    const char *file = "/proc/self/exe";
+    /* The name in Dl_info is argv[0] for the main program, which may be anything; the link map's is
+     * empty there: dladdr(3), glibc elf/dl-addr.c. */
+    if (dladdr1(os_cuda_driver_name, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map != NULL &&
+        map->l_name[0] != '\0') {
+        file = map->l_name;
+    }
+    if (realpath(file, folder) == NULL) {
+        return posix_fail(errno, "realpath", "the folder of %s cannot be found", file);
+    }
+    *strrchr(folder, '/') = '\0';
+    return GPUIPC_OK;
+}
+
+gpuipc_status os_library_open_own(const char *name, os_library **out_library) {
+    static const char *const places[] = {"", "/gpuipc", "/../lib/gpuipc", "/../lib"};
+    char folder[PATH_MAX];
+    char path[PATH_MAX + NAME_MAX];
+    gpuipc_status status = own_folder(folder);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        int length = snprintf(path, sizeof(path), "%s%s/%s", folder, places[i], name);
+        if (length > 0 && (size_t)length < sizeof(path) && access(path, F_OK) == 0) {
+            return os_library_open_path(path, out_library);
+        }
+    }
+#ifdef GPUIPC_LIBRARY_DIR
+    int length = snprintf(path, sizeof(path), "%s/%s", GPUIPC_LIBRARY_DIR, name);
+    if (length > 0 && (size_t)length < sizeof(path) && access(path, F_OK) == 0) {
+        return os_library_open_path(path, out_library);
+    }
+#endif
+    return status_fail(GPUIPC_ERR_NOT_FOUND, "dlopen",
+                       "%s is neither in %.160s nor in a gpuipc folder beside it", name, folder);
+}
+
+void *os_library_symbol(os_library *library, const char *name) {
+    return dlsym(library->handle, name);
+}
+
+const char *os_library_path(os_library *library) {
+    return library->path;
+}
+
+void os_library_close(os_library *library) {
+    dlclose(library->handle);
+    free(library->path);
+    free(library);
+}

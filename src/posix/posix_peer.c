@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Who is at the other end of a socket, as the kernel vouches for it. */
+#include "posix.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* Linux 6.5, include/uapi/asm-generic/socket.h; older C library headers lack it. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+/** A pidfd for the process that the kernel noted when the connection was made; -1 with errno. */
+static int pidfd_of_socket(int fd) {
+    int process = -1;
+    socklen_t size = sizeof(process);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &size) != 0) {
+        return -1;
+    }
+    return process;
+}
+
+/* For kernels before 6.5. The number is from the time of the connection, so by now it may belong to
+ * another process. A peer that has hung up is not looked for at all, and one that hangs up while
+ * its descriptor is made is dropped again. What remains: the process ended, its number was given
+ * out anew, and another process still holds its socket. Then the wrong process is watched, which
+ * does harm only by keeping a lease for longer; the user was checked on the socket itself. */
+static int pidfd_of_number(int fd, pid_t process_id) {
+    os_deadline now = os_deadline_after(0);
+    if ((fd_wait(fd, 0, now) & POLLHUP) != 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    int process = (int)syscall(SYS_pidfd_open, process_id, 0); /* closed on exec: pidfd_open(2) */
+    if (process >= 0 && (fd_wait(fd, 0, now) & POLLHUP) != 0) {
+        close(process);
+        errno = ESRCH;
+        return -1;
+    }
+    return process;
+}
+
+gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
+    struct ucred credentials;
+    socklen_t size = sizeof(credentials);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+        return posix_fail(errno, "getsockopt(SO_PEERCRED)", "the peer cannot be identified");
+    }
+    os_peer peer = {.process_id = (uint64_t)credentials.pid,
+                    .same_user = credentials.uid == geteuid(),
+                    .process = OS_HANDLE_NONE};
+    snprintf(peer.user, sizeof(peer.user), "%u", (unsigned)credentials.uid);
+
+    gpuipc_status status = GPUIPC_OK;
+    posix_register_lock();
+    int process = pidfd_of_socket(fd);
+    if (process < 0 && errno == ENOPROTOOPT && credentials.pid > 0) {
+        process = pidfd_of_number(fd, credentials.pid);
+    }
+    /* That there is none is no failure of this call, except for a limit of our own. */
+    if (process >= 0 || errno == EMFILE || errno == ENFILE) {
+        status = posix_register_add(process, "pidfd_open");
+        peer.process = (os_handle){process};
+    }
+    posix_register_unlock();
+    if (status == GPUIPC_OK) {
+        *out_peer = peer;
+    }
+    return status;
+}
+
+void os_peer_close(os_peer *peer) {
+    os_handle_close(&peer->process);
+}
+
+int os_peer_is_running(const os_peer *peer) {
+    if (os_handle_is_valid(peer->process)) {
+        /* pidfd_open(2): readable when the process has ended. */
+        int events = fd_wait((int)peer->process.value, POLLIN, os_deadline_after(0));
+        if (events < 0 || (events & POLLNVAL) != 0) {
+            return -1;
+        }
+        return events == 0 ? 1 : 0;
+    }
+    /* Without a pidfd a number in use proves nothing (it may have been given out anew), but one
+     * that is not in use does. */
+    if (peer->process_id != 0 && kill((pid_t)peer->process_id, 0) != 0 && errno == ESRCH) {
+        return 0;
+    }
+    return -1;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/** @file This process: its forks, its number, its environment, and random bytes. */
+#include "posix.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static atomic_uint fork_generation;
+
+enum {
+    WATCH_NONE,
+    WATCH_STARTING,
+    WATCH_ON
+};
+static atomic_int watch_state;
+
+/* Every static mutex is taken over the fork, the one of the descriptor register among them: so the
+ * child finds what they guard whole, and the mutexes free. vfork(2) and posix_spawn(3) do not run
+ * these handlers and need not: exec closes every descriptor of the library. */
+static void fork_prepare(void) {
+    posix_static_mutexes_lock();
+}
+
+static void fork_parent(void) {
+    posix_static_mutexes_unlock();
+}
+
+/* man 3 pthread_atfork: only async-signal-safe work is allowed here in the child of a program with
+ * threads. close() is; unlocking is what the handlers are made for; nothing allocates. */
+static void fork_child(void) {
+    atomic_fetch_add(&fork_generation, 1);
+    posix_register_close_all();
+    posix_static_mutexes_unlock();
+}
+
+uint32_t os_fork_generation(void) {
+    return atomic_load(&fork_generation);
+}
+
+gpuipc_status os_fork_watch(void) {
+    for (;;) {
+        int expected = WATCH_NONE;
+        if (atomic_load_explicit(&watch_state, memory_order_acquire) == WATCH_ON) {
+            return GPUIPC_OK;
+        }
+        if (atomic_compare_exchange_strong(&watch_state, &expected, WATCH_STARTING)) {
+            break;
+        }
+        sched_yield();
+    }
+    int code = pthread_atfork(fork_prepare, fork_parent, fork_child);
+    atomic_store(&watch_state, code == 0 ? WATCH_ON : WATCH_NONE);
+    return code == 0 ? GPUIPC_OK
+                     : posix_fail(code, "pthread_atfork", "forks cannot be watched for");
+}
+
+uint64_t os_process_id(void) {
+    return (uint64_t)getpid();
+}
+
+const char *os_environment(const char *name) {
+    return secure_getenv(name);
+}
+
+gpuipc_status os_random(void *bytes, size_t size) {
+    unsigned char *at = bytes;
+    while (size > 0) {
+        /* man 2 getrandom: up to 256 bytes come whole; longer requests may be cut by a signal. */
+        ssize_t got = getrandom(at, size, 0);
+        if (got < 0 && errno != EINTR) {
+            return posix_fail(errno, "getrandom", "the system gives no random bytes");
+        }
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    }
+    return GPUIPC_OK;
+}
