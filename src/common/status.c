@@ -114,6 +114,11 @@ gpuipc_status status_out_of_memory(const char *operation, uint64_t bytes) {
                        "the process has not %" PRIu64 " bytes of host memory for this", bytes);
 }
 
+void status_add(const char *more) {
+    size_t used = strlen(thread_error.sentence);
+    text_copy(thread_error.sentence + used, sizeof(thread_error.sentence) - used, more);
+}
+
 gpuipc_status status_change(gpuipc_status status) {
     thread_error.status = status;
     return status;

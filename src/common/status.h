@@ -26,6 +26,9 @@ gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *o
 /** ::GPUIPC_ERR_OUT_OF_MEMORY, of host memory. */
 gpuipc_status status_out_of_memory(const char *operation, uint64_t bytes);
 
+/** Adds to the sentence of the failure just recorded: for a caller that knows what else follows. */
+void status_add(const char *more);
+
 /** Another status for the failure just recorded, whose particulars stay: for the one caller that
  *  knows what an operating system's "not found" means. */
 gpuipc_status status_change(gpuipc_status status);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The CUDA driver as a table of entry points, found when the program runs. The installed
+ * driver, the emulated one and one at a given path are loaded by the same code.
+ */
+#ifndef GPUIPC_DRIVER_H
+#define GPUIPC_DRIVER_H
+
+#include <stdbool.h>
+
+#include "cuda_api.h"
+#include "os.h"
+#include "status.h"
+
+/** The driver of one context. Read-only after driver_open, so it needs no lock. */
+typedef struct driver {
+#define DRIVER_MEMBER(group, name, suffix, version, parameters) CUresult(*name) parameters;
+    CUDA_API_LIST(DRIVER_MEMBER)
+#undef DRIVER_MEMBER
+    bool has_vmm;     /**< every entry point of that group is there */
+    bool has_p2p;     /**< likewise */
+    bool has_kernel;  /**< likewise */
+    bool is_emulated; /**< it carries the emulated driver's mark, by whatever way it was found */
+    int version;      /**< as cuDriverGetVersion says */
+    os_library *library;
+} driver;
+
+/**
+ * Loads a driver, once in a process, and initialises it. It is never unloaded.
+ * @param choice "auto", "emulated" or an absolute path
+ * @return GPUIPC_ERR_NO_DRIVER, _DRIVER_TOO_OLD, _DRIVER_FAILED, _NO_DEVICE (cuInit says so)
+ */
+gpuipc_status driver_open(const char *choice, driver *out_driver);
+
+/**
+ * The status for a CUresult, with the record filled from the driver's own name for it.
+ * Success is GPUIPC_OK. This is the one table from CUDA codes to ours; a caller that knows better
+ * what a code means at its place uses status_fail_cuda itself.
+ * @param what what was being done, such as "making 2 MiB on device 0"
+ */
+gpuipc_status driver_status(const driver *drv, CUresult result, const char *operation,
+                            const char *what);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See allocation.h. */
+#include "allocation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handle_table.h"
+
+/* The header takes a page, so that the bytes behind it stay aligned to one.
+ *   0  magic (8 bytes)   8  version (4)   12  size of the header (4)   16  size of the memory (8)
+ *  24  UUID of the owner (16)            40  random id (16)            56  handle types (4)
+ * Numbers are little-endian. */
+#define HEADER_BYTES   4096
+#define HEADER_MAGIC   UINT64_C(0x6d656d5563706967) /* "gipcUmem" */
+#define HEADER_VERSION 1
+
+typedef struct header {
+    uint64_t size;
+    uint8_t owner[16];
+    uint8_t id[16];
+    int handle_types;
+} header;
+
+static void put_number(uint8_t *at, unsigned bytes, uint64_t value) {
+    for (unsigned i = 0; i < bytes; i++) {
+        at[i] = (uint8_t)(value >> (8 * i));
+    }
+}
+
+static uint64_t get_number(const uint8_t *at, unsigned bytes) {
+    uint64_t value = 0;
+    for (unsigned i = 0; i < bytes; i++) {
+        value |= (uint64_t)at[i] << (8 * i);
+    }
+    return value;
+}
+
+static void header_encode(const header *from, uint8_t *at) {
+    put_number(at, 8, HEADER_MAGIC);
+    put_number(at + 8, 4, HEADER_VERSION);
+    put_number(at + 12, 4, HEADER_BYTES);
+    put_number(at + 16, 8, from->size);
+    memcpy(at + 24, from->owner, 16);
+    memcpy(at + 40, from->id, 16);
+    put_number(at + 56, 4, (uint64_t)from->handle_types);
+}
+
+/* @param total the size of the memory that has the header */
+static bool header_decode(const uint8_t *mapped, uint64_t total, header *out) {
+    uint8_t copy[64]; /* others can write there meanwhile */
+    memcpy(copy, mapped, sizeof(copy));
+    if (get_number(copy, 8) != HEADER_MAGIC || get_number(copy + 8, 4) != HEADER_VERSION ||
+        get_number(copy + 12, 4) != HEADER_BYTES) {
+        return false;
+    }
+    out->size = get_number(copy + 16, 8);
+    memcpy(out->owner, copy + 24, 16);
+    memcpy(out->id, copy + 40, 16);
+    out->handle_types = (int)get_number(copy + 56, 4);
+    return out->size > 0 && out->size == total - HEADER_BYTES &&
+           (out->handle_types & os_shareable_handle_type) != 0;
+}
+
+static allocation *allocation_new(uint64_t size) {
+    allocation *memory = calloc(1, sizeof(*memory));
+    if (memory == NULL) {
+        return NULL;
+    }
+    memory->references = 1;
+    memory->memory = OS_HANDLE_NONE;
+    memory->size = size;
+    return memory;
+}
+
+static CUresult map_bytes(allocation *memory, os_handle handle) {
+    gpuipc_status status =
+        os_memory_map(handle, HEADER_BYTES + memory->size, true, &memory->mapped);
+    if (status != GPUIPC_OK) {
+        return CUDA_ERROR_OUT_OF_MEMORY; /* the only thing a mapping of ours can lack */
+    }
+    memory->bytes = (uint8_t *)memory->mapped + HEADER_BYTES;
+    return CUDA_SUCCESS;
+}
+
+/* The owner as this process numbers devices, and as the machine does. */
+static void set_owner(allocation *memory, const uint8_t owner[16]) {
+    memory->device = ALLOCATION_DEVICE_HIDDEN;
+    memory->physical = -1;
+    for (unsigned i = 0; i < driver.computer.devices; i++) {
+        uint8_t uuid[16];
+        machine_uuid(&driver.computer, i, false, uuid);
+        if (memcmp(uuid, owner, sizeof(uuid)) == 0) {
+            memory->physical = (int)i;
+        }
+    }
+    for (unsigned ordinal = 0; ordinal < driver.device_count; ordinal++) {
+        if ((int)driver.devices[ordinal].physical == memory->physical) {
+            memory->device = (int)ordinal;
+        }
+    }
+}
+
+static CUresult make_shared(allocation *memory, const header *about) {
+    os_handle handle;
+    gpuipc_status status =
+        os_memory_create("gpuipc-emulated-gpu", HEADER_BYTES + memory->size, &handle);
+    if (status != GPUIPC_OK) {
+        return state_result(status);
+    }
+    CUresult result = map_bytes(memory, handle);
+    if (result != CUDA_SUCCESS) {
+        os_handle_close(&handle);
+        return result;
+    }
+    header_encode(about, memory->mapped);
+    if (about->handle_types == 0) {
+        os_handle_close(&handle); /* the mapping keeps it alive */
+    }
+    memory->memory = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult allocation_create(int ordinal, uint64_t size, int handle_types, allocation **out) {
+    device *owner = &driver.devices[ordinal];
+    header about = {.size = size, .handle_types = handle_types};
+    if (size > driver.computer.memory_bytes - owner->used_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    gpuipc_status status = os_random(about.id, sizeof(about.id));
+    if (status != GPUIPC_OK) {
+        return state_result(status);
+    }
+    allocation *memory = allocation_new(size);
+    if (memory == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    machine_uuid(&driver.computer, owner->physical, false, about.owner);
+    CUresult result = make_shared(memory, &about);
+    if (result != CUDA_SUCCESS) {
+        free(memory);
+        return result;
+    }
+    memcpy(memory->id, about.id, sizeof(memory->id));
+    set_owner(memory, about.owner);
+    memory->handle_types = handle_types;
+    memory->accounted = size;
+    owner->used_bytes += size;
+    *out = memory;
+    return CUDA_SUCCESS;
+}
+
+/* What the header of a handle says; the handle stays the caller's. */
+static CUresult read_header(os_handle handle, header *out) {
+    uint64_t total;
+    void *mapped;
+    if (os_memory_inspect(handle, &total) != GPUIPC_OK || total <= HEADER_BYTES) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+    if (os_memory_map(handle, HEADER_BYTES, false, &mapped) != GPUIPC_OK) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+    bool is_ours = header_decode(mapped, total, out);
+    os_memory_unmap(mapped, HEADER_BYTES);
+    return is_ours ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult allocation_import(intptr_t native, allocation **out) {
+    const os_handle handle = {native}; /* borrowed: a mapping needs it only while it is made */
+    header about;
+    CUresult result = read_header(handle, &about);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    allocation *memory = allocation_new(about.size);
+    if (memory == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = map_bytes(memory, handle);
+    if (result != CUDA_SUCCESS) {
+        free(memory);
+        return result;
+    }
+    memcpy(memory->id, about.id, sizeof(memory->id));
+    set_owner(memory, about.owner);
+    *out = memory;
+    return CUDA_SUCCESS;
+}
+
+void allocation_retain(allocation *memory) {
+    memory->references++;
+}
+
+void allocation_release(allocation *memory) {
+    if (memory == NULL || --memory->references > 0) {
+        return;
+    }
+    if (memory->handle != 0) {
+        handle_remove(memory->handle);
+    }
+    if (memory->accounted > 0) {
+        driver.devices[memory->device].used_bytes -= memory->accounted;
+    }
+    os_memory_unmap(memory->mapped, HEADER_BYTES + memory->size);
+    os_handle_close(&memory->memory);
+    free(memory);
+}
+
+CUresult allocation_handle_retain(allocation *memory) {
+    if (memory->handle == 0) {
+        memory->handle = handle_add(HANDLE_MEMORY, memory);
+        if (memory->handle == 0) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (memory->handle_count == 0) {
+        allocation_retain(memory);
+    }
+    memory->handle_count++;
+    driver.live.allocations++;
+    return CUDA_SUCCESS;
+}
+
+void allocation_handle_release(allocation *memory) {
+    driver.live.allocations--;
+    if (--memory->handle_count == 0) {
+        allocation_release(memory);
+    }
+}
+
+CUresult allocation_find(CUmemGenericAllocationHandle handle, const char *call, allocation **out) {
+    allocation *memory = handle_find(HANDLE_MEMORY, handle);
+    if (handle != 0 && !handle_was_given(HANDLE_MEMORY, handle)) {
+        /* FACTS.md §5: here the real driver crashes, so a program must not get past it. */
+        fprintf(stderr,
+                "gpuipc emulated driver: %s got the handle 0x%llx, which no call gave out\n", call,
+                handle);
+        abort();
+    }
+    if (memory == NULL || memory->handle_count == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = memory;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Physical memory of an emulated device: shared memory of the operating system with a header
+ * of its own, so that handles really travel between processes and anything else is refused.
+ * The driver's lock is held in every call.
+ */
+#ifndef GPUIPC_EMULATED_ALLOCATION_H
+#define GPUIPC_EMULATED_ALLOCATION_H
+
+#include "state.h"
+
+/** The id of a device that this process does not see, in CUmemLocation (FACTS.md §5). */
+#define ALLOCATION_DEVICE_HIDDEN (-2)
+
+typedef struct allocation {
+    uint64_t references;   /**< mappings, pending work, and one for all handles together */
+    uint64_t handle;       /**< its value, stays the same for as long as it lives */
+    uint64_t handle_count; /**< creations, imports and retains not released */
+    os_handle memory;      /**< none unless it can be exported */
+    void *mapped;          /**< header and bytes in this process */
+    uint8_t *bytes;
+    uint64_t size;
+    uint64_t accounted;   /**< what it takes of its device's memory in this process */
+    int device;           /**< ordinal of its owner, or ALLOCATION_DEVICE_HIDDEN */
+    int physical;         /**< the owner's number in the machine, -1: not of this machine */
+    int handle_types;     /**< mask of what it was made to be exported as */
+    bool is_rdma_capable; /**< as asked for in cuMemCreate */
+    uint8_t id[16];       /**< random; the same in every process that has it */
+} allocation;
+
+/** Makes memory on a device, with one reference and no handle.
+ *  @param handle_types what it may be exported as, or 0 */
+CUresult allocation_create(int ordinal, uint64_t size, int handle_types, allocation **out);
+
+/** Opens what another process (or this one) exported, with one reference and no handle. The native
+ *  handle stays the caller's. CUDA_ERROR_UNKNOWN for anything that is no such memory. */
+CUresult allocation_import(intptr_t native, allocation **out);
+
+void allocation_retain(allocation *memory);
+/** Frees it with the last reference. NULL is allowed. */
+void allocation_release(allocation *memory);
+
+/** Gives out the handle once more. The first one takes a reference. */
+CUresult allocation_handle_retain(allocation *memory);
+/** Takes one back; the last gives its reference back. */
+void allocation_handle_release(allocation *memory);
+
+/**
+ * The allocation behind a handle that a caller passed in. CUDA_ERROR_INVALID_VALUE for 0 and for
+ * one that was released. Ends the process, as the real driver does, for one never given out.
+ */
+CUresult allocation_find(CUmemGenericAllocationHandle handle, const char *call, allocation **out);
+
+#endif

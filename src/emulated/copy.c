@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The entry points that copy. All host memory is pageable here. So, by "API synchronization
+ * behavior" (CUDA runtime API), a copy from it returns when its source has been read, which may be
+ * before it has arrived (seen by another process on an H200), a copy to it returns when it has
+ * arrived, and one between devices waits for nothing.
+ */
+#include "entry.h"
+#include "stream.h"
+#include "work.h"
+
+typedef enum copy_place {
+    COPY_ANY,
+    COPY_DEVICE
+} copy_place;
+
+typedef struct copy_request {
+    side destination;
+    side source;
+    uint64_t bytes;
+    CUstream stream; /* the default one for the calls without Async */
+    bool is_async;
+} copy_request;
+
+static copy_request request(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
+    return (copy_request){{destination, NULL}, {source, NULL}, bytes, NULL, false};
+}
+
+static copy_request request_async(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                                  CUstream on) {
+    return (copy_request){{destination, NULL}, {source, NULL}, bytes, on, true};
+}
+
+/* Takes @p todo over, whatever the result. */
+static CUresult copy_from_host(const copy_request *wanted, work *todo) {
+    stream *on;
+    CUresult result = work_stage(todo);
+    if (result == CUDA_SUCCESS) {
+        result = stream_find(wanted->stream, &on); /* again: the lock was released */
+    }
+    if (result != CUDA_SUCCESS) {
+        work_free(todo);
+        return result;
+    }
+    return stream_submit(on, todo);
+}
+
+/* @param on the stream of the request; both sides have their contexts */
+static CUresult copy_on(stream *on, const copy_request *wanted) {
+    work *todo;
+    const bool to_host = !address_is_device(wanted->destination.address);
+    const bool from_host = !address_is_device(wanted->source.address);
+    if (wanted->bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = work_copy(wanted->destination, wanted->source, wanted->bytes, &todo);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (to_host) {
+        return stream_run(on, todo);
+    }
+    if (!from_host) {
+        return stream_submit(on, todo);
+    }
+    if (!wanted->is_async) {
+        result = stream_synchronize(on); /* "a stream sync is performed before the copy" */
+    }
+    if (result != CUDA_SUCCESS) {
+        work_free(todo);
+        return result;
+    }
+    return copy_from_host(wanted, todo);
+}
+
+static bool is_in(copy_place place, CUdeviceptr address, uint64_t bytes) {
+    return place == COPY_ANY || bytes == 0 || address_is_device(address);
+}
+
+static CUresult copy(copy_request wanted, copy_place destination, copy_place source) {
+    stream *on;
+    CUresult result = stream_find(wanted.stream, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!is_in(destination, wanted.destination.address, wanted.bytes) ||
+        !is_in(source, wanted.source.address, wanted.bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    wanted.destination.by = on->owner;
+    wanted.source.by = on->owner;
+    return copy_on(on, &wanted);
+}
+
+/* Each side belongs to its own context, so no peer access is needed: the driver carries the bytes
+ * through the host where the devices cannot reach each other. */
+static CUresult copy_between(copy_request wanted, CUcontext destination, CUcontext source) {
+    stream *on;
+    context *to;
+    context *from;
+    CUresult result = stream_find(wanted.stream, &on);
+    if (result == CUDA_SUCCESS) {
+        result = context_find(destination, &to);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = context_find(source, &from);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!is_in(COPY_DEVICE, wanted.destination.address, wanted.bytes) ||
+        !is_in(COPY_DEVICE, wanted.source.address, wanted.bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    wanted.destination.by = to;
+    wanted.source.by = from;
+    return copy_on(on, &wanted);
+}
+
+static CUdeviceptr from_host(const void *pointer) {
+    return (CUdeviceptr)(uintptr_t)pointer;
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
+    const CUresult refused = ENTER(cuMemcpy);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(copy(request(destination, source, bytes), COPY_ANY, COPY_ANY));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
+                                       CUstream on) {
+    const CUresult refused = ENTER(cuMemcpyAsync);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(copy(request_async(destination, source, bytes, on),
+                                                      COPY_ANY, COPY_ANY));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void *source,
+                                         size_t bytes) {
+    const CUresult refused = ENTER(cuMemcpyHtoD_v2);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(
+                     copy(request(destination, from_host(source), bytes), COPY_DEVICE, COPY_ANY));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr destination, const void *source,
+                                              size_t bytes, CUstream on) {
+    const CUresult refused = ENTER(cuMemcpyHtoDAsync_v2);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(copy(request_async(destination, from_host(source), bytes, on),
+                                  COPY_DEVICE, COPY_ANY));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyDtoH_v2(void *destination, CUdeviceptr source, size_t bytes) {
+    const CUresult refused = ENTER(cuMemcpyDtoH_v2);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(
+                     copy(request(from_host(destination), source, bytes), COPY_ANY, COPY_DEVICE));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyDtoHAsync_v2(void *destination, CUdeviceptr source, size_t bytes,
+                                              CUstream on) {
+    const CUresult refused = ENTER(cuMemcpyDtoHAsync_v2);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(copy(request_async(from_host(destination), source, bytes, on),
+                                  COPY_ANY, COPY_DEVICE));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source,
+                                         size_t bytes) {
+    const CUresult refused = ENTER(cuMemcpyDtoD_v2);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(copy(request(destination, source, bytes), COPY_DEVICE, COPY_DEVICE));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr source,
+                                              size_t bytes, CUstream on) {
+    const CUresult refused = ENTER(cuMemcpyDtoDAsync_v2);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(copy(request_async(destination, source, bytes, on),
+                                                      COPY_DEVICE, COPY_DEVICE));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context,
+                                      CUdeviceptr source, CUcontext source_context, size_t bytes) {
+    const CUresult refused = ENTER(cuMemcpyPeer);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(copy_between(request(destination, source, bytes),
+                                                              destination_context, source_context));
+}
+
+GPUIPC_EXPORTED CUresult cuMemcpyPeerAsync(CUdeviceptr destination, CUcontext destination_context,
+                                           CUdeviceptr source, CUcontext source_context,
+                                           size_t bytes, CUstream on) {
+    const CUresult refused = ENTER(cuMemcpyPeerAsync);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(copy_between(request_async(destination, source, bytes, on),
+                                          destination_context, source_context));
+}

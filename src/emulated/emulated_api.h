@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The entry points that the emulated driver has beyond those gpuipc calls, so that ordinary
+ * programs find what they link, and the declarations of all. Names, versions and layouts are those
+ * of cuda.h and cudaTypedefs.h of CUDA 13.0.
+ */
+#ifndef GPUIPC_EMULATED_API_H
+#define GPUIPC_EMULATED_API_H
+
+#include "compiler.h"
+#include "cuda_api.h"
+
+#define CUDA_ERROR_TOO_MANY_PEERS ((CUresult)711)
+
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUexecAffinityParam_st CUexecAffinityParam;
+typedef struct CUctxCigParam_st CUctxCigParam;
+typedef int CUmemRangeHandleType;
+typedef int CUstreamCaptureStatus; /**< 0: not capturing, the only one there is here */
+
+typedef struct CUctxCreateParams_st {
+    CUexecAffinityParam *execAffinityParams;
+    int numExecAffinityParams;
+    CUctxCigParam *cigParams;
+} CUctxCreateParams;
+
+/** Pointer attributes that cuda_api.h leaves out. */
+#define CU_POINTER_ATTRIBUTE_BUFFER_ID                  ((CUpointer_attribute)7)
+#define CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE ((CUpointer_attribute)15)
+#define CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE             ((CUpointer_attribute)17)
+#define CU_POINTER_ATTRIBUTE_MAPPING_SIZE               ((CUpointer_attribute)18)
+#define CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR          ((CUpointer_attribute)19)
+#define CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID            ((CUpointer_attribute)20)
+
+/** As CUDA_API_LIST; one name may stand here with several versions, oldest first. */
+/* clang-format off */
+#define EMULATED_API_LIST(X) \
+    X(more, cuGetProcAddress, , 11030, (const char *symbol, void **function, int version, cuuint64_t flags)) \
+    X(more, cuGetProcAddress, _v2, 12000, (const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)) \
+    X(more, cuDeviceGetUuid, , 9020, (CUuuid *uuid, CUdevice device)) \
+    X(more, cuDeviceComputeCapability, , 2000, (int *major, int *minor, CUdevice device)) \
+    X(more, cuDeviceGetPCIBusId, , 4010, (char *text, int size, CUdevice device)) \
+    X(more, cuDeviceGetByPCIBusId, , 4010, (CUdevice *device, const char *text)) \
+    X(more, cuDevicePrimaryCtxReset, _v2, 11000, (CUdevice device)) \
+    X(more, cuDevicePrimaryCtxSetFlags, _v2, 11000, (CUdevice device, unsigned int flags)) \
+    X(more, cuCtxCreate, _v2, 3020, (CUcontext *context, unsigned int flags, CUdevice device)) \
+    X(more, cuCtxCreate, _v3, 11040, (CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device)) \
+    X(more, cuCtxCreate, _v4, 12050, (CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice device)) \
+    X(more, cuCtxDestroy, _v2, 4000, (CUcontext context)) \
+    X(more, cuCtxGetApiVersion, , 3020, (CUcontext context, unsigned int *version)) \
+    X(more, cuCtxGetFlags, , 7000, (unsigned int *flags)) \
+    X(more, cuCtxGetDevice, _v2, 13000, (CUdevice *device, CUcontext context)) \
+    X(more, cuCtxSynchronize, _v2, 13000, (CUcontext context)) \
+    X(more, cuCtxGetStreamPriorityRange, , 5050, (int *least, int *greatest)) \
+    X(more, cuStreamCreateWithPriority, , 5050, (CUstream *stream, unsigned int flags, int priority)) \
+    X(more, cuStreamGetPriority, , 5050, (CUstream stream, int *priority)) \
+    X(more, cuStreamGetFlags, , 5050, (CUstream stream, unsigned int *flags)) \
+    X(more, cuStreamGetCtx, _v2, 12050, (CUstream stream, CUcontext *context, CUgreenCtx *green)) \
+    X(more, cuStreamIsCapturing, , 10000, (CUstream stream, CUstreamCaptureStatus *status)) \
+    X(more, cuEventRecordWithFlags, , 11010, (CUevent event, CUstream stream, unsigned int flags)) \
+    X(more, cuEventElapsedTime, _v2, 12080, (float *milliseconds, CUevent start, CUevent end)) \
+    X(more, cuMemAllocPitch, _v2, 3020, (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
+    X(more, cuMemcpyPeer, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes)) \
+    X(more, cuMemcpyPeerAsync, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream)) \
+    X(more, cuMemsetD2D8, _v2, 3020, (CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height)) \
+    X(more, cuMemsetD2D16, _v2, 3020, (CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height)) \
+    X(more, cuMemsetD2D32, _v2, 3020, (CUdeviceptr address, size_t pitch, unsigned int value, size_t width, size_t height)) \
+    X(more, cuMemsetD2D8Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)) \
+    X(more, cuMemsetD2D16Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream)) \
+    X(more, cuMemsetD2D32Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)) \
+    X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)) \
+    X(more, cuMemGetHandleForAddressRange, , 11070, (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags))
+/* clang-format on */
+
+/* The group kernel of CUDA_API_LIST is not here: the emulated driver runs no kernels. */
+#define EMULATED_HAS_core(...) __VA_ARGS__
+#define EMULATED_HAS_vmm(...)  __VA_ARGS__
+#define EMULATED_HAS_p2p(...)  __VA_ARGS__
+#define EMULATED_HAS_more(...) __VA_ARGS__
+#define EMULATED_HAS_kernel(...)
+
+#define EMULATED_DECLARE(group, name, suffix, version, parameters)                                 \
+    EMULATED_HAS_##group(GPUIPC_EXPORTED CUresult name##suffix parameters;)
+CUDA_API_LIST(EMULATED_DECLARE)
+EMULATED_API_LIST(EMULATED_DECLARE)
+#undef EMULATED_DECLARE
+
+#endif

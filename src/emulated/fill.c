@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The entry points that fill. All of them return before the work is done (CUDA runtime API,
+ *  "API synchronization behavior", memset). */
+#include "entry.h"
+#include "stream.h"
+#include "work.h"
+
+typedef struct fill_request {
+    CUdeviceptr address;
+    uint64_t pitch;
+    uint64_t columns;
+    uint64_t rows;
+    uint32_t value;
+    unsigned width; /* bytes of one value */
+} fill_request;
+
+static CUresult fill(const fill_request *wanted, CUstream handle) {
+    stream *on;
+    work *todo;
+    CUresult result = stream_find(handle, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const uint64_t row_bytes = wanted->columns * wanted->width;
+    if (wanted->columns == 0 || wanted->rows == 0) {
+        return CUDA_SUCCESS;
+    }
+    /* cuda.h: the address must be aligned to the value, and the pitch too; it is not used for a
+     * single row. */
+    if (wanted->columns > UINT64_MAX / wanted->width || wanted->address % wanted->width != 0 ||
+        !address_is_device(wanted->address) ||
+        (wanted->rows > 1 && (wanted->pitch % wanted->width != 0 || wanted->pitch < row_bytes))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const side destination = {wanted->address, on->owner};
+    result = work_fill(destination, row_bytes, wanted->rows, wanted->pitch, wanted->value,
+                       wanted->width, &todo);
+    return result == CUDA_SUCCESS ? stream_submit(on, todo) : result;
+}
+
+static CUresult fill_row(CUdeviceptr address, uint32_t value, unsigned width, size_t count,
+                         CUstream on) {
+    const fill_request wanted = {address, 0, count, 1, value, width};
+    return fill(&wanted, on);
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD8_v2(CUdeviceptr address, unsigned char value, size_t count) {
+    const CUresult refused = ENTER(cuMemsetD8_v2);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(fill_row(address, value, 1, count, NULL));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD16_v2(CUdeviceptr address, unsigned short value, size_t count) {
+    const CUresult refused = ENTER(cuMemsetD16_v2);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(fill_row(address, value, 2, count, NULL));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD32_v2(CUdeviceptr address, unsigned int value, size_t count) {
+    const CUresult refused = ENTER(cuMemsetD32_v2);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(fill_row(address, value, 4, count, NULL));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count,
+                                         CUstream on) {
+    const CUresult refused = ENTER(cuMemsetD8Async);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_row(address, value, 1, count, on));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD16Async(CUdeviceptr address, unsigned short value, size_t count,
+                                          CUstream on) {
+    const CUresult refused = ENTER(cuMemsetD16Async);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_row(address, value, 2, count, on));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD32Async(CUdeviceptr address, unsigned int value, size_t count,
+                                          CUstream on) {
+    const CUresult refused = ENTER(cuMemsetD32Async);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_row(address, value, 4, count, on));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD2D8_v2(CUdeviceptr address, size_t pitch, unsigned char value,
+                                         size_t width, size_t height) {
+    const CUresult refused = ENTER(cuMemsetD2D8_v2);
+    const fill_request wanted = {address, pitch, width, height, value, 1};
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, NULL));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD2D16_v2(CUdeviceptr address, size_t pitch, unsigned short value,
+                                          size_t width, size_t height) {
+    const CUresult refused = ENTER(cuMemsetD2D16_v2);
+    const fill_request wanted = {address, pitch, width, height, value, 2};
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, NULL));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD2D32_v2(CUdeviceptr address, size_t pitch, unsigned int value,
+                                          size_t width, size_t height) {
+    const CUresult refused = ENTER(cuMemsetD2D32_v2);
+    const fill_request wanted = {address, pitch, width, height, value, 4};
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, NULL));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value,
+                                           size_t width, size_t height, CUstream on) {
+    const CUresult refused = ENTER(cuMemsetD2D8Async);
+    const fill_request wanted = {address, pitch, width, height, value, 1};
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, on));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD2D16Async(CUdeviceptr address, size_t pitch, unsigned short value,
+                                            size_t width, size_t height, CUstream on) {
+    const CUresult refused = ENTER(cuMemsetD2D16Async);
+    const fill_request wanted = {address, pitch, width, height, value, 2};
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, on));
+}
+
+GPUIPC_EXPORTED CUresult cuMemsetD2D32Async(CUdeviceptr address, size_t pitch, unsigned int value,
+                                            size_t width, size_t height, CUstream on) {
+    const CUresult refused = ENTER(cuMemsetD2D32Async);
+    const fill_request wanted = {address, pitch, width, height, value, 4};
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, on));
+}

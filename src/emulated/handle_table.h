@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The values that stand for contexts, streams, events and memory outside the driver. They are
+ * numbers, not addresses of ours: none is given out twice, so a stale one is known for what it is,
+ * and one that was never given out as well. The driver's lock is held in every call.
+ */
+#ifndef GPUIPC_EMULATED_HANDLE_TABLE_H
+#define GPUIPC_EMULATED_HANDLE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum handle_kind {
+    HANDLE_CONTEXT,
+    HANDLE_STREAM,
+    HANDLE_EVENT,
+    HANDLE_MEMORY
+} handle_kind;
+
+/** A new value for @p object, or 0 when there is no memory. */
+uint64_t handle_add(handle_kind kind, void *object);
+
+/** The object, or NULL: not given out, removed, or of another kind. */
+void *handle_find(handle_kind kind, uint64_t value);
+
+/** Whether this value was ever given out for that kind. */
+bool handle_was_given(handle_kind kind, uint64_t value);
+
+void handle_remove(uint64_t value);
+
+#endif

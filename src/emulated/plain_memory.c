@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Memory of cuMemAlloc, and how much there is. */
+#include "address_space.h"
+#include "context.h"
+#include "entry.h"
+#include "stream.h"
+
+/* CUDA programming guide, "Device Memory Accesses": such addresses are aligned to 256 bytes or
+ * more, and rows of cuMemAllocPitch likewise. */
+#define PITCH_ALIGNMENT 512
+
+/* Maps memory for a context into a range of its own. */
+static CUresult map_plain(context *owner, allocation *memory, uint64_t bytes, CUdeviceptr *out) {
+    reservation *reserved;
+    mapping *mapped;
+    const uint64_t room = (bytes + STATE_GRANULE - 1) / STATE_GRANULE * STATE_GRANULE;
+    CUresult result = address_reserve(room, STATE_GRANULE, 0, &reserved);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = address_map(reserved->at.base, bytes, memory, &mapped);
+    if (result != CUDA_SUCCESS) {
+        address_unreserve(reserved);
+        return result;
+    }
+    reserved->is_plain = true;
+    mapped->owner = owner;
+    mapped->access[owner->device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    *out = reserved->at.base;
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *out, uint64_t bytes) {
+    context *current;
+    allocation *memory;
+    CUresult result = context_current(&current);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (out == NULL || bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = allocation_create(current->device, bytes, 0, &memory);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = map_plain(current, memory, bytes, out);
+    allocation_release(memory); /* the mapping keeps it */
+    if (result == CUDA_SUCCESS) {
+        driver.live.plain++;
+    }
+    return result;
+}
+
+static CUresult allocate_rows(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                              unsigned element) {
+    if (pitch == NULL || width == 0 || height == 0 || width > SIZE_MAX - PITCH_ALIGNMENT ||
+        (element != 4 && element != 8 && element != 16)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT;
+    if (height > SIZE_MAX / row) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = allocate(out, (uint64_t)row * height);
+    if (result == CUDA_SUCCESS) {
+        *pitch = row;
+    }
+    return result;
+}
+
+/* The mapping that starts at an address, if it is of a cuMemAlloc. */
+static mapping *find_plain(CUdeviceptr address) {
+    mapping *mapped = address_mapping(address);
+    return mapped == NULL || mapped->owner == NULL || mapped->at.base != address ? NULL : mapped;
+}
+
+static CUresult plain_free(CUdeviceptr address) {
+    context *current;
+    CUresult result = context_current(&current);
+    mapping *mapped = find_plain(address);
+    if (result != CUDA_SUCCESS || address == 0) {
+        return result; /* freeing 0 does nothing */
+    }
+    if (mapped == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    stream_wait_context(mapped->owner);
+    mapped = find_plain(address); /* the lock was released */
+    if (mapped == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    reservation *reserved = address_reservation(address);
+    address_unmap(mapped);
+    address_unreserve(reserved);
+    driver.live.plain--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_info(size_t *free_bytes, size_t *total_bytes) {
+    context *current;
+    const CUresult result = context_current(&current);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (free_bytes == NULL || total_bytes == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint64_t total = driver.computer.memory_bytes;
+    *total_bytes = (size_t)total;
+    *free_bytes = (size_t)(total - driver.devices[current->device].used_bytes);
+    return CUDA_SUCCESS;
+}
+
+/* Memory of cuMemAlloc is not found from a context that has no access to it (measured). */
+static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
+    context *current;
+    const mapping *mapped = address_mapping(address);
+    const CUresult result = context_current(&current);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (mapped == NULL || (mapped->owner != NULL && !context_reaches(current, mapped->owner))) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    if (base != NULL) {
+        *base = mapped->at.base;
+    }
+    if (bytes != NULL) {
+        *bytes = (size_t)mapped->at.size;
+    }
+    return CUDA_SUCCESS;
+}
+
+GPUIPC_EXPORTED CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+    const CUresult refused = ENTER(cuMemAlloc_v2);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(allocate(address, bytes));
+}
+
+GPUIPC_EXPORTED CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width,
+                                            size_t height, unsigned int element) {
+    const CUresult refused = ENTER(cuMemAllocPitch_v2);
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(allocate_rows(address, pitch, width, height, element));
+}
+
+GPUIPC_EXPORTED CUresult cuMemFree_v2(CUdeviceptr address) {
+    const CUresult refused = ENTER(cuMemFree_v2);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(plain_free(address));
+}
+
+GPUIPC_EXPORTED CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+    const CUresult refused = ENTER(cuMemGetInfo_v2);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_info(free_bytes, total_bytes));
+}
+
+GPUIPC_EXPORTED CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes,
+                                                 CUdeviceptr address) {
+    const CUresult refused = ENTER(cuMemGetAddressRange_v2);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_range(base, bytes, address));
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The entry points that say what an address is. */
+#include <string.h>
+
+#include "address_space.h"
+#include "context.h"
+#include "entry.h"
+
+/* Any attribute's value; its size tells how much of it the caller wants. */
+typedef struct attribute_value {
+    union {
+        unsigned long long number;
+        void *pointer;
+        unsigned int word;
+        int integer;
+    } as;
+    size_t size;
+} attribute_value;
+
+static attribute_value of_word(unsigned int word) {
+    return (attribute_value){.as.word = word, .size = sizeof(word)};
+}
+
+static attribute_value of_integer(int integer) {
+    return (attribute_value){.as.integer = integer, .size = sizeof(integer)};
+}
+
+static attribute_value of_number(unsigned long long number) {
+    return (attribute_value){.as.number = number, .size = sizeof(number)};
+}
+
+static attribute_value of_pointer(void *pointer) {
+    return (attribute_value){.as.pointer = pointer, .size = sizeof(pointer)};
+}
+
+/* cuda.h says "boolean" and no more; public callers give room for an unsigned int. */
+static attribute_value of_boolean(bool value) {
+    return of_word(value);
+}
+
+static unsigned long long buffer_id(const allocation *memory) {
+    unsigned long long id;
+    memcpy(&id, memory->id, sizeof(id));
+    return id;
+}
+
+/* Where memory of cuMemAlloc is one range, that of cuMemMap is a mapping in a reserved range.
+ * False: the attribute is none of a range. */
+static bool describe_range(CUpointer_attribute attribute, const mapping *mapped,
+                           attribute_value *out) {
+    const range *whole =
+        mapped->owner != NULL ? &mapped->at : &address_reservation(mapped->at.base)->at;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *out = of_number(whole->base);
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *out = of_number(whole->size);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *out = of_number(mapped->at.base);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *out = of_number(mapped->at.size);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *out = of_boolean(true);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* False: the attribute is none of the memory behind an address. */
+static bool describe_memory(CUpointer_attribute attribute, const mapping *mapped,
+                            attribute_value *out) {
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *out = of_word(CU_MEMORYTYPE_DEVICE);
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *out = of_integer(mapped->memory->device);
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *out = of_boolean(false);
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *out = of_boolean(mapped->owner != NULL);
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *out = of_number((unsigned long long)mapped->memory->handle_types);
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *out = of_number(buffer_id(mapped->memory));
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *out = of_boolean(mapped->owner != NULL || mapped->memory->is_rdma_capable);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *out = of_pointer(NULL);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static CUresult describe(CUpointer_attribute attribute, CUdeviceptr address, const mapping *mapped,
+                         attribute_value *out) {
+    context *current;
+    if (describe_range(attribute, mapped, out) || describe_memory(attribute, mapped, out)) {
+        return CUDA_SUCCESS;
+    }
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *out = of_pointer(mapped->owner == NULL ? NULL : (void *)mapped->owner->handle);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *out = of_number(address);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        if (context_current(&current) != CUDA_SUCCESS) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        *out = of_word(mapped->access[current->device]);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE; /* HOST_POINTER too: the host cannot reach it */
+    }
+}
+
+static CUresult get_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {
+    attribute_value value;
+    const mapping *mapped = address_mapping(address);
+    if (data == NULL || mapped == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = describe(attribute, address, mapped, &value);
+    if (result == CUDA_SUCCESS) {
+        memcpy(data, &value.as, value.size);
+    }
+    return result;
+}
+
+/* What cuPointerGetAttributes writes where there is no value; 0 when it knows no such attribute. */
+static size_t attribute_size(CUpointer_attribute attribute) {
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return sizeof(unsigned int);
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        return sizeof(unsigned long long);
+    default:
+        return 0;
+    }
+}
+
+/* cuda.h: an address that CUDA does not know is no error here; its attributes are zero. */
+static CUresult get_attributes(unsigned count, const CUpointer_attribute *attributes, void **data,
+                               CUdeviceptr address) {
+    if (count == 0 || attributes == NULL || data == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (data[i] == NULL || attribute_size(attributes[i]) == 0) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (get_attribute(data[i], attributes[i], address) == CUDA_SUCCESS) {
+            continue;
+        }
+        memset(data[i], 0, attribute_size(attributes[i]));
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+            const int none = -2; /* CU_DEVICE_INVALID; 0 is a device */
+            memcpy(data[i], &none, sizeof(none));
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+GPUIPC_EXPORTED CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                               CUdeviceptr address) {
+    const CUresult refused = ENTER(cuPointerGetAttribute);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_attribute(data, attribute, address));
+}
+
+GPUIPC_EXPORTED CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
+                                                void **data, CUdeviceptr address) {
+    const CUresult refused = ENTER(cuPointerGetAttributes);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(get_attributes(count, attributes, data, address));
+}

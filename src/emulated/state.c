@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See state.h; and cuInit, which fills it, and the functions that show it to tests. */
+#include "state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "entry.h"
+#include "fault.h"
+
+state driver;
+
+/* Guards the way to usable; driver_lock exists only after it. Held over a fork, unlike driver_lock,
+ * which a forked child never touches: some thread of the parent may have held it for ever. */
+static os_static_mutex start_mutex;
+static bool is_started;
+static uint32_t started_generation;
+static os_mutex driver_lock;
+static os_condition driver_progress;
+/* Set by gpuipc_emulated_set_stream_delay before cuInit. */
+static bool delay_is_set;
+
+bool state_is_usable(void) {
+    os_static_mutex_lock(&start_mutex);
+    bool usable = is_started && started_generation == os_fork_generation();
+    os_static_mutex_unlock(&start_mutex);
+    return usable;
+}
+
+void state_lock(void) {
+    os_mutex_lock(&driver_lock);
+}
+
+void state_unlock(void) {
+    os_mutex_unlock(&driver_lock);
+}
+
+void state_announce(void) {
+    os_condition_signal_all(&driver_progress);
+}
+
+void state_wait(void) {
+    os_condition_wait(&driver_progress, &driver_lock, os_deadline_after(-1));
+}
+
+/* On failure the complaint has been printed and *out is not changed. */
+static bool read_machine(machine *out, bool complain) {
+    char complaint[600];
+    if (machine_parse(os_environment("GPUIPC_EMULATED_MACHINE"), out, complaint,
+                      sizeof(complaint))) {
+        return true;
+    }
+    if (complain) {
+        fprintf(stderr, "gpuipc emulated driver: GPUIPC_EMULATED_MACHINE: %s\n", complaint);
+    }
+    return false;
+}
+
+void state_machine(machine *out) {
+    os_static_mutex_lock(&start_mutex);
+    if (is_started) {
+        *out = driver.computer;
+    } else if (!read_machine(out, false)) {
+        machine_parse(NULL, out, NULL, 0);
+    }
+    os_static_mutex_unlock(&start_mutex);
+}
+
+CUresult state_device(CUdevice ordinal, device **out) {
+    if (ordinal < 0 || (unsigned)ordinal >= driver.device_count) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *out = &driver.devices[ordinal];
+    return CUDA_SUCCESS;
+}
+
+bool state_has_vmm(void) {
+    return driver.computer.has_vmm && driver.computer.model != MACHINE_MODEL_TCC;
+}
+
+CUresult state_result(gpuipc_status status) {
+    switch (status) {
+    case GPUIPC_OK:
+        return CUDA_SUCCESS;
+    case GPUIPC_ERR_OUT_OF_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+}
+
+/* start_mutex is held; nothing is started yet. */
+static CUresult start(void) {
+    machine computer;
+    unsigned visible[MACHINE_DEVICES_MAX];
+    if (!read_machine(&computer, true)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const unsigned count =
+        machine_visible(&computer, os_environment("CUDA_VISIBLE_DEVICES"), visible);
+    if (count == 0) {
+        return CUDA_ERROR_NO_DEVICE;
+    }
+    gpuipc_status status = os_fork_watch();
+    if (status != GPUIPC_OK) {
+        return state_result(status);
+    }
+    status = os_mutex_init(&driver_lock);
+    if (status != GPUIPC_OK) {
+        return state_result(status);
+    }
+    status = os_condition_init(&driver_progress);
+    if (status != GPUIPC_OK) {
+        os_mutex_destroy(&driver_lock);
+        return state_result(status);
+    }
+    driver.computer = computer;
+    driver.device_count = count;
+    for (unsigned ordinal = 0; ordinal < count; ordinal++) {
+        driver.devices[ordinal].physical = visible[ordinal];
+    }
+    if (!delay_is_set) {
+        driver.stream_delay_ms = computer.stream_delay_ms;
+    }
+    started_generation = os_fork_generation();
+    is_started = true;
+    return CUDA_SUCCESS;
+}
+
+GPUIPC_EXPORTED CUresult cuInit(unsigned int flags) {
+    const CUresult refused = ENTER_ANYTIME(cuInit);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    if (flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    os_static_mutex_lock(&start_mutex);
+    CUresult result = CUDA_SUCCESS;
+    if (!is_started) {
+        result = start();
+    } else if (started_generation != os_fork_generation()) {
+        result = CUDA_ERROR_NOT_INITIALIZED;
+    }
+    os_static_mutex_unlock(&start_mutex);
+    return result;
+}
+
+GPUIPC_EXPORTED CUresult cuDriverGetVersion(int *version) {
+    const CUresult refused = ENTER_ANYTIME(cuDriverGetVersion);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    if (version == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    machine computer;
+    state_machine(&computer);
+    *version = computer.version;
+    return CUDA_SUCCESS;
+}
+
+GPUIPC_EXPORTED int gpuipc_emulated_mark(void);
+GPUIPC_EXPORTED int gpuipc_emulated_mark(void) {
+    return 1;
+}
+
+GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out);
+GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out) {
+    memset(out, 0, sizeof(*out));
+    if (state_is_usable()) {
+        state_lock();
+        *out = driver.live;
+        state_unlock();
+    }
+}
+
+GPUIPC_EXPORTED int gpuipc_emulated_set_fail(const char *text);
+GPUIPC_EXPORTED int gpuipc_emulated_set_fail(const char *text) {
+    return fault_set(text);
+}
+
+GPUIPC_EXPORTED uint64_t gpuipc_emulated_get_calls(const char *name);
+GPUIPC_EXPORTED uint64_t gpuipc_emulated_get_calls(const char *name) {
+    return fault_calls(name);
+}
+
+GPUIPC_EXPORTED void gpuipc_emulated_set_stream_delay(unsigned milliseconds);
+GPUIPC_EXPORTED void gpuipc_emulated_set_stream_delay(unsigned milliseconds) {
+    os_static_mutex_lock(&start_mutex);
+    const bool usable = is_started && started_generation == os_fork_generation();
+    if (usable) {
+        state_lock();
+    }
+    driver.stream_delay_ms = milliseconds;
+    delay_is_set = true;
+    if (usable) {
+        state_unlock();
+    }
+    os_static_mutex_unlock(&start_mutex);
+}

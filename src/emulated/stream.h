@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Streams: work in order, on a thread of its own that is started when the first work has to
+ * wait. The driver's lock is held in every call.
+ */
+#ifndef GPUIPC_EMULATED_STREAM_H
+#define GPUIPC_EMULATED_STREAM_H
+
+#include "context.h"
+#include "task.h"
+
+typedef enum stream_kind {
+    STREAM_MADE,      /**< by cuStreamCreate */
+    STREAM_LEGACY,    /**< the default stream of a context, 0 and CU_STREAM_LEGACY */
+    STREAM_PER_THREAD /**< CU_STREAM_PER_THREAD of one thread */
+} stream_kind;
+
+typedef struct stream {
+    CUstream handle; /**< of a STREAM_MADE that is not closed */
+    stream_kind kind;
+    context *owner;
+    unsigned flags;
+    int priority;
+    const void *thread; /**< whose, of a STREAM_PER_THREAD */
+    task *first;        /**< queue, in order */
+    task *last;         /**< its end; means nothing while first is NULL */
+    task *latest;       /**< the last task ever given to it; one reference, or NULL */
+    os_thread *worker;  /**< NULL: not started */
+    bool is_closed;     /**< nothing comes any more: the worker ends with the queue */
+    bool is_finished;   /**< the worker has ended */
+    bool is_awaited;    /**< a call waits for that and frees it then */
+    struct stream *next;
+} stream;
+
+CUresult stream_create(context *owner, unsigned flags, int priority, stream **out);
+
+/** The stream behind a handle; the default ones are those of the current context.
+ *  CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE. */
+CUresult stream_find(CUstream handle, stream **out);
+
+/** The default stream of a context. */
+CUresult stream_legacy(context *owner, stream **out);
+
+/** Appends work, to run some time later. Takes @p todo over, whatever the result. */
+CUresult stream_submit(stream *on, work *todo);
+/** Runs work in its turn and returns when it is done. Takes @p todo over, whatever the result. */
+CUresult stream_run(stream *on, work *todo);
+/** Appends a point that is done when all before it is; the caller's reference. */
+CUresult stream_mark(stream *on, task **out);
+/** Everything appended from now on waits for @p point. */
+CUresult stream_wait_for(stream *on, task *point);
+
+/** CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult stream_query(stream *on);
+CUresult stream_synchronize(stream *on);
+/** Waits for all streams of a context. */
+void stream_wait_context(context *owner);
+
+/** The handle becomes invalid; what is queued is still done, and then it is freed. */
+void stream_close(stream *on);
+
+#endif

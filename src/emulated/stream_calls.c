@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The entry points for streams. */
+#include "entry.h"
+#include "stream.h"
+
+/* What NVIDIA's GPUs answer. All priorities are served alike here, which CUDA allows ("a hint"). */
+#define PRIORITY_LEAST    0
+#define PRIORITY_GREATEST (-5)
+
+static GPUIPC_THREAD_LOCAL CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static CUresult create(CUstream *out, unsigned flags, int priority) {
+    context *current;
+    stream *made;
+    CUresult result = context_current(&current);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (priority > PRIORITY_LEAST) {
+        priority = PRIORITY_LEAST;
+    }
+    if (priority < PRIORITY_GREATEST) {
+        priority = PRIORITY_GREATEST;
+    }
+    result = stream_create(current, flags, priority, &made);
+    if (result == CUDA_SUCCESS) {
+        *out = made->handle;
+    }
+    return result;
+}
+
+static CUresult destroy(CUstream handle) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (on->kind != STREAM_MADE) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    stream_close(on);
+    return CUDA_SUCCESS;
+}
+
+static CUresult query(CUstream handle) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    return result == CUDA_SUCCESS ? stream_query(on) : result;
+}
+
+static CUresult synchronize(CUstream handle) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    return result == CUDA_SUCCESS ? stream_synchronize(on) : result;
+}
+
+static CUresult get_context(CUstream handle, CUcontext *out) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (out == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = on->owner->handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_flags(CUstream handle, unsigned *out) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (out == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = on->flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_priority(CUstream handle, int *out) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (out == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = on->priority;
+    return CUDA_SUCCESS;
+}
+
+GPUIPC_EXPORTED CUresult cuStreamCreate(CUstream *out, unsigned int flags) {
+    const CUresult refused = ENTER(cuStreamCreate);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(create(out, flags, PRIORITY_LEAST));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags,
+                                                    int priority) {
+    const CUresult refused = ENTER(cuStreamCreateWithPriority);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(create(out, flags, priority));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamDestroy_v2(CUstream handle) {
+    const CUresult refused = ENTER(cuStreamDestroy_v2);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(destroy(handle));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamQuery(CUstream handle) {
+    const CUresult refused = ENTER(cuStreamQuery);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(query(handle));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamSynchronize(CUstream handle) {
+    const CUresult refused = ENTER(cuStreamSynchronize);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(synchronize(handle));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamGetCtx(CUstream handle, CUcontext *out) {
+    const CUresult refused = ENTER(cuStreamGetCtx);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_context(handle, out));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *out, CUgreenCtx *green) {
+    const CUresult refused = ENTER(cuStreamGetCtx_v2);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    const CUresult result = get_context(handle, out);
+    if (result == CUDA_SUCCESS && green != NULL) {
+        *green = NULL; /* no stream of a green context exists here */
+    }
+    return entry_leave(result);
+}
+
+GPUIPC_EXPORTED CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags) {
+    const CUresult refused = ENTER(cuStreamGetFlags);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_flags(handle, flags));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamGetPriority(CUstream handle, int *priority) {
+    const CUresult refused = ENTER(cuStreamGetPriority);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_priority(handle, priority));
+}
+
+GPUIPC_EXPORTED CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    const CUresult refused = ENTER(cuCtxGetStreamPriorityRange);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    context *current;
+    const CUresult result = context_current(&current);
+    if (result == CUDA_SUCCESS && least != NULL) {
+        *least = PRIORITY_LEAST;
+    }
+    if (result == CUDA_SUCCESS && greatest != NULL) {
+        *greatest = PRIORITY_GREATEST;
+    }
+    return entry_leave(result);
+}
+
+GPUIPC_EXPORTED CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
+    const CUresult refused = ENTER(cuStreamIsCapturing);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    if (result == CUDA_SUCCESS && status == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *status = 0; /* nothing can begin a capture here */
+    }
+    return entry_leave(result);
+}
+
+GPUIPC_EXPORTED CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+    const CUresult refused = ENTER(cuThreadExchangeStreamCaptureMode);
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    if (mode == NULL) {
+        return entry_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    /* Any value is taken, as measured: it would matter only to a capture. */
+    const CUstreamCaptureMode before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return entry_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See task.h. */
+#include "task.h"
+
+#include <stdlib.h>
+
+task *task_new(work *todo) {
+    task *one = calloc(1, sizeof(*one));
+    if (one != NULL) {
+        one->references = 1;
+        one->todo = todo;
+    }
+    return one;
+}
+
+void task_retain(task *one) {
+    one->references++;
+}
+
+/* What it waited for would otherwise hold the whole past of the streams. */
+static void drop_after(task *one) {
+    for (size_t i = 0; i < one->after_count; i++) {
+        task_release(one->after[i]);
+    }
+    free(one->after);
+    one->after = NULL;
+    one->after_count = 0;
+}
+
+void task_release(task *one) {
+    if (one == NULL || --one->references > 0) {
+        return;
+    }
+    drop_after(one);
+    work_free(one->todo);
+    free(one);
+}
+
+bool task_add_after(task *one, task *other) {
+    if (other == NULL || other->is_done) {
+        return true;
+    }
+    task **grown = realloc(one->after, (one->after_count + 1) * sizeof(*grown));
+    if (grown == NULL) {
+        return false;
+    }
+    task_retain(other);
+    one->after = grown;
+    one->after[one->after_count++] = other;
+    return true;
+}
+
+bool task_is_ready(const task *one) {
+    for (size_t i = 0; i < one->after_count; i++) {
+        if (!one->after[i]->is_done) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void task_wait_ready(const task *one) {
+    while (!task_is_ready(one)) {
+        state_wait();
+    }
+}
+
+void task_wait_done(const task *one) {
+    while (!one->is_done) {
+        state_wait();
+    }
+}
+
+void task_run(task *one) {
+    if (one->todo != NULL) {
+        state_unlock();
+        work_run(one->todo);
+        state_lock();
+        work_free(one->todo);
+        one->todo = NULL;
+    }
+    drop_after(one);
+    one->is_done = true;
+    one->done_ns = os_clock_ns();
+    state_announce();
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See work.h. */
+#include "work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is done to memory, which decides what must be allowed. */
+typedef enum touch {
+    TOUCH_COPY_FROM,
+    TOUCH_COPY_TO,
+    TOUCH_FILL
+} touch;
+
+/* What cuMemMap mapped may be touched by the devices that cuMemSetAccess named. Memory of
+ * cuMemAlloc may be copied by any context, because the driver carries it through the host where the
+ * devices have no way of their own (FACTS.md §3b); all else takes cuCtxEnablePeerAccess. */
+static bool may_touch(const mapping *mapped, const context *by, touch how) {
+    if (mapped->owner != NULL) {
+        return how != TOUCH_FILL || context_reaches(by, mapped->owner);
+    }
+    const unsigned wanted =
+        how == TOUCH_COPY_FROM ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return (mapped->access[by->device] & wanted) == wanted;
+}
+
+static bool pieces_add(pieces *list, piece next) {
+    /* Grown by doubling: full when the count is a power of two, or 0. */
+    if ((list->count & (list->count - 1)) == 0) {
+        size_t capacity = list->count == 0 ? 1 : list->count * 2;
+        piece *grown = realloc(list->item, capacity * sizeof(*grown));
+        if (grown == NULL) {
+            return false;
+        }
+        list->item = grown;
+    }
+    list->item[list->count++] = next;
+    return true;
+}
+
+static void pieces_free(pieces *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        allocation_release(list->item[i].memory);
+    }
+    free(list->item);
+    *list = (pieces){NULL, 0};
+}
+
+static CUresult resolve_device(side at, uint64_t bytes, touch how, pieces *list) {
+    while (bytes > 0) {
+        mapping *mapped = address_mapping(at.address);
+        if (mapped == NULL || !may_touch(mapped, at.by, how)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        const uint64_t offset = at.address - mapped->at.base;
+        const uint64_t left = mapped->at.size - offset;
+        const uint64_t size = bytes < left ? bytes : left;
+        if (!pieces_add(list, (piece){mapped->memory, mapped->memory->bytes + offset, size})) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        allocation_retain(mapped->memory);
+        at.address += size;
+        bytes -= size;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The pieces of a range. On failure what was found so far stays in the list. */
+static CUresult resolve(side at, uint64_t bytes, touch how, pieces *list) {
+    if (bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (address_is_device(at.address)) {
+        return resolve_device(at, bytes, how, list);
+    }
+    if (at.address == 0 || at.address > UINTPTR_MAX) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const piece host = {NULL, (uint8_t *)(uintptr_t)at.address, bytes};
+    return pieces_add(list, host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult work_copy(side destination, side source, uint64_t bytes, work **out) {
+    work *todo = calloc(1, sizeof(*todo));
+    if (todo == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = resolve(destination, bytes, TOUCH_COPY_TO, &todo->destination);
+    if (result == CUDA_SUCCESS) {
+        result = resolve(source, bytes, TOUCH_COPY_FROM, &todo->source);
+    }
+    if (result != CUDA_SUCCESS) {
+        work_free(todo);
+        return result;
+    }
+    *out = todo;
+    return CUDA_SUCCESS;
+}
+
+CUresult work_stage(work *todo) {
+    piece *source = &todo->source.item[0];
+    todo->staged = malloc(source->size);
+    if (todo->staged == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    state_unlock();
+    memcpy(todo->staged, source->bytes, source->size);
+    state_lock();
+    source->bytes = todo->staged;
+    return CUDA_SUCCESS;
+}
+
+CUresult work_fill(side destination, uint64_t row_bytes, uint64_t rows, uint64_t pitch,
+                   uint32_t value, unsigned width, work **out) {
+    CUresult result = CUDA_SUCCESS;
+    work *todo = calloc(1, sizeof(*todo));
+    if (todo == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    todo->value = value;
+    todo->width = width;
+    for (uint64_t row = 0; row < rows && row_bytes > 0 && result == CUDA_SUCCESS; row++) {
+        result = resolve(destination, row_bytes, TOUCH_FILL, &todo->destination);
+        destination.address += pitch;
+    }
+    if (result != CUDA_SUCCESS) {
+        work_free(todo);
+        return result;
+    }
+    *out = todo;
+    return CUDA_SUCCESS;
+}
+
+/* Pieces end where mappings do, at multiples of more than a value, so none is cut. */
+static void fill_piece(const piece *at, uint32_t value, unsigned width) {
+    const uint16_t half = (uint16_t)value;
+    if (width == 1) {
+        memset(at->bytes, (int)(value & 0xff), at->size);
+        return;
+    }
+    if (width == 2) {
+        for (uint64_t i = 0; i < at->size; i += sizeof(half)) {
+            memcpy(at->bytes + i, &half, sizeof(half));
+        }
+        return;
+    }
+    for (uint64_t i = 0; i < at->size; i += sizeof(value)) {
+        memcpy(at->bytes + i, &value, sizeof(value));
+    }
+}
+
+static void copy_pieces(const pieces *to, const pieces *from) {
+    size_t i = 0;
+    size_t j = 0;
+    uint64_t done_to = 0;
+    uint64_t done_from = 0;
+    while (i < to->count && j < from->count) {
+        const uint64_t left_to = to->item[i].size - done_to;
+        const uint64_t left_from = from->item[j].size - done_from;
+        const uint64_t size = left_to < left_from ? left_to : left_from;
+        memmove(to->item[i].bytes + done_to, from->item[j].bytes + done_from, size);
+        done_to += size;
+        done_from += size;
+        if (done_to == to->item[i].size) {
+            i++;
+            done_to = 0;
+        }
+        if (done_from == from->item[j].size) {
+            j++;
+            done_from = 0;
+        }
+    }
+}
+
+void work_run(const work *todo) {
+    if (todo->source.count > 0) {
+        copy_pieces(&todo->destination, &todo->source);
+        return;
+    }
+    for (size_t i = 0; i < todo->destination.count; i++) {
+        fill_piece(&todo->destination.item[i], todo->value, todo->width);
+    }
+}
+
+void work_free(work *todo) {
+    if (todo == NULL) {
+        return;
+    }
+    pieces_free(&todo->destination);
+    pieces_free(&todo->source);
+    free(todo->staged);
+    free(todo);
+}

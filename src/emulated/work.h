@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file A copy or a fill that has been checked and may run at any time, from any thread. It holds
+ * the memory that it touches, so unmapping while it waits is harmless.
+ */
+#ifndef GPUIPC_EMULATED_WORK_H
+#define GPUIPC_EMULATED_WORK_H
+
+#include "address_space.h"
+#include "context.h"
+
+/** Memory that lies in one piece in the host's address space. */
+typedef struct piece {
+    allocation *memory; /**< a reference, NULL: the caller's own host memory */
+    uint8_t *bytes;
+    uint64_t size;
+} piece;
+
+/** A range of addresses as pieces, in order. */
+typedef struct pieces {
+    piece *item;
+    size_t count;
+} pieces;
+
+typedef struct work {
+    pieces destination;
+    pieces source;  /**< none: a fill */
+    void *staged;   /**< what the source is, if the host's memory was copied at submission */
+    uint32_t value; /**< of a fill */
+    unsigned width; /**< bytes of one value: 1, 2 or 4 */
+} work;
+
+/** One side of a copy. */
+typedef struct side {
+    CUdeviceptr address; /**< of a device or of the host */
+    const context *by;   /**< the context whose device reads or writes there */
+} side;
+
+/** A copy of more than 0 bytes; the driver's lock is held.
+ *  CUDA_ERROR_INVALID_VALUE: no memory there, or no access to it. */
+CUresult work_copy(side destination, side source, uint64_t bytes, work **out);
+
+/** Reads the source of a copy, which is the host's memory, now: it is the caller's again when this
+ *  returns. The driver's lock is held, and released meanwhile. */
+CUresult work_stage(work *todo);
+
+/** A fill of rows of @p row_bytes; the driver's lock is held. */
+CUresult work_fill(side destination, uint64_t row_bytes, uint64_t rows, uint64_t pitch,
+                   uint32_t value, unsigned width, work **out);
+
+/** Does it; the driver's lock is not held. */
+void work_run(const work *todo);
+
+/** Gives its memory back; the driver's lock is held. NULL is allowed. */
+void work_free(work *todo);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What a piece of a test leaves behind in this process. */
+#include "leak_gate.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void gate_report(leak_gate *gate, const char *what) {
+    size_t used = strlen(gate->text);
+    snprintf(gate->text + used, sizeof(gate->text) - used, "left behind: %s\n", what);
+}
+
+/** Loads the emulated driver, or only finds it if the process has it loaded already: the same
+ *  library either way, and with nothing live in it when it was not in use. */
+static void gate_find_driver(leak_gate *gate) {
+    if (os_library_open_own(os_emulated_driver_name, &gate->driver) != GPUIPC_OK) {
+        gate->driver = NULL;
+        return;
+    }
+    void *symbol = os_library_symbol(gate->driver, GPUIPC_EMULATED_LIVE);
+    if (symbol == NULL) {
+        gate_report(gate, "an emulated driver without " GPUIPC_EMULATED_LIVE);
+        return;
+    }
+    memcpy(&gate->get_live, &symbol, sizeof(symbol));
+}
+
+void leak_gate_begin(leak_gate *gate) {
+    memset(gate, 0, sizeof(*gate));
+    gate_find_driver(gate);
+    if (gate->get_live != NULL) {
+        gate->get_live(&gate->live);
+    }
+    if (!resource_list_mappings(&gate->mappings)) {
+        gate_report(gate, "the list of mappings could not be read");
+    }
+    if (!resource_list_handles(&gate->handles)) {
+        gate_report(gate, "the list of handles could not be read");
+    }
+}
+
+static int gate_compare_list(leak_gate *gate, const resource_list *before,
+                             bool (*read)(resource_list *), const char *what) {
+    resource_list after;
+    if (!read(&after)) {
+        gate_report(gate, what);
+        return 1;
+    }
+    int leaks = 0;
+    for (size_t i = 0; i < after.count; i++) {
+        if (!resource_list_contains(before, after.lines[i])) {
+            gate_report(gate, after.lines[i]);
+            leaks++;
+        }
+    }
+    resource_list_free(&after);
+    return leaks;
+}
+
+static int gate_compare_count(leak_gate *gate, const char *name, uint64_t before, uint64_t after) {
+    if (after <= before) {
+        return 0;
+    }
+    char what[128];
+    snprintf(what, sizeof(what), "emulated driver: %" PRIu64 " %s", after - before, name);
+    gate_report(gate, what);
+    return 1;
+}
+
+static int gate_compare_driver(leak_gate *gate) {
+    gpuipc_emulated_live now;
+    const gpuipc_emulated_live *then = &gate->live;
+    gate->get_live(&now);
+    return gate_compare_count(gate, "allocations", then->allocations, now.allocations) +
+           gate_compare_count(gate, "reservations", then->reservations, now.reservations) +
+           gate_compare_count(gate, "mappings", then->mappings, now.mappings) +
+           gate_compare_count(gate, "plain allocations", then->plain, now.plain) +
+           gate_compare_count(gate, "streams", then->streams, now.streams) +
+           gate_compare_count(gate, "events", then->events, now.events) +
+           gate_compare_count(gate, "contexts", then->contexts, now.contexts) +
+           gate_compare_count(gate, "retains of primary contexts", then->primary, now.primary);
+}
+
+int leak_gate_end(leak_gate *gate) {
+    int leaks = gate->text[0] != '\0';
+    leaks += gate_compare_list(gate, &gate->handles, resource_list_handles,
+                               "the list of handles could not be read");
+    leaks += gate_compare_list(gate, &gate->mappings, resource_list_mappings,
+                               "the list of mappings could not be read");
+    if (gate->get_live != NULL) {
+        leaks += gate_compare_driver(gate);
+    }
+    resource_list_free(&gate->handles);
+    resource_list_free(&gate->mappings);
+    if (gate->driver != NULL) {
+        os_library_close(gate->driver);
+        gate->driver = NULL;
+    }
+    return leaks;
+}

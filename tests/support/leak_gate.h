@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file What a piece of a test leaves behind in this process: handles, mappings of shared memory,
+ * live objects of the emulated driver.
+ *
+ *     leak_gate gate;
+ *     leak_gate_begin(&gate);
+ *     ... make and release everything ...
+ *     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+ *
+ * Absolute counts mean nothing (test workers start with descriptors of their own), so only what
+ * was not there before counts. Device-wide memory is not looked at.
+ */
+#ifndef GPUIPC_TEST_LEAK_GATE_H
+#define GPUIPC_TEST_LEAK_GATE_H
+
+#include <stddef.h>
+
+#include "emulated.h"
+#include "os.h"
+#include "resource_list.h"
+
+typedef struct leak_gate {
+    resource_list handles;
+    resource_list mappings;
+    os_library *driver; /**< NULL: there is no emulated driver beside this program */
+    gpuipc_emulated_live_fn get_live;
+    gpuipc_emulated_live live;
+    char text[2048]; /**< after the end: one line for each leak */
+} leak_gate;
+
+/** Notes what there is. On a failure of its own the end reports that as a leak. */
+void leak_gate_begin(leak_gate *gate);
+
+/** @return how many things are there now that were not, and 0 at best; text names them */
+int leak_gate_end(leak_gate *gate);
+
+#endif

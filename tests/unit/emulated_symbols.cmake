@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+# unit.emulated_symbols: the emulated driver exports cu* and gpuipc_emulated_*, and nothing else.
+# cmake -DNM=... -DLIBRARY=... -P emulated_symbols.cmake
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE listing COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n]+" lines "${listing}")
+set(count 0)
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE "^.* " "" symbol "${line}")
+  math(EXPR count "${count} + 1")
+  # Instrumented builds export what their runtime needs.
+  if(NOT symbol MATCHES "^(cu[A-Z][A-Za-z0-9]*(_v[0-9]+)?|gpuipc_emulated_[a-z_]+|__(asan|ubsan|gcov|sanitizer|start|stop|odr_asan)[A-Za-z0-9_.]*|mangle_path|_fini|_init)$")
+    message(SEND_ERROR "exported by mistake: ${symbol}")
+  endif()
+endforeach()
+if(count LESS 90)
+  message(SEND_ERROR "only ${count} symbols are exported")
+endif()

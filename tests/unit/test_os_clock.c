@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The monotonic clock and deadlines. */
+#include <criterion/criterion.h>
+#include <limits.h>
+
+#include "os.h"
+
+TestSuite(os_clock, .timeout = 30);
+
+Test(os_clock, never_goes_back) {
+    uint64_t before = os_clock_ns();
+    for (int i = 0; i < 10000; i++) {
+        uint64_t now = os_clock_ns();
+        cr_assert(now >= before);
+        before = now;
+    }
+}
+
+Test(os_clock, zero_has_passed_at_once) {
+    os_deadline deadline = os_deadline_after(0);
+    cr_assert(os_deadline_passed(deadline));
+    cr_assert_eq(os_deadline_left_ms(deadline), 0);
+}
+
+Test(os_clock, negative_never_passes) {
+    static const int negative[] = {-1, -1000, INT_MIN};
+    for (size_t i = 0; i < sizeof(negative) / sizeof(negative[0]); i++) {
+        os_deadline deadline = os_deadline_after(negative[i]);
+        cr_assert_not(os_deadline_passed(deadline));
+        cr_assert_eq(os_deadline_left_ms(deadline), -1);
+    }
+}
+
+Test(os_clock, what_is_left_is_rounded_up) {
+    os_deadline deadline = {os_clock_ns() + 60000u * UINT64_C(1000000) + 1};
+    int left = os_deadline_left_ms(deadline);
+    cr_assert(left > 50000 && left <= 60001, "%d", left);
+    /* One nanosecond is left: waiting for 0 milliseconds would be a try that spins. */
+    uint64_t start = os_clock_ns();
+    os_deadline soon = {start + 900000};
+    left = os_deadline_left_ms(soon);
+    cr_assert(left == 1 || os_clock_ns() >= soon.at_ns, "%d", left);
+}
+
+Test(os_clock, the_longest_deadline_is_no_overflow) {
+    os_deadline deadline = os_deadline_after(INT_MAX);
+    cr_assert_not(os_deadline_passed(deadline));
+    cr_assert(os_deadline_left_ms(deadline) > INT_MAX - 10000);
+    os_deadline beyond = {UINT64_MAX - 1};
+    cr_assert_eq(os_deadline_left_ms(beyond), INT_MAX);
+}
+
+Test(os_clock, a_sleep_is_not_shorter_than_asked_for) {
+    static const unsigned lengths[] = {0, 1, 30};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        uint64_t start = os_clock_ns();
+        os_sleep_ms(lengths[i]);
+        cr_assert(os_clock_ns() - start >= lengths[i] * UINT64_C(1000000));
+    }
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The error record, and the names and sentences of the statuses. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "os.h"
+#include "status.h"
+
+TestSuite(status, .timeout = 30);
+
+static const struct {
+    gpuipc_status status;
+    const char *name;
+} rows[] = {
+#define ROW(code, value, sentence) {GPUIPC_##code, "GPUIPC_" #code},
+    GPUIPC_STATUS_LIST(ROW)
+#undef ROW
+};
+static const size_t row_count = sizeof(rows) / sizeof(rows[0]);
+
+Test(status, every_status_has_its_name_and_a_sentence_of_its_own) {
+    for (size_t i = 0; i < row_count; i++) {
+        cr_assert_str_eq(gpuipc_status_name(rows[i].status), rows[i].name);
+        const char *message = gpuipc_status_message(rows[i].status);
+        cr_assert(strlen(message) > 6, "%s", rows[i].name);
+        for (size_t j = 0; j < i; j++) {
+            cr_assert_neq(rows[i].status, rows[j].status, "%s", rows[i].name);
+            cr_assert_str_neq(message, gpuipc_status_message(rows[j].status));
+        }
+    }
+}
+
+Test(status, a_number_that_is_no_status_has_a_name_too) {
+    static const int numbers[] = {-1, 13, 59, 86, 1000, 0x7FFFFFFF};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        gpuipc_status status = (gpuipc_status)numbers[i];
+        cr_assert_str_eq(gpuipc_status_name(status), "GPUIPC_UNKNOWN_STATUS");
+        cr_assert(strlen(gpuipc_status_message(status)) > 6);
+    }
+}
+
+Test(status, a_failure_fills_the_whole_record) {
+    cr_assert_eq(status_fail_os(GPUIPC_ERR_OS, 13, "open", "file %d of %s", 7, "many"),
+                 GPUIPC_ERR_OS);
+    const gpuipc_error *error = gpuipc_error_get();
+    cr_assert_eq(error->status, GPUIPC_ERR_OS);
+    cr_assert_eq(error->native_origin, GPUIPC_NATIVE_OS);
+    cr_assert_eq(error->native_code, 13);
+    cr_assert_str_eq(error->operation, "open");
+    cr_assert_str_eq(error->sentence, "file 7 of many");
+
+    cr_assert_eq(status_fail_cuda(GPUIPC_ERR_CUDA, 999, "cuInit", "no"), GPUIPC_ERR_CUDA);
+    cr_assert_eq(error->native_origin, GPUIPC_NATIVE_CUDA);
+    cr_assert_eq(error->native_code, 999);
+
+    /* Nothing of the failure before is left. */
+    cr_assert_eq(status_fail(GPUIPC_ERR_TIMEOUT, "wait", "late"), GPUIPC_ERR_TIMEOUT);
+    cr_assert_eq(error->native_origin, GPUIPC_NATIVE_NONE);
+    cr_assert_eq(error->native_code, 0);
+    cr_assert_str_eq(error->operation, "wait");
+
+    cr_assert_eq(status_out_of_memory("make", 4096), GPUIPC_ERR_OUT_OF_MEMORY);
+    cr_assert(strstr(error->sentence, "4096") != NULL);
+}
+
+Test(status, long_texts_are_cut_and_end) {
+    char text[1000];
+    memset(text, 'x', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    status_fail(GPUIPC_ERR_OS, text, "%s", text);
+    const gpuipc_error *error = gpuipc_error_get();
+    cr_assert_eq(strlen(error->operation), sizeof(error->operation) - 1);
+    cr_assert_eq(strlen(error->sentence), sizeof(error->sentence) - 1);
+    cr_assert_eq(strncmp(error->sentence, text, sizeof(error->sentence) - 1), 0);
+}
+
+Test(status, a_cut_splits_no_character) {
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } characters[] = {{"\xC3\xA9", 2}, {"\xE2\x82\xAC", 3}, {"\xF0\x9F\x98\x80", 4}};
+    for (size_t kind = 0; kind < sizeof(characters) / sizeof(characters[0]); kind++) {
+        size_t bytes = characters[kind].bytes;
+        for (size_t lead = 0; lead < bytes; lead++) {
+            char text[600] = "";
+            memset(text, 'x', lead);
+            while (strlen(text) + bytes < sizeof(text)) {
+                strcat(text, characters[kind].text);
+            }
+            status_fail(GPUIPC_ERR_OS, text, "%s", text);
+            const gpuipc_error *error = gpuipc_error_get();
+            cr_assert_eq((strlen(error->sentence) - lead) % bytes, 0, "%zu %zu", bytes, lead);
+            cr_assert_eq((strlen(error->operation) - lead) % bytes, 0, "%zu %zu", bytes, lead);
+            cr_assert(strlen(error->sentence) + bytes >= sizeof(error->sentence));
+        }
+    }
+}
+
+Test(status, the_record_may_be_told_again) {
+    status_fail(GPUIPC_ERR_OS, "first", "the cause");
+    status_fail(GPUIPC_ERR_OS, gpuipc_error_get()->operation, "again: %s",
+                gpuipc_error_get()->sentence);
+    cr_assert_str_eq(gpuipc_error_get()->operation, "first");
+    cr_assert_str_eq(gpuipc_error_get()->sentence, "again: the cause");
+}
+
+Test(status, a_saved_record_comes_back) {
+    status_fail_os(GPUIPC_ERR_NOT_FOUND, 2, "open", "the first failure");
+    gpuipc_error saved = status_save();
+    status_fail(GPUIPC_ERR_OS, "close", "one in the clean-up");
+    status_restore(&saved);
+    cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_NOT_FOUND);
+    cr_assert_eq(gpuipc_error_get()->native_code, 2);
+    cr_assert_str_eq(gpuipc_error_get()->sentence, "the first failure");
+}
+
+static void fail_in_thread(void *argument) {
+    const gpuipc_error **out = argument;
+    cr_assert_eq(gpuipc_error_get()->status, GPUIPC_OK);
+    status_fail(GPUIPC_ERR_BUSY, "thread", "of its own");
+    cr_assert_str_eq(gpuipc_error_get()->sentence, "of its own");
+    *out = gpuipc_error_get();
+}
+
+Test(status, each_thread_has_its_own_record) {
+    status_fail(GPUIPC_ERR_TIMEOUT, "here", "of this thread");
+    const gpuipc_error *other = NULL;
+    os_thread *thread;
+    cr_assert_eq(os_thread_start(fail_in_thread, &other, &thread), GPUIPC_OK);
+    os_thread_join(thread);
+    cr_assert_neq(other, gpuipc_error_get());
+    cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_TIMEOUT);
+    cr_assert_str_eq(gpuipc_error_get()->sentence, "of this thread");
+}
+
+Test(status, a_changed_status_keeps_the_particulars) {
+    status_fail_os(GPUIPC_ERR_NOT_FOUND, 2, "dlopen", "there is none");
+    cr_assert_eq(status_change(GPUIPC_ERR_NO_DRIVER), GPUIPC_ERR_NO_DRIVER);
+    cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_NO_DRIVER);
+    cr_assert_eq(gpuipc_error_get()->native_code, 2);
+    cr_assert_str_eq(gpuipc_error_get()->operation, "dlopen");
+    cr_assert_str_eq(gpuipc_error_get()->sentence, "there is none");
+}

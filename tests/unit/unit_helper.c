@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The second process of the unit tests: unit_helper ROLE ARGUMENTS. */
+#include <inttypes.h>
+
+#include "helper.h"
+#include "helper_role.h"
+#include "os.h"
+
+/** environment NAME: prints this process's number and the variable. */
+static int role_environment(char **arguments) {
+    const char *value = os_environment(arguments[0]);
+    helper_say("%" PRIu64, os_process_id());
+    helper_say("%s", value != NULL ? value : "(none)");
+    return 0;
+}
+
+/** echo: says back what it hears until the end of its input. */
+static int role_echo(char **arguments) {
+    (void)arguments;
+    char line[4096];
+    while (helper_hear(line, sizeof(line))) {
+        helper_say("%s", line);
+    }
+    return 7;
+}
+
+/** connect DIRECTORY NAME: connects and stays connected until its input says "end". */
+static int role_connect(char **arguments) {
+    os_directory directory = {arguments[0], false};
+    os_connection *connection;
+    gpuipc_status status =
+        os_connection_open(&directory, arguments[1], os_deadline_after(20000), &connection);
+    helper_say_status(status);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    helper_await("end");
+    os_connection_destroy(connection);
+    return 0;
+}
+
+/** listen DIRECTORY NAME: listens until its input says "end", then takes the name away. */
+static int role_listen(char **arguments) {
+    os_directory directory = {arguments[0], false};
+    os_listener *listener;
+    gpuipc_status status = os_listener_open(&directory, arguments[1], NULL, &listener);
+    helper_say_status(status);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    helper_await("end");
+    os_listener_destroy(listener);
+    return 0;
+}
+
+static const helper_role roles[] = {
+    {"environment", 1, role_environment},
+    {"echo", 0, role_echo},
+    {"connect", 2, role_connect},
+    {"listen", 2, role_listen},
+};
+
+int main(int argc, char **argv) {
+    return helper_role_run(roles, sizeof(roles) / sizeof(roles[0]), argc, argv);
+}
