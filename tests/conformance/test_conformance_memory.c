@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Allocation handles: made, released, exported, imported, described. */
+#include "conformance_process.h"
+
+#include <string.h>
+
+TestSuite(memory, .init = conformance_start, .fini = conformance_finish, .timeout = 60);
+
+Test(memory, granularity_is_2_mib) {
+    const CUmemAllocationProp properties = memory_properties(0, true);
+    size_t bytes = 0;
+    CHECK("FACTS: granularity", CUDA_SUCCESS,
+          drv.cuMemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    cr_assert_eq(bytes, GRANULE, "FACTS: minimum granularity is 2 MiB, not %zu", bytes);
+    bytes = 0;
+    CHECK("FACTS: granularity", CUDA_SUCCESS,
+          drv.cuMemGetAllocationGranularity(&bytes, &properties,
+                                            CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    cr_assert_eq(bytes, GRANULE, "FACTS: recommended granularity is 2 MiB, not %zu", bytes);
+}
+
+Test(memory, create_refuses_size_and_device) {
+    CUmemAllocationProp properties = memory_properties(0, true);
+    CUmemGenericAllocationHandle handle = 0;
+    CHECK("FACTS: cuMemCreate with size 0", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, 0, &properties, 0));
+    CHECK("FACTS: cuMemCreate with a size that is no multiple of 2 MiB", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE + 4096, &properties, 0));
+    CHECK("FACTS: cuMemCreate too large", CUDA_ERROR_OUT_OF_MEMORY,
+          drv.cuMemCreate(&handle, (size_t)1 << 44, &properties, 0));
+    properties.location.id = device_count;
+    CHECK("FACTS: cuMemCreate, unknown device", CUDA_ERROR_INVALID_DEVICE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    properties.location.id = -1;
+    CHECK("FACTS: cuMemCreate, unknown device", CUDA_ERROR_INVALID_DEVICE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+}
+
+Test(memory, create_refuses_handle_types) {
+    CUmemAllocationProp properties = memory_properties(0, false);
+    CUmemGenericAllocationHandle handle = 0;
+    int fabric = 0;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_WIN32;
+    CHECK("FACTS: cuMemCreate WIN32 on Linux", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    OK(drv.cuDeviceGetAttribute(&fabric, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0));
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    const CUresult result = drv.cuMemCreate(&handle, GRANULE, &properties, 0);
+    if (result == CUDA_SUCCESS) {
+        /* The machine has an IMEX channel, which FACTS' machine had not. */
+        OK(drv.cuMemRelease(handle));
+        cr_assert_not(drv.is_emulated, "the emulated machine has no IMEX channel unless told so");
+    } else if (fabric == 1) {
+        cr_assert_eq(result, CUDA_ERROR_NOT_PERMITTED,
+                     "FACTS: cuMemCreate FABRIC without an IMEX channel, although the attribute "
+                     "says 1: %s",
+                     conformance_code(result));
+    }
+}
+
+Test(memory, create_refuses_kind_and_flags) {
+    CUmemAllocationProp properties = memory_properties(0, true);
+    CUmemGenericAllocationHandle handle = 0;
+    CHECK("reading: flags of cuMemCreate must be 0", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 1));
+    properties.type = CU_MEM_ALLOCATION_TYPE_INVALID;
+    CHECK("reading: an invalid allocation type", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    properties = memory_properties(0, true);
+    properties.location.type = CU_MEM_LOCATION_TYPE_INVALID;
+    CHECK("reading: an invalid location type", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+}
+
+Test(memory, release_twice_or_zero) {
+    const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
+    OK(drv.cuMemRelease(handle));
+    CHECK("FACTS: cuMemRelease twice", CUDA_ERROR_INVALID_VALUE, drv.cuMemRelease(handle));
+    CHECK("FACTS: cuMemRelease of 0", CUDA_ERROR_INVALID_VALUE, drv.cuMemRelease(0));
+}
+
+Test(memory, export_needs_the_handle_type) {
+    const CUmemAllocationProp properties = memory_properties(0, false);
+    CUmemGenericAllocationHandle handle = 0;
+    uint64_t written = 0;
+    OK(drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    CHECK("FACTS: export of memory made without that handle type", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemExportToShareableHandle(&written, handle,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(drv.cuMemRelease(handle));
+
+    const CUmemGenericAllocationHandle exportable = memory_create(0, GRANULE);
+    CHECK("FACTS: export of memory made without that handle type", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemExportToShareableHandle(&written, exportable, CU_MEM_HANDLE_TYPE_WIN32, 0));
+    CHECK("reading: flags of the export must be 0", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemExportToShareableHandle(&written, exportable,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1));
+    cr_assert_eq(written, 0, "reading: a failed export writes nothing");
+    OK(drv.cuMemRelease(exportable));
+}
+
+Test(memory, exported_descriptor) {
+    const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
+    uint64_t written = 0;
+    os_handle shareable;
+    OK(drv.cuMemExportToShareableHandle(&written, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                        0));
+    /* Looked at before os_handle_adopt_exported, which would set FD_CLOEXEC itself. */
+    int descriptor;
+    memcpy(&descriptor, &written, sizeof descriptor);
+    const handle_facts facts = handle_inspect(descriptor);
+    cr_assert(facts.close_on_exec, "FACTS: an exported fd already has FD_CLOEXEC set");
+    /* The emulated driver deviates: its memory is a memfd. */
+    if (!drv.is_emulated) {
+        cr_assert(facts.character_device && facts.major == 195 && facts.minor == 255,
+                  "FACTS: an exported fd is a character device 195:255, not %u:%u", facts.major,
+                  facts.minor);
+        cr_assert_eq(facts.mode, 0666, "FACTS: an exported fd has mode 0666, not %o", facts.mode);
+    }
+    cr_assert_eq(os_handle_adopt_exported(&written, &shareable), GPUIPC_OK);
+
+    const os_handle second = memory_export(handle);
+    cr_assert_neq(second.value, shareable.value, "reading: every export is a new descriptor");
+    os_handle_close(&shareable);
+    shareable = second;
+    os_handle_close(&shareable);
+    OK(drv.cuMemRelease(handle));
+}
+
+Test(memory, imported_handle_is_not_exported_again) {
+    const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
+    CUmemGenericAllocationHandle imported = 0, retained = 0;
+    os_handle shareable = memory_export(handle);
+    uint64_t written = 0;
+    OK(memory_import(shareable, &imported));
+    CHECK("FACTS: re-export of an imported handle", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemExportToShareableHandle(&written, imported,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    const CUdeviceptr address = memory_map(imported, GRANULE);
+    OK(drv.cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)address));
+    CHECK("FACTS: re-export of an imported handle via cuMemRetainAllocationHandle",
+          CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemExportToShareableHandle(&written, retained,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(drv.cuMemRelease(retained));
+    memory_unmap(address, GRANULE);
+    os_handle_close(&shareable);
+    OK(drv.cuMemRelease(imported));
+    OK(drv.cuMemRelease(handle));
+}
+
+Test(memory, import_refuses_what_is_no_memory) {
+    wrong_handle wrong[WRONG_HANDLES];
+    wrong_handles_open(wrong);
+    for (size_t i = 0; i < WRONG_HANDLES; i++) {
+        CUmemGenericAllocationHandle handle = 0;
+        if (!wrong[i].is_open && wrong[i].handle.value == -1 && i > 0) {
+            continue; /* /dev/nvidiactl on a machine without a GPU */
+        }
+        const CUresult result = memory_import(wrong[i].handle, &handle);
+        cr_assert_eq(result, CUDA_ERROR_UNKNOWN, "FACTS: import of %s answers UNKNOWN, not %s",
+                     wrong[i].what, conformance_code(result));
+        cr_assert_eq(handle, 0, "import of %s wrote a handle", wrong[i].what);
+    }
+    wrong_handles_close(wrong); /* asserts that the driver closed none of them */
+}
+
+Test(memory, import_in_the_exporting_process) {
+    memory made = memory_make(0, 2 * GRANULE);
+    CUmemGenericAllocationHandle first = 0, second = 0;
+    os_handle shareable = memory_export(made.handle);
+    CHECK("FACTS: import in the exporting process", CUDA_SUCCESS, memory_import(shareable, &first));
+    CHECK("FACTS: import of one fd twice", CUDA_SUCCESS, memory_import(shareable, &second));
+    cr_assert(first != second && first != made.handle && second != made.handle,
+              "FACTS: import answers a new handle each time");
+    cr_assert(handle_is_open(shareable), "FACTS: the fd stays the caller's");
+    os_handle_close(&shareable);
+
+    const CUdeviceptr one = memory_map(first, 2 * GRANULE);
+    const CUdeviceptr other = memory_map(second, 2 * GRANULE);
+    OK(memory_access(one, 2 * GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(memory_access(other, 2 * GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    word_write(made.address + GRANULE, 0xC0FFEE01);
+    cr_assert_eq(word_read(one + GRANULE), 0xC0FFEE01, "FACTS: two mappings of one allocation");
+    word_write(other + GRANULE, 0xC0FFEE02);
+    cr_assert_eq(word_read(made.address + GRANULE), 0xC0FFEE02);
+    cr_assert_eq(word_read(one + GRANULE), 0xC0FFEE02);
+
+    memory_unmap(one, 2 * GRANULE);
+    memory_unmap(other, 2 * GRANULE);
+    OK(drv.cuMemRelease(first));
+    OK(drv.cuMemRelease(second));
+    memory_undo(&made);
+}
+
+Test(memory, import_wants_the_right_type) {
+    const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
+    CUmemGenericAllocationHandle imported = 0;
+    os_handle shareable = memory_export(handle);
+    CHECK("measured: import as a handle of another system", CUDA_ERROR_NOT_SUPPORTED,
+          drv.cuMemImportFromShareableHandle(&imported, (void *)shareable.value,
+                                             CU_MEM_HANDLE_TYPE_WIN32));
+    os_handle_close(&shareable);
+    OK(drv.cuMemRelease(handle));
+}
+
+Test(memory, properties_of_a_handle) {
+    const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
+    CUmemGenericAllocationHandle imported = 0;
+    CUmemAllocationProp properties;
+    os_handle shareable = memory_export(handle);
+    memset(&properties, 0xFF, sizeof properties);
+    CHECK("cuda.h: properties of a handle", CUDA_SUCCESS,
+          drv.cuMemGetAllocationPropertiesFromHandle(&properties, handle));
+    cr_assert_eq(properties.type, CU_MEM_ALLOCATION_TYPE_PINNED, "cuda.h: as created");
+    cr_assert_eq(properties.location.type, CU_MEM_LOCATION_TYPE_DEVICE, "cuda.h: as created");
+    cr_assert_eq(properties.location.id, 0, "cuda.h: as created");
+    cr_assert_eq((int)properties.requestedHandleTypes, os_shareable_handle_type,
+                 "cuda.h: as created");
+
+    OK(memory_import(shareable, &imported));
+    memset(&properties, 0xFF, sizeof properties);
+    CHECK("FACTS: properties of an imported handle", CUDA_SUCCESS,
+          drv.cuMemGetAllocationPropertiesFromHandle(&properties, imported));
+    cr_assert_eq(properties.location.type, CU_MEM_LOCATION_TYPE_DEVICE,
+                 "FACTS: properties of an imported handle: location");
+    cr_assert_eq(properties.location.id, 0, "FACTS: properties of an imported handle: location");
+    cr_assert_eq((int)properties.requestedHandleTypes, 0,
+                 "FACTS: properties of an imported handle: requestedHandleTypes reads 0, not %d",
+                 (int)properties.requestedHandleTypes);
+    os_handle_close(&shareable);
+    OK(drv.cuMemRelease(imported));
+    OK(drv.cuMemRelease(handle));
+}
+
+Test(memory, retain_answers_the_handle_that_was_mapped) {
+    memory made = memory_make(0, 2 * GRANULE);
+    CUmemGenericAllocationHandle retained = 0;
+    CHECK("cuda.h: any address of the range", CUDA_SUCCESS,
+          drv.cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)(made.address + GRANULE)));
+    cr_assert_eq(retained, made.handle, "cuda.h: the same handle value used to map the memory");
+    CHECK("cuda.h: each retain is released", CUDA_SUCCESS, drv.cuMemRelease(retained));
+    memory_undo(&made);
+    CHECK("cuda.h: an address that is not mapped", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)made.address));
+    CUdeviceptr plain = 0;
+    OK(drv.cuMemAlloc(&plain, GRANULE));
+    CHECK("reading: memory of cuMemAlloc has no handle", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)plain));
+    OK(drv.cuMemFree(plain));
+}
+
+Test(memory, mapping_outlives_handle_and_descriptor) {
+    memory made = memory_make(0, GRANULE);
+    CUmemGenericAllocationHandle imported = 0;
+    os_handle shareable = memory_export(made.handle);
+    word_write(made.address, 0x0B5E55ED);
+    OK(memory_import(shareable, &imported));
+    os_handle_close(&shareable);
+    const CUdeviceptr alias = memory_map(imported, GRANULE);
+    OK(memory_access(alias, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    CHECK("cuda.h: a handle can be released while it is mapped", CUDA_SUCCESS,
+          drv.cuMemRelease(imported));
+    memory_undo(&made);
+    cr_assert_eq(word_read(alias), 0x0B5E55ED, "cuda.h: memory lives while it is mapped anywhere");
+    memory_unmap(alias, GRANULE);
+}
