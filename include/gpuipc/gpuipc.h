@@ -16,8 +16,11 @@
  *   one receiving thread at a time (a second one gets ::GPUIPC_ERR_BUSY). A released object is
  *   recognised: using it answers ::GPUIPC_ERR_RELEASED.
  * - After fork() a child cannot use its parent's objects (CUDA does not survive fork): its calls
- *   answer ::GPUIPC_ERR_FORKED, and the library's descriptors are closed in the child at once.
- * - The calling thread's current CUDA context is the same after a call as before it.
+ *   answer ::GPUIPC_ERR_FORKED, and the library's descriptors are closed in the child at once. (One
+ *   that is just being exported or closed in another thread at that moment stays until exec.)
+ * - The calling thread's current CUDA context is the same after a call as before it. Where a call
+ *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
+ *   and most programs use; as everywhere in CUDA, that ends a stream capture of a blocking stream.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
  *   ::GPUIPC_ERR_FORKED, ::GPUIPC_ERR_OUT_OF_MEMORY, ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS; only
  *   what is particular to a call is listed with it.
@@ -48,9 +51,9 @@ typedef struct gpuipc_connection gpuipc_connection; /**< a conversation with one
 
 /** "No device": a GPU that this process does not see. */
 #define GPUIPC_DEVICE_NONE UINT32_MAX
-/** In gpuipc_receive_config::device, "the GPU that owns the memory". */
+/** In gpuipc_incoming::device, "the GPU that owns the memory". */
 #define GPUIPC_DEVICE_OWNER 0u
-/** In gpuipc_receive_config::device, device number @p index. */
+/** In gpuipc_incoming::device, device number @p index. Not of ::GPUIPC_DEVICE_NONE. */
 #define GPUIPC_DEVICE(index) ((uint32_t)(index) + 1u)
 /** The longest name of an endpoint, in characters. */
 #define GPUIPC_NAME_MAX 64
@@ -117,7 +120,7 @@ GPUIPC_API gpuipc_status gpuipc_context_create(const gpuipc_context_config *conf
  * and keep what they need of it alive; the last of them ends it.
  * @param context NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the caller's hold  @threads any
- * @blocking no  @since 0.1
+ * @blocking for the driver's release of the devices used, when it was the last hold  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_context_destroy(gpuipc_context *context);
 
@@ -149,17 +152,17 @@ typedef enum gpuipc_driver_model {
 
 /** What is known of a GPU. */
 typedef struct gpuipc_device_info {
-    size_t struct_size;        /**< sizeof(gpuipc_device_info), set by the caller */
-    gpuipc_uuid uuid;          /**< names the GPU outside this process; of the MIG slice, if one */
-    char name[256];            /**< the maker's name for it */
-    uint64_t memory_bytes;     /**< all memory of the device */
-    uint64_t granularity_bytes;/**< shareable memory is made in multiples of this; 0: no VMM */
-    int32_t compute_major;     /**< compute capability */
-    int32_t compute_minor;     /**< compute capability */
+    size_t struct_size;         /**< sizeof(gpuipc_device_info), set by the caller */
+    gpuipc_uuid uuid;           /**< names the GPU outside this process; of the MIG slice, if one */
+    char name[256];             /**< the maker's name for it */
+    uint64_t memory_bytes;      /**< all memory of the device */
+    uint64_t granularity_bytes; /**< shareable memory is made in multiples of this; 0: no VMM */
+    int32_t compute_major;      /**< compute capability */
+    int32_t compute_minor;      /**< compute capability */
     gpuipc_driver_model driver_model; /**< see the type */
-    int32_t is_mig;            /**< 1: a slice of a GPU (MIG), as the driver's name for it tells */
-    int32_t can_share;         /**< 1: memory made here can be exported as this system's handle */
-    char why_not[160];         /**< if can_share is 0, the reason; else empty */
+    int32_t is_mig;    /**< 1: a slice of a GPU (MIG), as the driver's name for it tells */
+    int32_t can_share; /**< 1: memory made here can be exported as this system's handle */
+    char why_not[160]; /**< if can_share is 0, the reason; else empty */
 } gpuipc_device_info;
 
 /**
@@ -198,7 +201,7 @@ typedef struct gpuipc_buffer_config {
     size_t struct_size; /**< sizeof(gpuipc_buffer_config) */
     uint32_t device;    /**< the device that owns the memory */
     uint32_t reserved;  /**< 0 */
-    uint64_t bytes;     /**< wanted size, above 0; the allocation is rounded up to the granularity */
+    uint64_t bytes; /**< wanted size, above 0; the allocation is rounded up to the granularity */
     /** Size of one physical allocation; 0: one for the whole buffer. Rounded up to the
      *  granularity. A buffer needs one handle per segment. */
     uint64_t segment_bytes;
@@ -224,10 +227,12 @@ GPUIPC_API gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
  * what lies beside the range.
  * @param address device address of the first byte  @param bytes length of the range
  * @errors ::GPUIPC_ERR_NOT_DEVICE_MEMORY, ::GPUIPC_ERR_NOT_SHAREABLE (memory of another kind, or
- *         opened from another process), ::GPUIPC_ERR_OUT_OF_RANGE (part of it is not mapped)
+ *         opened from another process), ::GPUIPC_ERR_OUT_OF_RANGE (part of it is not mapped),
+ *         ::GPUIPC_ERR_VMM_UNSUPPORTED, ::GPUIPC_ERR_DEVICE_NOT_FOUND (its device is not visible)
  * @ownership the buffer keeps the physical memory alive, but not the caller's mapping, which must
  *         stay until the buffer is released
- * @threads any  @blocking no  @since 0.1
+ * @threads any
+ * @blocking for the driver, when the device is used first (some 100 ms)  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_wrap(gpuipc_context *context, uint64_t address,
                                             uint64_t bytes, gpuipc_buffer **out_buffer);
@@ -240,7 +245,8 @@ GPUIPC_API gpuipc_status gpuipc_buffer_wrap(gpuipc_context *context, uint64_t ad
 GPUIPC_API gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buffer);
 
 /**
- * Gives up a reference; the last one unmaps and frees. Work that uses the memory must have ended.
+ * Gives up a reference; the last one unmaps and frees. Work that uses the memory must have ended:
+ * on a GPU, work whose memory is unmapped ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS.
  * Memory that another process has open stays alive there.
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any
@@ -257,18 +263,20 @@ typedef enum gpuipc_buffer_origin {
 
 /** What is known of a buffer. */
 typedef struct gpuipc_buffer_info {
-    size_t struct_size;         /**< sizeof(gpuipc_buffer_info), set by the caller */
-    uint64_t address;           /**< device address of the first byte (CUdeviceptr) */
-    uint64_t bytes;             /**< length asked for */
-    uint64_t allocated_bytes;   /**< length of the allocations behind it, a multiple of the granularity */
-    uint32_t segment_count;     /**< physical allocations behind it */
-    uint32_t device;            /**< owning device here, or ::GPUIPC_DEVICE_NONE when not visible */
-    gpuipc_uuid device_uuid;    /**< the owning device everywhere */
-    uint32_t access_device;     /**< the device it was mapped for */
-    gpuipc_access access;       /**< what access_device may do */
-    gpuipc_buffer_origin origin;/**< see the type */
-    uint8_t exporter_id[16];    /**< the instance id of the context that made it */
-    uint64_t buffer_id;         /**< its number there; the two together name the memory */
+    size_t struct_size; /**< sizeof(gpuipc_buffer_info), set by the caller */
+    uint64_t address;   /**< device address of the first byte (CUdeviceptr) */
+    uint64_t bytes;     /**< length asked for */
+    uint64_t
+        allocated_bytes; /**< length of the allocations behind it, a multiple of the granularity */
+    uint32_t segment_count;  /**< physical allocations behind it */
+    uint32_t device;         /**< owning device here, or ::GPUIPC_DEVICE_NONE when not visible */
+    gpuipc_uuid device_uuid; /**< the owning device everywhere */
+    uint32_t access_device;  /**< the device it was mapped for */
+    gpuipc_access access;    /**< what access_device may do; 0: nothing (wrapped memory) */
+    gpuipc_buffer_origin origin; /**< see the type */
+    uint8_t exporter_id[16];     /**< the instance id of the context that made or wrapped it */
+    uint64_t buffer_id;          /**< its number there; the two together name a buffer, and travel
+                                     with it; one from native handles gets new ones */
 } gpuipc_buffer_info;
 
 /**
@@ -280,7 +288,8 @@ GPUIPC_API gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
 
 /**
  * Lets another device reach the buffer, or changes what one may do. The whole of every segment is
- * affected, not only the range.
+ * affected, not only the range. No work may be using the buffer: a copy whose access changes while it
+ * runs ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS (measured on an H200, driver 580).
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
  *         ::GPUIPC_ERR_ACCESS_DENIED (more than the sender of an opened buffer offers)
  * @ownership borrows  @threads any  @blocking for the driver (a first peer: about 1 ms)  @since 0.1
@@ -302,8 +311,8 @@ GPUIPC_API gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination,
 
 /**
  * Fills with a value, on a stream.
- * @param value the lowest @p width bytes of it are written  @param width 1, 2 or 4; offset and bytes
- *        must be multiples of it  @param stream NULL: the default stream of the buffer's device
+ * @param value the lowest @p width bytes of it are written  @param width 1, 2 or 4; the address to
+ *        be filled and @p bytes must be multiples of it  @param stream NULL: the default stream of the buffer's device
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE
  * @ownership borrows; the buffer must stay until the stream has passed the fill
  * @threads any  @blocking no  @since 0.1
@@ -356,9 +365,11 @@ typedef struct gpuipc_endpoint_config {
  *        asks for an abstract socket, which has no directory to guard it and ends at the network
  *        namespace; other users are still refused.
  * @errors ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_NAME_IN_USE,
- *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT
  * @ownership the caller's; gpuipc_listener_close() ends it and frees the name
- * @threads any  @blocking no  @since 0.1
+ * @threads any
+ * @blocking no; when another process keeps the directory locked, up to 2 s and then
+ *         ::GPUIPC_ERR_TIMEOUT  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_listener_open(gpuipc_context *context, const char *name,
                                               const gpuipc_endpoint_config *config,
@@ -376,7 +387,7 @@ GPUIPC_API gpuipc_status gpuipc_listener_accept(gpuipc_listener *listener, int t
 
 /**
  * Ends the endpoint; connections already accepted stay. Threads that wait in accept return
- * ::GPUIPC_ERR_RELEASED.
+ * ::GPUIPC_ERR_RELEASED. The name is free at once; an abstract one when those threads have returned.
  * @param listener NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the listener  @threads any  @blocking no
  * @since 0.1
@@ -386,8 +397,9 @@ GPUIPC_API gpuipc_status gpuipc_listener_close(gpuipc_listener *listener);
 /**
  * Connects to a listener; waits for one to appear while there is time.
  * @errors ::GPUIPC_ERR_NOT_FOUND (nobody listened before the time ran out),
- *         ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG,
- *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ *         ::GPUIPC_ERR_TIMEOUT (somebody listens but accepts nobody), ::GPUIPC_ERR_ACCESS_DENIED,
+ *         ::GPUIPC_ERR_PROTOCOL (the name is another program's), ::GPUIPC_ERR_NAME_INVALID,
+ *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES
  * @ownership the caller's; gpuipc_connection_close() ends it
  * @threads any  @blocking up to timeout_ms  @since 0.1
  */
@@ -423,9 +435,10 @@ typedef struct gpuipc_outgoing {
     size_t buffer_count;           /**< any number, in the receiver's limits */
     uint32_t flags;                /**< GPUIPC_SEND_* */
     gpuipc_access access;          /**< the most that the receiver may do; default: all */
-    /** The stream whose work so far makes the contents: send waits for it. NULL: the default stream
-     *  of every device that has one of the buffers, and with it all streams that are not
-     *  CU_STREAM_NON_BLOCKING. Contents made on a non-blocking stream need that stream here. */
+    /** The stream whose work so far makes the contents: send waits for it. NULL (or CU_STREAM_LEGACY):
+     *  the default stream of every device that one of the buffers is mapped for, and with it all
+     *  streams of their primary contexts that are not CU_STREAM_NON_BLOCKING. Contents made on a
+     *  non-blocking stream, or in a CUDA context of the caller's own, need their stream here. */
     gpuipc_stream stream;
 } gpuipc_outgoing;
 
@@ -445,7 +458,8 @@ GPUIPC_API gpuipc_status gpuipc_connection_send(gpuipc_connection *connection,
                                                 const gpuipc_outgoing *message, int timeout_ms);
 
 /** Keep the handles of opened buffers, so that they can be sent on to a third process; costs one
- *  handle per segment for as long as the buffer lives. */
+ *  handle per segment for as long as the buffer lives. Set it from the first call that may see the
+ *  message: what came before, in a call that timed out or had too little room, is not kept. */
 #define GPUIPC_RECEIVE_KEEP_HANDLES 0x1u
 
 /** A message to receive: the caller gives room, the call fills in what came. */
@@ -462,6 +476,7 @@ typedef struct gpuipc_incoming {
      *  ::GPUIPC_DEVICE (number). Only this device is given access. */
     uint32_t device;
     gpuipc_access access; /**< what that device may do; never more than the sender offers */
+    uint32_t reserved;    /**< 0 */
 } gpuipc_incoming;
 
 /**
@@ -479,7 +494,8 @@ typedef struct gpuipc_incoming {
  *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
  *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY
  * @ownership the buffers are the caller's, one reference each  @threads one receiver at a time
- * @blocking up to timeout_ms  @since 0.1
+ * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers
+ * @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection,
                                                    gpuipc_incoming *message, int timeout_ms);

@@ -33,7 +33,8 @@ typedef struct gpuipc_native_layout {
  * @param segments room for @p capacity; their number is gpuipc_buffer_info::segment_count
  * @param out_layout with struct_size set by the caller
  * @param out_count how many were written; with ::GPUIPC_ERR_TOO_SMALL, how many are needed
- * @errors ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @errors ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_TOO_MANY_HANDLES,
+ *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the handles are the caller's, who closes them (close, CloseHandle); they keep the
  *            memory alive, also after the buffer is released
  * @threads any  @blocking no  @since 0.1
@@ -47,8 +48,11 @@ GPUIPC_API gpuipc_status gpuipc_native_export(gpuipc_buffer *buffer,
  * memory is ordered with the sender's: there is no ready point here.
  * @param device as gpuipc_incoming::device  @param access what that device may do
  * @errors ::GPUIPC_ERR_NOT_GPU_MEMORY, ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
- *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_STRUCT_SIZE
- * @ownership borrows the handles: the caller closes them, at once if it likes
+ *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_OUT_OF_RANGE (the layout's range does not lie in
+ *         the segments), ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
+ *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_VMM_UNSUPPORTED, ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership borrows the handles: the caller closes them, at once if it likes, or keeps them to pass
+ *            the memory on, since the buffer itself cannot be sent on
  * @threads any  @blocking for the driver's mapping  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_native_import(gpuipc_context *context,

@@ -176,7 +176,7 @@ typedef enum CUstream_flags_enum {
 } CUstream_flags;
 
 /** Handle values that mean a default stream. */
-#define CU_STREAM_LEGACY ((CUstream)0x1)
+#define CU_STREAM_LEGACY     ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
 typedef enum CUevent_flags_enum {

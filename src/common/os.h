@@ -56,17 +56,23 @@ typedef struct os_deadline {
     uint64_t at_ns; /**< UINT64_MAX: never */
 } os_deadline;
 
-uint64_t os_clock_ns(void);                        /**< monotonic */
-os_deadline os_deadline_after(int timeout_ms);     /**< 0: now, negative: never */
+uint64_t os_clock_ns(void);                    /**< monotonic */
+os_deadline os_deadline_after(int timeout_ms); /**< 0: now, negative: never */
 bool os_deadline_passed(os_deadline deadline);
-int os_deadline_left_ms(os_deadline deadline);     /**< rounded up; -1: never passes */
+int os_deadline_left_ms(os_deadline deadline); /**< rounded up; -1: never passes */
 void os_sleep_ms(unsigned milliseconds);
 
 /* ---- threads: posix_thread.c, win32_thread.c --------------------------------------------- */
 
 /** Room for the system's own objects; the implementation asserts that they fit. */
-typedef union os_mutex { uint64_t align[8]; void *pointer; } os_mutex;
-typedef union os_condition { uint64_t align[8]; void *pointer; } os_condition;
+typedef union os_mutex {
+    uint64_t align[8];
+    void *pointer;
+} os_mutex;
+typedef union os_condition {
+    uint64_t align[8];
+    void *pointer;
+} os_condition;
 typedef struct os_thread os_thread;
 
 gpuipc_status os_mutex_init(os_mutex *mutex);
@@ -77,7 +83,9 @@ void os_mutex_unlock(os_mutex *mutex);
 
 /** A mutex that needs no init: static os_static_mutex m; (zero is its start). Held over fork(), so
  *  that the child finds it free. */
-typedef struct os_static_mutex { os_mutex mutex; } os_static_mutex;
+typedef struct os_static_mutex {
+    os_mutex mutex;
+} os_static_mutex;
 void os_static_mutex_lock(os_static_mutex *mutex);
 void os_static_mutex_unlock(os_static_mutex *mutex);
 
@@ -132,8 +140,8 @@ int os_peer_is_running(const os_peer *peer);
 
 /** Where names live. */
 typedef struct os_directory {
-    const char *path;  /**< NULL: the user's default directory (GPUIPC_RUNTIME_DIR and others) */
-    bool shared;       /**< may belong to another user and admit its group */
+    const char *path; /**< NULL: the user's default directory (GPUIPC_RUNTIME_DIR and others) */
+    bool shared;      /**< may belong to another user and admit its group */
 } os_directory;
 
 /** The longest path of a directory, with its end. */
@@ -163,9 +171,9 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
  *  deadline. */
 gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
                                  os_connection **out_connection);
-/** Wakes every thread that waits in accept, now and later. */
+/** Wakes every thread that waits in accept, now and later, and removes the name. */
 void os_listener_interrupt(os_listener *listener);
-/** Removes the name and frees. In a forked child frees only. */
+/** Interrupts and frees. In a forked child frees only. */
 void os_listener_destroy(os_listener *listener);
 
 /** One try per round until the deadline; ERR_NOT_FOUND when nobody listened, ERR_UNSAFE_DIRECTORY,
@@ -206,9 +214,11 @@ void os_memory_unmap(void *address, uint64_t bytes);
 typedef struct os_library os_library;
 
 /** The file names of this system. */
-extern const char os_cuda_driver_name[];     /**< libcuda.so.1, nvcuda.dll */
-extern const char os_emulated_driver_name[]; /**< libgpuipc-emulated-cuda.so, gpuipc-emulated-cuda.dll */
-extern const int os_shareable_handle_type;   /**< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (1), _WIN32 (2) */
+extern const char os_cuda_driver_name[]; /**< libcuda.so.1, nvcuda.dll */
+extern const char
+    os_emulated_driver_name[]; /**< libgpuipc-emulated-cuda.so, gpuipc-emulated-cuda.dll */
+extern const int
+    os_shareable_handle_type; /**< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (1), _WIN32 (2) */
 
 /** Loads from where the system keeps its libraries. ERR_NOT_FOUND when there is none;
  *  ERR_OS when there is one that does not load (the record has the loader's words). */

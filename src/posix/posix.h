@@ -41,9 +41,17 @@ void posix_register_unlock(void);
  *  Below zero, errno becomes the status. When it cannot be recorded it is closed. */
 gpuipc_status posix_register_add(int fd, const char *operation);
 
+/** With the register locked: records an open descriptor, which stays the caller's on failure. */
+gpuipc_status posix_register_record(int fd, const char *operation);
+
 /** Closes a registered descriptor; one that is not registered is left alone (in a forked child its
  *  number may belong to something else by now). */
 void posix_register_close(int fd);
+
+/** The same for a descriptor that may be of a peer's making, whose close() can take as long as the
+ *  peer likes: the register is not locked meanwhile. A fork in that moment leaves the child a copy
+ *  until it execs. */
+void posix_register_close_foreign(int fd);
 
 /** In a forked child, with the register locked: closes all. Allocates nothing. */
 void posix_register_close_all(void);

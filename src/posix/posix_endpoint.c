@@ -13,8 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BACKLOG      128
-#define LOCK_WAIT_MS 2000
+#define BACKLOG        128
+#define LOCK_WAIT_MS   2000
+#define UNLINK_WAIT_MS 50
 
 struct os_listener {
     int fd;
@@ -35,8 +36,8 @@ static const char *listener_file(const os_listener *listener) {
  * for a listener's life it would say "alive" without a connect, but a lock lives as long as any
  * copy of its descriptor does, so it would say so as well for a process that is dead and has left a
  * copy in a child; whether somebody accepts is what a connect asks. */
-static gpuipc_status directory_lock(int directory) {
-    os_deadline deadline = os_deadline_after(LOCK_WAIT_MS);
+static gpuipc_status directory_lock(int directory, int wait_ms) {
+    os_deadline deadline = os_deadline_after(wait_ms);
     unsigned pause = 0;
     while (flock(directory, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -44,8 +45,8 @@ static gpuipc_status directory_lock(int directory) {
         }
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "flock",
-                               "another process has locked the runtime directory for %d s",
-                               LOCK_WAIT_MS / 1000);
+                               "another process has locked the runtime directory for %d ms",
+                               wait_ms);
         }
         os_sleep_ms(posix_backoff_next(&pause, deadline));
     }
@@ -74,7 +75,7 @@ static gpuipc_status address_probe(const posix_address *address, bool *out_alive
 }
 
 /** With the directory locked: removes the socket of a process that is gone. */
-static gpuipc_status name_clear(const os_listener *listener, const os_log *log) {
+static gpuipc_status name_clear(const os_listener *listener, bool *out_replaced) {
     const char *path = listener->address.socket.sun_path;
     struct stat found;
     if (fstatat(listener->directory, listener_file(listener), &found, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -96,12 +97,17 @@ static gpuipc_status name_clear(const os_listener *listener, const os_log *log) 
     if (unlinkat(listener->directory, listener_file(listener), 0) != 0 && errno != ENOENT) {
         return posix_fail(errno, "unlinkat", "the dead socket %s cannot be removed", path);
     }
+    *out_replaced = true;
+    return GPUIPC_OK;
+}
+
+static void log_replaced(const os_listener *listener, const os_log *log) {
+    char sentence[256];
     if (log != NULL && log->write != NULL) {
-        char sentence[256];
-        snprintf(sentence, sizeof(sentence), "replaced %s, left by a process that is gone", path);
+        snprintf(sentence, sizeof(sentence), "replaced %s, left by a process that is gone",
+                 listener->address.socket.sun_path);
         log->write(log->user_data, sentence);
     }
-    return GPUIPC_OK;
 }
 
 static gpuipc_status socket_bind(int fd, const posix_address *address) {
@@ -155,16 +161,20 @@ static gpuipc_status listener_open_in_directory(os_listener *listener, const cha
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = directory_lock(listener->directory);
+    status = directory_lock(listener->directory, LOCK_WAIT_MS);
     if (status != GPUIPC_OK) {
         goto close_directory;
     }
-    status = name_clear(listener, log);
+    bool replaced = false;
+    status = name_clear(listener, &replaced);
     if (status == GPUIPC_OK) {
         status = name_make(listener, shared);
     }
     directory_unlock(listener->directory);
     if (status == GPUIPC_OK) {
+        if (replaced) {
+            log_replaced(listener, log);
+        }
         return GPUIPC_OK;
     }
 
@@ -276,20 +286,11 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
     }
 }
 
-/* On Linux, shutdown() of a listening Unix socket wakes all who poll it: net/unix/af_unix.c,
- * unix_shutdown() calls sk_state_change, unix_dgram_poll() answers EPOLLHUP from then on. */
-void os_listener_interrupt(os_listener *listener) {
-    if (listener->generation == os_fork_generation()) {
-        atomic_store(&listener->interrupted, true);
-        shutdown(listener->fd, SHUT_RDWR);
-    }
-}
-
 /** Removes the name if it is still this listener's. Where the lock cannot be had it stays: a dead
  *  socket is replaced by the next who wants its name. */
 static void name_remove(const os_listener *listener) {
     gpuipc_error saved = status_save();
-    if (directory_lock(listener->directory) != GPUIPC_OK) {
+    if (directory_lock(listener->directory, UNLINK_WAIT_MS) != GPUIPC_OK) {
         status_restore(&saved);
         return;
     }
@@ -301,10 +302,24 @@ static void name_remove(const os_listener *listener) {
     directory_unlock(listener->directory);
 }
 
+/* On Linux, shutdown() of a listening Unix socket wakes all who poll it: net/unix/af_unix.c,
+ * unix_shutdown() calls sk_state_change, unix_dgram_poll() answers EPOLLHUP from then on. The name goes
+ * now and not with the last thread that waits, so that the next listener can have it. */
+void os_listener_interrupt(os_listener *listener) {
+    if (listener->generation != os_fork_generation() ||
+        atomic_exchange(&listener->interrupted, true)) {
+        return;
+    }
+    shutdown(listener->fd, SHUT_RDWR);
+    if (listener->directory >= 0) {
+        name_remove(listener);
+    }
+}
+
 void os_listener_destroy(os_listener *listener) {
     if (listener->generation == os_fork_generation()) {
+        os_listener_interrupt(listener);
         if (listener->directory >= 0) {
-            name_remove(listener);
             posix_register_close(listener->directory);
         }
         posix_register_close(listener->fd);

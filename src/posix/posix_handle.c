@@ -55,7 +55,7 @@ static bool register_remove(int fd) {
     return true;
 }
 
-static gpuipc_status register_record(int fd, const char *operation) {
+gpuipc_status posix_register_record(int fd, const char *operation) {
     gpuipc_status status = os_fork_watch();
     if (status != GPUIPC_OK) {
         return status;
@@ -72,7 +72,7 @@ gpuipc_status posix_register_add(int fd, const char *operation) {
     if (fd < 0) {
         return posix_fail(errno, operation, "no descriptor could be made");
     }
-    gpuipc_status status = register_record(fd, operation);
+    gpuipc_status status = posix_register_record(fd, operation);
     if (status != GPUIPC_OK) {
         close(fd);
     }
@@ -103,6 +103,23 @@ void posix_register_close_all(void) {
     }
 }
 
+/* A socket that lingers waits in close() for its data to be acknowledged (socket(7), SO_LINGER), if
+ * it is the last descriptor of it: a peer could send one to make us wait. */
+static void stop_lingering(int fd) {
+    const struct linger none = {0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none)); /* fails on all but sockets */
+}
+
+void posix_register_close_foreign(int fd) {
+    posix_register_lock();
+    bool ours = register_remove(fd);
+    posix_register_unlock();
+    if (ours) {
+        stop_lingering(fd);
+        close(fd);
+    }
+}
+
 bool os_handle_is_valid(os_handle handle) {
     return handle.value >= 0;
 }
@@ -119,7 +136,7 @@ gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle) {
                              "descriptor %d cannot be adopted", fd);
     }
     posix_register_lock();
-    gpuipc_status status = register_record(fd, "os_handle_adopt");
+    gpuipc_status status = posix_register_record(fd, "os_handle_adopt");
     posix_register_unlock();
     if (status == GPUIPC_OK) {
         *out_handle = (os_handle){native};
@@ -173,7 +190,7 @@ gpuipc_status os_handle_duplicate(os_handle handle, os_handle *out_handle) {
 
 void os_handle_close(os_handle *handle) {
     if (os_handle_is_valid(*handle)) {
-        posix_register_close((int)handle->value);
+        posix_register_close_foreign((int)handle->value);
     }
     *handle = OS_HANDLE_NONE;
 }

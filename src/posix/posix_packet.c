@@ -112,6 +112,7 @@ typedef struct packet {
     bool at_limit; /**< this process can open no further descriptor */
     bool surplus;  /**< a descriptor came by another way than SCM_RIGHTS */
     size_t fd_count;
+    size_t registered; /**< how many of them are, from the first on */
     int fds[RECEIVED_FDS_MAX];
 } packet;
 
@@ -145,24 +146,23 @@ static bool process_at_limit(int fd) {
 
 static void packet_close(packet *received) {
     for (size_t i = 0; i < received->fd_count; i++) {
-        posix_register_close(received->fds[i]);
-    }
-    received->fd_count = 0;
-}
-
-/** With the register locked: what came is registered, or closed. */
-static gpuipc_status packet_register(packet *received) {
-    gpuipc_status status = GPUIPC_OK;
-    size_t kept = 0;
-    for (size_t i = 0; i < received->fd_count; i++) {
-        if (status == GPUIPC_OK) {
-            status = posix_register_add(received->fds[i], "recvmsg");
-            kept += status == GPUIPC_OK;
+        if (i < received->registered) {
+            posix_register_close_foreign(received->fds[i]);
         } else {
             close(received->fds[i]);
         }
     }
-    received->fd_count = kept;
+    received->fd_count = 0;
+}
+
+/** With the register locked: registers what came. */
+static gpuipc_status packet_register(packet *received) {
+    gpuipc_status status = GPUIPC_OK;
+    received->registered = 0;
+    while (received->registered < received->fd_count && status == GPUIPC_OK) {
+        status = posix_register_record(received->fds[received->registered], "recvmsg");
+        received->registered += status == GPUIPC_OK;
+    }
     return status;
 }
 

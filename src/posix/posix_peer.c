@@ -62,8 +62,9 @@ gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
     if (process < 0 && errno == ENOPROTOOPT && credentials.pid > 0) {
         process = pidfd_of_number(fd, credentials.pid);
     }
-    /* That there is none is no failure of this call, except for a limit of our own. */
-    if (process >= 0 || errno == EMFILE || errno == ENFILE) {
+    /* That there is none is no failure, not even at our own limit of descriptors: the peer is known
+     * by its credentials, and whether it runs cannot be said then. */
+    if (process >= 0) {
         status = posix_register_add(process, "pidfd_open");
         peer.process = (os_handle){process};
     }

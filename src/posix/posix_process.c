@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -13,12 +12,8 @@
 
 static atomic_uint fork_generation;
 
-enum {
-    WATCH_NONE,
-    WATCH_STARTING,
-    WATCH_ON
-};
-static atomic_int watch_state;
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+static int watch_code; /* what pthread_atfork answered, the one time */
 
 /* Every static mutex is taken over the fork, the one of the descriptor register among them: so the
  * child finds what they guard whole, and the mutexes free. vfork(2) and posix_spawn(3) do not run
@@ -43,19 +38,15 @@ uint32_t os_fork_generation(void) {
     return atomic_load(&fork_generation);
 }
 
+static void start_watch(void) {
+    watch_code = pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
 gpuipc_status os_fork_watch(void) {
-    for (;;) {
-        int expected = WATCH_NONE;
-        if (atomic_load_explicit(&watch_state, memory_order_acquire) == WATCH_ON) {
-            return GPUIPC_OK;
-        }
-        if (atomic_compare_exchange_strong(&watch_state, &expected, WATCH_STARTING)) {
-            break;
-        }
-        sched_yield();
+    int code = pthread_once(&watch_once, start_watch);
+    if (code == 0) {
+        code = watch_code;
     }
-    int code = pthread_atfork(fork_prepare, fork_parent, fork_child);
-    atomic_store(&watch_state, code == 0 ? WATCH_ON : WATCH_NONE);
     return code == 0 ? GPUIPC_OK
                      : posix_fail(code, "pthread_atfork", "forks cannot be watched for");
 }

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See buffer.h: what all buffers have in common. */
+#include "buffer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer_internal.h"
+#include "struct_size.h"
+
+static void destroy(object *base) {
+    buffer *self = (buffer *)base;
+    const driver *drv = &self->context->driver;
+    bool forked = object_is_forked(base);
+    if (self->origin != GPUIPC_BUFFER_WRAPPED && !forked) {
+        mapping_destroy(drv, &self->mapping);
+    }
+    for (uint32_t i = 0; i < self->segment_count; i++) {
+        segment_release(drv, &self->segments[i], forked);
+    }
+    free(self->segments);
+    context_unreference(self->context);
+    free(self);
+}
+
+gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, buffer **out_buffer) {
+    buffer *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_buffer", sizeof(*self));
+    }
+    object_init(&self->object, OBJECT_BUFFER, destroy);
+    object_reference(&ctx->object);
+    self->context = ctx;
+    self->origin = origin;
+    self->owner = GPUIPC_DEVICE_NONE;
+    self->access_device = GPUIPC_DEVICE_NONE;
+    self->access_limit = GPUIPC_ACCESS_READ_WRITE;
+    memcpy(self->exporter_id, ctx->instance_id, sizeof(self->exporter_id));
+    self->buffer_id = atomic_fetch_add(&ctx->next_buffer_id, 1u);
+    *out_buffer = self;
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_give_access(buffer *self, uint32_t index, gpuipc_access access) {
+    const context *ctx = self->context;
+    int can = 1;
+    if (self->owner != GPUIPC_DEVICE_NONE && self->owner != index && ctx->driver.has_p2p) {
+        gpuipc_status status =
+            driver_status(&ctx->driver,
+                          ctx->driver.cuDeviceCanAccessPeer(&can, ctx->devices[index].ordinal,
+                                                            ctx->devices[self->owner].ordinal),
+                          "cuDeviceCanAccessPeer", "asking whether one device reaches another");
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if (!can) {
+        return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, "cuDeviceCanAccessPeer",
+                           "device %u cannot reach memory of device %u (no P2P between them)",
+                           index, self->owner);
+    }
+    return mapping_set_access(&ctx->driver, &self->mapping, ctx->devices[index].ordinal,
+                              access == GPUIPC_ACCESS_READ ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                           : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_BUFFER, handle, operation, &base);
+    if (status == GPUIPC_OK) {
+        *out_buffer = (buffer *)base;
+    }
+    return status;
+}
+
+void buffer_unreference(buffer *self) {
+    if (self != NULL) {
+        object_unreference(&self->object);
+    }
+}
+
+gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
+    void *handle;
+    gpuipc_status status = object_publish(&self->object, &handle);
+    if (status != GPUIPC_OK) {
+        buffer_unreference(self);
+        return status;
+    }
+    *out_handle = handle;
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_check_export(const buffer *self) {
+    gpuipc_status status = GPUIPC_OK;
+    for (uint32_t i = 0; i < self->segment_count && status == GPUIPC_OK; i++) {
+        status = segment_check_export(&self->segments[i], self->origin == GPUIPC_BUFFER_OPENED);
+    }
+    return status;
+}
+
+gpuipc_status buffer_export_segment(const buffer *self, uint32_t index, os_handle *out_handle) {
+    return segment_export(&self->context->driver, &self->segments[index],
+                          self->origin == GPUIPC_BUFFER_OPENED, out_handle);
+}
+
+gpuipc_status buffer_check_access(gpuipc_access access, const char *operation) {
+    if (access != GPUIPC_ACCESS_DEFAULT && access != GPUIPC_ACCESS_READ &&
+        access != GPUIPC_ACCESS_READ_WRITE) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "%d is no gpuipc_access",
+                           (int)access);
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes,
+                                 const char *operation) {
+    if (offset > self->bytes || bytes > self->bytes - offset) {
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
+                           "%" PRIu64 " bytes from %" PRIu64
+                           " on do not lie in a buffer of %" PRIu64 " bytes",
+                           bytes, offset, self->bytes);
+    }
+    return GPUIPC_OK;
+}
+
+CUdeviceptr buffer_address(const buffer *self, uint64_t offset) {
+    return self->mapping.base + self->offset + offset;
+}
+
+gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *handle) {
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, "gpuipc_buffer_retain", &self);
+    if (status == GPUIPC_OK) {
+        status = object_add_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_retain");
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
+    object *last = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    object_unreference(last);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
+    buffer *self;
+    gpuipc_status status = struct_size_check(
+        out_info, STRUCT_SIZE_UP_TO(gpuipc_buffer_info, buffer_id), "gpuipc_buffer_get_info");
+    if (status != GPUIPC_OK ||
+        (status = buffer_acquire(handle, "gpuipc_buffer_get_info", &self)) != GPUIPC_OK) {
+        return status;
+    }
+    gpuipc_buffer_info info = {.address = buffer_address(self, 0),
+                               .bytes = self->bytes,
+                               .allocated_bytes = self->mapping.bytes,
+                               .segment_count = self->segment_count,
+                               .device = self->owner,
+                               .device_uuid = self->owner_uuid,
+                               .access_device = self->access_device,
+                               .access = (gpuipc_access)atomic_load(&self->access),
+                               .origin = self->origin,
+                               .buffer_id = self->buffer_id};
+    memcpy(info.exporter_id, self->exporter_id, sizeof(info.exporter_id));
+    struct_size_write(out_info, &info, sizeof(info));
+    buffer_unreference(self);
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
+                                       gpuipc_access access) {
+    buffer *self;
+    gpuipc_status status = buffer_check_access(access, "gpuipc_buffer_set_access");
+    if (status != GPUIPC_OK ||
+        (status = buffer_acquire(handle, "gpuipc_buffer_set_access", &self)) != GPUIPC_OK) {
+        return status;
+    }
+    if (access == GPUIPC_ACCESS_DEFAULT) {
+        access = self->access_limit;
+    }
+    if ((access & ~self->access_limit) != 0) {
+        status = status_fail(GPUIPC_ERR_ACCESS_DENIED, "gpuipc_buffer_set_access",
+                             "the sender offered this buffer for reading only");
+        goto unreference;
+    }
+    if ((status = device_check(self->context, index, "gpuipc_buffer_set_access")) != GPUIPC_OK ||
+        (status = buffer_give_access(self, index, access)) != GPUIPC_OK) {
+        goto unreference;
+    }
+    if (index == self->access_device) {
+        atomic_store(&self->access, (int)access);
+    }
+unreference:
+    buffer_unreference(self);
+    return status;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/** @file A range of device memory: created here, wrapped around the caller's, or opened. */
+#ifndef GPUIPC_BUFFER_H
+#define GPUIPC_BUFFER_H
+
+#include <gpuipc/gpuipc.h>
+
+#include "context.h"
+#include "mapping.h"
+
+typedef struct buffer {
+    object object;
+    context *context;
+    gpuipc_buffer_origin origin;
+    gpuipc_uuid owner_uuid;
+    uint32_t owner; /**< or GPUIPC_DEVICE_NONE */
+    uint32_t access_device;
+    atomic_int access;          /**< gpuipc_access of access_device */
+    gpuipc_access access_limit; /**< the most that any device may be given */
+    mapping mapping;            /**< of a wrapped buffer: the caller's, only described here */
+    uint64_t offset;            /**< of the range, in the mapping */
+    uint64_t bytes;
+    segment *segments;
+    uint32_t segment_count;
+    uint8_t exporter_id[16];
+    uint64_t buffer_id;
+} buffer;
+
+/** What it takes to open a buffer of another process. */
+typedef struct buffer_source {
+    gpuipc_uuid owner_uuid;
+    uint64_t offset;
+    uint64_t bytes;
+    gpuipc_access access_limit;
+    uint8_t exporter_id[16];
+    uint64_t buffer_id;
+} buffer_source;
+
+/** The buffer behind a public handle, with a reference for the caller. */
+gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer);
+void buffer_unreference(buffer *self);
+
+/** Opens a buffer over imported segments.
+ *  @param segments allocated with malloc; theirs and their array's ownership passes on success only
+ *  @param wanted as gpuipc_incoming::device */
+gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *segments,
+                          uint32_t segment_count, uint32_t wanted, gpuipc_access access,
+                          buffer **out_buffer);
+
+/** Makes the public handle, which takes over the caller's reference, also when it fails. */
+gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle);
+
+/** ERR_NOT_SHAREABLE when it was opened without its handles being kept. */
+gpuipc_status buffer_check_export(const buffer *self);
+
+/** A fresh handle of one segment. */
+gpuipc_status buffer_export_segment(const buffer *self, uint32_t index, os_handle *out_handle);
+
+/** ERR_INVALID_ARGUMENT when it is no value of the type. */
+gpuipc_status buffer_check_access(gpuipc_access access, const char *operation);
+
+/** ERR_OUT_OF_RANGE when [offset, offset + bytes) is not inside. */
+gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes,
+                                 const char *operation);
+
+/** Device address of an offset into the buffer. */
+CUdeviceptr buffer_address(const buffer *self, uint64_t offset);
+
+#endif

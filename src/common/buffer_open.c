@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Buffers of memory that another process allocated. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer_internal.h"
+
+#define OPERATION "buffer_open"
+
+/* Which device will use it: the owner, or the one asked for. */
+static gpuipc_status choose_device(const buffer *self, uint32_t wanted, uint32_t *out_device) {
+    if (wanted != GPUIPC_DEVICE_OWNER) {
+        *out_device = wanted - 1;
+        return device_check(self->context, *out_device, OPERATION);
+    }
+    if (self->owner == GPUIPC_DEVICE_NONE) {
+        return status_fail(
+            GPUIPC_ERR_DEVICE_NOT_VISIBLE, OPERATION,
+            "the memory is on a GPU that is not among the %u this process sees; make "
+            "it visible, or receive for a device that can reach it",
+            self->context->device_count);
+    }
+    *out_device = self->owner;
+    return GPUIPC_OK;
+}
+
+/* The range must lie in what the segments are said to have, and no segment is larger than its device,
+ * before anything is mapped: the driver's answer to such a size is that it has too little memory. */
+static gpuipc_status check_source(const buffer *self, const buffer_source *source,
+                                  const segment *segments, uint32_t segment_count) {
+    uint64_t total = 0;
+    uint64_t most = self->owner == GPUIPC_DEVICE_NONE
+                        ? UINT64_MAX
+                        : self->context->devices[self->owner].info.memory_bytes;
+    for (uint32_t i = 0; i < segment_count; i++) {
+        if (segments[i].bytes > most) {
+            return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+                               "a segment is said to have %" PRIu64
+                               " bytes, on a device of %" PRIu64,
+                               segments[i].bytes, most);
+        }
+        if (segments[i].bytes > UINT64_MAX - total) {
+            return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+                               "the sizes of the segments are beyond 64 bits");
+        }
+        total += segments[i].bytes;
+    }
+    if (source->bytes == 0 || source->offset > total || source->bytes > total - source->offset) {
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+                           "the range does not lie in the segments that came with it");
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status fill_in(buffer *self, const buffer_source *source, const segment *segments,
+                             uint32_t segment_count, uint32_t wanted, gpuipc_access access) {
+    gpuipc_status status;
+    self->owner_uuid = source->owner_uuid;
+    self->owner = device_find(self->context, &source->owner_uuid);
+    self->access_limit = source->access_limit;
+    self->offset = source->offset;
+    self->bytes = source->bytes;
+    self->buffer_id = source->buffer_id;
+    memcpy(self->exporter_id, source->exporter_id, sizeof(self->exporter_id));
+    if (access == GPUIPC_ACCESS_DEFAULT || (access & ~self->access_limit) != 0) {
+        access = self->access_limit;
+    }
+    if ((status = check_source(self, source, segments, segment_count)) != GPUIPC_OK ||
+        (status = choose_device(self, wanted, &self->access_device)) != GPUIPC_OK ||
+        (status = mapping_create(&self->context->driver, segments, segment_count,
+                                 &self->mapping)) != GPUIPC_OK ||
+        (status = buffer_give_access(self, self->access_device, access)) != GPUIPC_OK) {
+        return status;
+    }
+    atomic_store(&self->access, (int)access);
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *segments,
+                          uint32_t segment_count, uint32_t wanted, gpuipc_access access,
+                          buffer **out_buffer) {
+    buffer *self;
+    gpuipc_status status = buffer_new(ctx, GPUIPC_BUFFER_OPENED, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = fill_in(self, source, segments, segment_count, wanted, access);
+    if (status != GPUIPC_OK) {
+        buffer_unreference(self);
+        return status;
+    }
+    self->segments = segments;
+    self->segment_count = segment_count;
+    *out_buffer = self;
+    return GPUIPC_OK;
+}

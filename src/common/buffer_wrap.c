@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Buffers around memory that the caller mapped itself. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "buffer_internal.h"
+
+#define OPERATION "gpuipc_buffer_wrap"
+
+/* The address is no VMM memory: says what it is instead. */
+static gpuipc_status not_vmm(const driver *drv, CUdeviceptr address, CUresult result) {
+    unsigned int type = 0;
+    if (result !=
+        CUDA_ERROR_INVALID_VALUE) { /* the one answer for what is no VMM memory: measured */
+        return driver_status(drv, result, "cuMemRetainAllocationHandle",
+                             "asking which allocation an address belongs to");
+    }
+    if (drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+        CUDA_SUCCESS) {
+        return status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemRetainAllocationHandle",
+                                "0x%llx is not mapped GPU memory of this process", address);
+    }
+    if (type != CU_MEMORYTYPE_DEVICE) {
+        return status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemRetainAllocationHandle",
+                                "0x%llx is host memory that CUDA knows, not GPU memory", address);
+    }
+    return status_fail_cuda(GPUIPC_ERR_NOT_SHAREABLE, result, "cuMemRetainAllocationHandle",
+                            "0x%llx is GPU memory that was not made with cuMemCreate (cuMemAlloc, "
+                            "cudaMalloc or a pool), so it has no handle to share",
+                            address);
+}
+
+/* The properties must name this system's handle type; those of imported memory name none. */
+static gpuipc_status check_shareable(const driver *drv, CUmemGenericAllocationHandle allocation,
+                                     CUdeviceptr address, int *out_ordinal) {
+    CUmemAllocationProp prop;
+    gpuipc_status status =
+        driver_status(drv, drv->cuMemGetAllocationPropertiesFromHandle(&prop, allocation),
+                      "cuMemGetAllocationPropertiesFromHandle", "asking how memory was allocated");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (((int)prop.requestedHandleTypes & os_shareable_handle_type) == 0) {
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+                           "0x%llx was allocated without this system's handle type, or opened from "
+                           "another process (requestedHandleTypes is %d)",
+                           address, (int)prop.requestedHandleTypes);
+    }
+    if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
+                           "0x%llx lies in host memory, not on a device", address);
+    }
+    *out_ordinal = prop.location.id;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status set_owner(buffer *self, int ordinal) {
+    const context *ctx = self->context;
+    for (uint32_t i = 0; i < ctx->device_count; i++) {
+        if (ctx->devices[i].ordinal == ordinal) {
+            self->owner = i;
+            self->owner_uuid = ctx->devices[i].info.uuid;
+            self->access_device = i;
+            return GPUIPC_OK;
+        }
+    }
+    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, OPERATION,
+                       "the memory is on device %d, which this process does not see", ordinal);
+}
+
+static gpuipc_status grow(buffer *self) {
+    size_t size = ((size_t)self->segment_count + 1) * sizeof(*self->segments);
+    segment *segments = realloc(self->segments, size);
+    if (segments == NULL) {
+        return status_out_of_memory(OPERATION, size);
+    }
+    segments[self->segment_count] = SEGMENT_NONE;
+    self->segments = segments;
+    return GPUIPC_OK;
+}
+
+/* Takes in the mapping that holds @p address: cuMemGetAddressRange tells each mapping on its own,
+ * also where several touch (measured on driver 580), and needs a current context. */
+static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, CUdeviceptr *out_base) {
+    const driver *drv = &self->context->driver;
+    segment taken = SEGMENT_NONE;
+    device_scope scope;
+    int ordinal = -1;
+    size_t bytes = 0;
+    gpuipc_status status = grow(self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    /* the argument is a device address in the form of a pointer: cuda.h has it so */
+    CUresult result =
+        drv->cuMemRetainAllocationHandle(&taken.allocation, (void *)(uintptr_t)address);
+    if (result != CUDA_SUCCESS) {
+        return not_vmm(drv, address, result);
+    }
+    if ((status = check_shareable(drv, taken.allocation, address, &ordinal)) != GPUIPC_OK ||
+        (self->segment_count == 0 && (status = set_owner(self, ordinal)) != GPUIPC_OK)) {
+        goto release;
+    }
+    if (ordinal != self->context->devices[self->owner].ordinal) {
+        status = status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+                             "the range spans devices %d and %d; wrap each part on its own",
+                             self->context->devices[self->owner].ordinal, ordinal);
+        goto release;
+    }
+    if ((status = device_enter(self->context, self->owner, &scope)) != GPUIPC_OK) {
+        goto release;
+    }
+    status = driver_status(drv, drv->cuMemGetAddressRange(out_base, &bytes, address),
+                           "cuMemGetAddressRange", "asking how far a mapping reaches");
+    device_leave(&scope);
+    if (status != GPUIPC_OK) {
+        goto release;
+    }
+    taken.bytes = bytes;
+    self->segments[self->segment_count++] = taken;
+    return GPUIPC_OK;
+
+release:
+    segment_release(drv, &taken, false);
+    return status;
+}
+
+/* What the caller has given the owner: the values of both types are the same, 0 for nothing. */
+static gpuipc_status note_access(buffer *self) {
+    const driver *drv = &self->context->driver;
+    const CUmemLocation owner = {CU_MEM_LOCATION_TYPE_DEVICE,
+                                 self->context->devices[self->owner].ordinal};
+    unsigned long long flags = 0;
+    gpuipc_status status =
+        driver_status(drv, drv->cuMemGetAccess(&flags, &owner, buffer_address(self, 0)),
+                      "cuMemGetAccess", "asking what the owner may do with its memory");
+    if (status == GPUIPC_OK) {
+        atomic_store(&self->access, (int)flags);
+    }
+    return status;
+}
+
+static gpuipc_status fill_in(buffer *self, uint64_t address, uint64_t bytes) {
+    CUdeviceptr next = address;
+    CUdeviceptr base;
+    do {
+        gpuipc_status status = take_mapping(self, next, &base);
+        if (status == GPUIPC_ERR_NOT_DEVICE_MEMORY && self->segment_count > 0) {
+            return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+                               "the memory from 0x%" PRIx64
+                               " on ends at 0x%llx, before the %" PRIu64 " bytes asked for",
+                               address, next, bytes);
+        }
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        if (self->segment_count == 1) {
+            self->mapping.base = base;
+            self->offset = address - base;
+        }
+        self->mapping.bytes += self->segments[self->segment_count - 1].bytes;
+        next = self->mapping.base + self->mapping.bytes;
+    } while (next - address < bytes);
+    self->bytes = bytes;
+    return note_access(self);
+}
+
+gpuipc_status gpuipc_buffer_wrap(gpuipc_context *handle, uint64_t address, uint64_t bytes,
+                                 gpuipc_buffer **out_buffer) {
+    context *ctx;
+    buffer *self = NULL;
+    if (out_buffer == NULL || bytes == 0 || bytes > UINT64_MAX - address) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
+                           out_buffer == NULL ? "out_buffer is NULL"
+                           : bytes == 0       ? "bytes is 0"
+                                              : "address and bytes reach beyond 64 bits");
+    }
+    gpuipc_status status = context_acquire(handle, OPERATION, &ctx);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (!ctx->driver.has_vmm) {
+        status = status_fail(GPUIPC_ERR_VMM_UNSUPPORTED, OPERATION,
+                             "the driver has no virtual memory management calls");
+    } else if ((status = buffer_new(ctx, GPUIPC_BUFFER_WRAPPED, &self)) == GPUIPC_OK) {
+        status = fill_in(self, address, bytes);
+        if (status == GPUIPC_OK) {
+            status = buffer_publish(self, out_buffer);
+        } else {
+            buffer_unreference(self);
+        }
+    }
+    context_unreference(ctx);
+    return status;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Receiving a message and opening its buffers: all of them or none. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "connection.h"
+#include "struct_size.h"
+
+#define OPERATION "gpuipc_connection_receive"
+
+/* After anything else part of a message may be lost, and what follows could not be understood. */
+static bool ends_connection(gpuipc_status status) {
+    return status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_PEER_CLOSED &&
+           status != GPUIPC_ERR_RELEASED;
+}
+
+/* Takes in one packet. */
+static gpuipc_status receive_packet(connection *from, bool keep_handles, os_deadline deadline) {
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t handle_count = 0;
+    size_t size = 0;
+    gpuipc_status status = os_connection_receive(from->os, from->packet_in, OS_PACKET_BYTES_MAX,
+                                                 &size, handles, &handle_count, deadline);
+    if (status == GPUIPC_OK) {
+        status = incoming_add(&from->in, from->context, from->next_in, from->packet_in, size,
+                              handles, handle_count, keep_handles);
+    }
+    return status;
+}
+
+/* Until the message is whole. What ends the connection is broken off here, once. */
+static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadline deadline) {
+    while (!from->in.complete) {
+        gpuipc_status status = connection_check(from, OPERATION);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        status = receive_packet(from, keep_handles, deadline);
+        if (status == GPUIPC_ERR_RELEASED && atomic_load(&from->broken)) {
+            return connection_check(from, OPERATION); /* the sending side broke it off */
+        }
+        if (status == GPUIPC_OK) {
+            continue;
+        }
+        if (ends_connection(status)) {
+            connection_break(from);
+            status_add("; the connection is broken");
+        }
+        if (status != GPUIPC_ERR_TIMEOUT) {
+            gpuipc_error why = status_save();
+            incoming_clear(&from->in, &from->context->driver, false);
+            status_restore(&why);
+        }
+        return status;
+    }
+    return GPUIPC_OK;
+}
+
+static buffer_source source_of(const wire_buffer *record) {
+    buffer_source source = {.offset = record->offset,
+                            .bytes = record->bytes,
+                            .access_limit = (gpuipc_access)record->access,
+                            .buffer_id = record->buffer_id};
+    memcpy(source.owner_uuid.bytes, record->device_uuid, sizeof(source.owner_uuid.bytes));
+    memcpy(source.exporter_id, record->exporter_id, sizeof(source.exporter_id));
+    return source;
+}
+
+/* Opens buffer @p index, whose segments begin at @p first; they move out of the message. */
+static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
+                              const gpuipc_incoming *wanted, gpuipc_buffer **out_handle) {
+    const wire_buffer *record = &from->in.buffers[index];
+    const buffer_source source = source_of(record);
+    segment *arrived = &from->in.segments[first];
+    buffer *opened;
+    segment *segments = malloc(record->segment_count * sizeof(*segments));
+    if (segments == NULL) {
+        return status_out_of_memory(OPERATION, record->segment_count * sizeof(*segments));
+    }
+    memcpy(segments, arrived, record->segment_count * sizeof(*segments));
+    if ((wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) == 0) {
+        /* kept by an earlier call for this message that asked for it */
+        for (uint32_t i = 0; i < record->segment_count; i++) {
+            os_handle_close(&segments[i].kept);
+            arrived[i].kept = OS_HANDLE_NONE;
+        }
+    }
+    gpuipc_status status = buffer_open(from->context, &source, segments, record->segment_count,
+                                       wanted->device, wanted->access, &opened);
+    if (status != GPUIPC_OK) {
+        free(segments);
+        return status;
+    }
+    for (uint32_t i = 0; i < record->segment_count; i++) {
+        arrived[i] = SEGMENT_NONE;
+    }
+    return buffer_publish(opened, out_handle);
+}
+
+static void release_opened(gpuipc_buffer **opened, uint32_t count) {
+    gpuipc_error why = status_save();
+    for (uint32_t i = 0; i < count; i++) {
+        (void)gpuipc_buffer_release(opened[i]);
+    }
+    status_restore(&why);
+}
+
+/* Opens into an array of its own, so that the caller's is written only when all are open. */
+static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted) {
+    const incoming *in = &from->in;
+    gpuipc_status status = GPUIPC_OK;
+    uint32_t first = 0;
+    if (in->buffer_count == 0) {
+        return GPUIPC_OK;
+    }
+    gpuipc_buffer **opened = calloc(in->buffer_count, sizeof(gpuipc_buffer *));
+    if (opened == NULL) {
+        return status_out_of_memory(OPERATION, in->buffer_count * sizeof(gpuipc_buffer *));
+    }
+    for (uint32_t i = 0; i < in->buffer_count; i++) {
+        status = open_one(from, i, first, wanted, &opened[i]);
+        if (status != GPUIPC_OK) {
+            release_opened(opened, i);
+            goto free_opened;
+        }
+        first += in->buffers[i].segment_count;
+    }
+    memcpy(wanted->buffers, opened, in->buffer_count * sizeof(gpuipc_buffer *));
+free_opened:
+    free(opened);
+    return status;
+}
+
+/* The message is whole: gives it to the caller. It is used up unless there is too little room. */
+static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
+                             gpuipc_incoming *message) {
+    incoming *in = &from->in;
+    gpuipc_status status = in->failure.status;
+    if (status != GPUIPC_OK) {
+        status_restore(&in->failure);
+        goto drop;
+    }
+    if (in->byte_count > wanted->bytes_capacity || in->buffer_count > wanted->buffer_capacity) {
+        message->bytes_size = in->byte_count;
+        message->buffer_count = in->buffer_count;
+        return status_fail(GPUIPC_ERR_TOO_SMALL, OPERATION,
+                           "the message has %u bytes and %u buffers; there is room for %zu and %zu",
+                           in->byte_count, in->buffer_count, wanted->bytes_capacity,
+                           wanted->buffer_capacity);
+    }
+    status = open_all(from, wanted);
+    if (status != GPUIPC_OK) {
+        goto drop;
+    }
+    if (in->byte_count > 0) {
+        memcpy(wanted->bytes, in->bytes, in->byte_count);
+    }
+    message->bytes_size = in->byte_count;
+    message->buffer_count = in->buffer_count;
+
+drop:
+    from->next_in++;
+    gpuipc_error why = status_save();
+    incoming_clear(in, &from->context->driver, false);
+    status_restore(&why);
+    return status;
+}
+
+/* @p wanted: the caller's struct as this library knows it. */
+static gpuipc_status check_message(const gpuipc_incoming *wanted) {
+    if ((wanted->bytes == NULL && wanted->bytes_capacity > 0) ||
+        (wanted->buffers == NULL && wanted->buffer_capacity > 0)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "bytes or buffers is NULL although its capacity is not 0");
+    }
+    if (wanted->reserved != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "reserved is not 0");
+    }
+    if ((wanted->flags & ~GPUIPC_RECEIVE_KEEP_HANDLES) != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "flags has bits that this library does not know: 0x%x", wanted->flags);
+    }
+    return buffer_check_access(wanted->access, OPERATION);
+}
+
+gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incoming *message,
+                                        int timeout_ms) {
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    gpuipc_incoming known;
+    connection *from;
+    gpuipc_status status = struct_size_read(message, STRUCT_SIZE_UP_TO(gpuipc_incoming, reserved),
+                                            &known, sizeof(known), OPERATION);
+    if (status != GPUIPC_OK || (status = check_message(&known)) != GPUIPC_OK ||
+        (status = connection_acquire(handle, OPERATION, &from)) != GPUIPC_OK) {
+        return status;
+    }
+    if (os_mutex_try_lock(&from->receive_mutex)) {
+        status = receive_all(from, (known.flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
+        if (status == GPUIPC_OK) {
+            status = deliver(from, &known, message);
+        }
+        os_mutex_unlock(&from->receive_mutex);
+    } else {
+        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is receiving on it");
+    }
+    connection_unreference(from);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See context.h; the public functions of contexts and devices. */
+#include "context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "struct_size.h"
+
+#define DEFAULT_MAX_BUFFERS 4096u
+#define DEFAULT_MAX_HANDLES 8192u
+
+static void destroy(object *base) {
+    context *self = (context *)base;
+    if (!object_is_forked(base)) {
+        for (uint32_t i = 0; i < self->device_count; i++) {
+            if (self->devices[i].primary != NULL) {
+                /* Fails only when the driver is shutting down, which releases it as well. */
+                (void)self->driver.cuDevicePrimaryCtxRelease(self->devices[i].ordinal);
+            }
+        }
+    }
+    os_mutex_destroy(&self->device_mutex);
+    free(self->devices);
+    free(self->runtime_directory);
+    free(self);
+}
+
+/* Settled once, here: later calls read no environment. */
+static gpuipc_status settle_directory(context *self, const char *given) {
+    const os_directory directory = {.path = given, .shared = self->shared_directory};
+    char path[OS_PATH_MAX];
+    gpuipc_status status = os_directory_resolve(&directory, path, sizeof(path));
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    size_t size = strlen(path) + 1;
+    char *copy = malloc(size);
+    if (copy == NULL) {
+        return status_out_of_memory("gpuipc_context_create", size);
+    }
+    memcpy(copy, path, size);
+    self->runtime_directory = copy;
+    return GPUIPC_OK;
+}
+
+/* The config's driver, else the environment's (empty counts as unset), else the installed one. */
+static const char *choose_driver(const gpuipc_context_config *config) {
+    const char *choice = config->driver;
+    if (choice == NULL) {
+        choice = os_environment("GPUIPC_CUDA_DRIVER");
+    }
+    return choice == NULL || choice[0] == '\0' ? "auto" : choice;
+}
+
+static gpuipc_status make(const gpuipc_context_config *config, context **out_context) {
+    context *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    self->max_buffers = config->max_buffers_per_message;
+    self->max_handles = config->max_handles_per_message;
+    self->shared_directory = (config->flags & GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0;
+    self->log = config->log;
+    self->log_user_data = config->log_user_data;
+    atomic_init(&self->next_buffer_id, 1u);
+    gpuipc_status status = os_mutex_init(&self->device_mutex);
+    if (status != GPUIPC_OK) {
+        goto free_self;
+    }
+    if ((status = settle_directory(self, config->runtime_directory)) != GPUIPC_OK ||
+        (status = os_random(self->instance_id, sizeof(self->instance_id))) != GPUIPC_OK ||
+        (status = driver_open(choose_driver(config), &self->driver)) != GPUIPC_OK ||
+        (status = device_list(&self->driver, &self->devices, &self->device_count)) != GPUIPC_OK) {
+        goto free_members;
+    }
+    object_init(&self->object, OBJECT_CONTEXT, destroy);
+    *out_context = self;
+    return GPUIPC_OK;
+
+free_members:
+    free(self->runtime_directory);
+    os_mutex_destroy(&self->device_mutex);
+free_self:
+    free(self);
+    return status;
+}
+
+gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
+                                    gpuipc_context **out_context) {
+    gpuipc_context_config known = {0};
+    gpuipc_status status;
+    if (out_context == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
+                           "out_context is NULL");
+    }
+    if (config != NULL) {
+        status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_context_config, log_user_data),
+                                  &known, sizeof(known), "gpuipc_context_create");
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if ((known.flags & ~GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
+                           "flags has bits that this library does not know: 0x%x", known.flags);
+    }
+    if (known.max_buffers_per_message == 0) {
+        known.max_buffers_per_message = DEFAULT_MAX_BUFFERS;
+    }
+    if (known.max_handles_per_message == 0) {
+        known.max_handles_per_message = DEFAULT_MAX_HANDLES;
+    }
+    status = os_fork_watch();
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    context *self = NULL;
+    status = make(&known, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    void *handle;
+    status = object_publish(&self->object, &handle);
+    if (status != GPUIPC_OK) {
+        context_unreference(self);
+        return status;
+    }
+    *out_context = handle;
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
+    object *last = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        object_drop_hold(OBJECT_CONTEXT, handle, "gpuipc_context_destroy", &last);
+    object_unreference(last);
+    return status;
+}
+
+gpuipc_status context_acquire(gpuipc_context *handle, const char *operation,
+                              context **out_context) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_CONTEXT, handle, operation, &base);
+    if (status == GPUIPC_OK) {
+        *out_context = (context *)base;
+    }
+    return status;
+}
+
+void context_unreference(context *self) {
+    if (self != NULL) {
+        object_unreference(&self->object);
+    }
+}
+
+os_directory context_directory(const context *self) {
+    return (os_directory){.path = self->runtime_directory, .shared = self->shared_directory};
+}
+
+void context_log(const context *self, gpuipc_log_level level, const char *format, ...) {
+    char sentence[512];
+    va_list arguments;
+    if (self->log == NULL) {
+        return;
+    }
+    va_start(arguments, format);
+    (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
+    va_end(arguments);
+    self->log(self->log_user_data, level, sentence);
+}
+
+gpuipc_status gpuipc_context_get_info(gpuipc_context *handle, gpuipc_context_info *out_info) {
+    context *self;
+    gpuipc_status status = struct_size_check(
+        out_info, STRUCT_SIZE_UP_TO(gpuipc_context_info, instance_id), "gpuipc_context_get_info");
+    if (status != GPUIPC_OK ||
+        (status = context_acquire(handle, "gpuipc_context_get_info", &self)) != GPUIPC_OK) {
+        return status;
+    }
+    gpuipc_context_info info = {.device_count = self->device_count,
+                                .driver_version = self->driver.version,
+                                .is_emulated = self->driver.is_emulated ? 1 : 0};
+    (void)snprintf(info.driver_path, sizeof(info.driver_path), "%s",
+                   os_library_path(self->driver.library));
+    memcpy(info.instance_id, self->instance_id, sizeof(info.instance_id));
+    struct_size_write(out_info, &info, sizeof(info));
+    context_unreference(self);
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_device_count(gpuipc_context *handle, uint32_t *out_count) {
+    context *self;
+    gpuipc_status status;
+    if (out_count == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_device_count", "out_count is NULL");
+    }
+    status = context_acquire(handle, "gpuipc_device_count", &self);
+    if (status == GPUIPC_OK) {
+        *out_count = self->device_count;
+        context_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_device_get_info(gpuipc_context *handle, uint32_t index,
+                                     gpuipc_device_info *out_info) {
+    context *self;
+    gpuipc_status status = struct_size_check(
+        out_info, STRUCT_SIZE_UP_TO(gpuipc_device_info, why_not), "gpuipc_device_get_info");
+    if (status != GPUIPC_OK ||
+        (status = context_acquire(handle, "gpuipc_device_get_info", &self)) != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check(self, index, "gpuipc_device_get_info");
+    if (status == GPUIPC_OK) {
+        struct_size_write(out_info, &self->devices[index].info, sizeof(gpuipc_device_info));
+    }
+    context_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_device_find(gpuipc_context *handle, const gpuipc_uuid *uuid,
+                                 uint32_t *out_device) {
+    context *self;
+    if (uuid == NULL || out_device == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_device_find",
+                           "uuid or out_device is NULL");
+    }
+    gpuipc_status status = context_acquire(handle, "gpuipc_device_find", &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    uint32_t index = device_find(self, uuid);
+    if (index == GPUIPC_DEVICE_NONE) {
+        status = status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "gpuipc_device_find",
+                             "no device that this process sees has this UUID");
+    } else {
+        *out_device = index;
+    }
+    context_unreference(self);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/** @file One process's use of gpuipc: the loaded driver, its devices, limits and the log. */
+#ifndef GPUIPC_CONTEXT_H
+#define GPUIPC_CONTEXT_H
+
+#include <gpuipc/gpuipc.h>
+
+#include "device.h"
+#include "driver.h"
+#include "object.h"
+
+typedef struct context {
+    object object;
+    driver driver;
+    uint8_t instance_id[16];
+    device *devices;
+    uint32_t device_count;
+    os_mutex device_mutex;   /**< guards device.primary */
+    char *runtime_directory; /**< settled when the context was made */
+    bool shared_directory;
+    uint32_t max_buffers;
+    uint32_t max_handles;
+    gpuipc_log_callback log;
+    void *log_user_data;
+    atomic_uint_least64_t next_buffer_id;
+} context;
+
+/** The context behind a public handle, with a reference for the caller. */
+gpuipc_status context_acquire(gpuipc_context *handle, const char *operation, context **out_context);
+
+/** Gives a reference up. NULL does nothing. */
+void context_unreference(context *self);
+
+/** Where this context's names live. */
+os_directory context_directory(const context *self);
+
+/** Says a sentence to the log, if there is one. */
+void context_log(const context *self, gpuipc_log_level level, const char *format, ...)
+    GPUIPC_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/** @file A GPU, known by its UUID outside the process and by its number inside. */
+#ifndef GPUIPC_DEVICE_H
+#define GPUIPC_DEVICE_H
+
+#include <gpuipc/gpuipc.h>
+
+#include "driver.h"
+
+struct context;
+
+typedef struct device {
+    CUdevice ordinal;
+    gpuipc_device_info info;
+    CUmemAllocationHandleType handle_type; /**< this system's, or NONE when the device has not it */
+    gpuipc_status why_not; /**< what to answer when memory cannot be shared; OK when it can */
+    bool rdma_capable;     /**< memory may be asked for with GPUDirect RDMA capability */
+    CUcontext primary;     /**< retained when first used; NULL before */
+} device;
+
+/** Finds every device of the driver. The array is the caller's; free() ends it. */
+gpuipc_status device_list(const driver *drv, device **out_devices, uint32_t *out_count);
+
+/** ERR_DEVICE_NOT_FOUND when there is no such number. */
+gpuipc_status device_check(const struct context *ctx, uint32_t index, const char *operation);
+
+/** The number of a UUID, or GPUIPC_DEVICE_NONE. */
+uint32_t device_find(const struct context *ctx, const gpuipc_uuid *uuid);
+
+/** The properties of shareable memory on this device: the one place where the handle type is picked.
+ *  ERR_VMM_UNSUPPORTED or ERR_HANDLE_TYPE_UNSUPPORTED with the reason. */
+gpuipc_status device_allocation_prop(const device *self, const char *operation,
+                                     CUmemAllocationProp *out_prop);
+
+/** A CUDA context made current for a few calls: the caller's is back after device_leave. Capture
+ *  mode is relaxed meanwhile, so that waiting for a default stream does not invalidate a capture of a
+ *  non-blocking stream (measured on driver 580; one of a blocking stream ends all the same). */
+typedef struct device_scope {
+    const driver *driver;
+    CUstreamCaptureMode outer_mode;
+} device_scope;
+
+/** Enters a device's primary context, retaining it when it is used first. */
+gpuipc_status device_enter(struct context *ctx, uint32_t index, device_scope *out_scope);
+
+/** Whether a stream handle names no stream but a default one: NULL, CU_STREAM_LEGACY or
+ *  CU_STREAM_PER_THREAD. Which device's it is depends on the context that is current. */
+bool device_is_default_stream(gpuipc_stream stream);
+
+/** Whether anybody in this process uses the device's primary context, so that there may be work in
+ *  it. When the driver does not say: yes. */
+bool device_is_active(const struct context *ctx, uint32_t index);
+
+/** Enters the context of a stream; for a default one, that of device @p index. */
+gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                  device_scope *out_scope);
+
+void device_leave(const device_scope *scope);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file A message on its way in: packets are put together until it is whole. Memory is imported as
+ * its packets come, so that a message never holds more OS handles than one packet has.
+ */
+#ifndef GPUIPC_INCOMING_H
+#define GPUIPC_INCOMING_H
+
+#include "context.h"
+#include "segment.h"
+#include "wire.h"
+
+typedef struct incoming {
+    bool started;       /**< the first packet has come */
+    bool complete;      /**< all of it has come, and it is consistent */
+    wire_header header; /**< of the first packet; the totals are those of every packet */
+    uint8_t *bytes;
+    uint32_t byte_count;
+    wire_buffer *buffers;
+    uint32_t buffer_count;
+    segment *segments;
+    uint32_t segment_count;
+    gpuipc_error failure; /**< the first segment that could not be imported; OK: none */
+} incoming;
+
+/** Takes in one packet. The handles are closed or kept in the message, whatever comes out.
+ *  @param number the message number that must come next
+ *  ERR_PROTOCOL and its kin mean that the connection must end. */
+gpuipc_status incoming_add(incoming *self, const context *ctx, uint64_t number,
+                           const uint8_t *packet, size_t size, os_handle *handles,
+                           size_t handle_count, bool keep_handles);
+
+/** Frees what it holds and makes it empty. @p forked: no driver calls */
+void incoming_clear(incoming *self, const driver *drv, bool forked);
+
+#endif

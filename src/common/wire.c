@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See wire.h. */
+#include "wire.h"
+
+#include <string.h>
+
+#include <gpuipc/gpuipc.h>
+
+#define OPERATION "wire_decode"
+
+static const uint8_t magic[4] = {'G', 'I', 'P', 'C'};
+
+/* Positions in the header; docs/wire-format.md has the table. */
+enum {
+    HEADER_MAGIC = 0,
+    HEADER_MAJOR = 4,
+    HEADER_MINOR = 6,
+    HEADER_LENGTH = 8,
+    HEADER_KIND = 12,
+    HEADER_FLAGS = 14,
+    HEADER_NUMBER = 16,
+    HEADER_TOTAL_BYTES = 24,
+    HEADER_TOTAL_BUFFERS = 28,
+    HEADER_TOTAL_SEGMENTS = 32,
+    HEADER_BYTES = 36,
+    HEADER_BUFFERS = 40,
+    HEADER_SEGMENTS = 42,
+    HEADER_BUFFER_RECORD = 44,
+    HEADER_SEGMENT_RECORD = 46
+};
+
+/* Positions in a buffer record. */
+enum {
+    BUFFER_EXPORTER = 0,
+    BUFFER_ID = 16,
+    BUFFER_GENERATION = 24,
+    BUFFER_DEVICE = 32,
+    BUFFER_OFFSET = 48,
+    BUFFER_SIZE = 56,
+    BUFFER_SEGMENTS = 64,
+    BUFFER_MEMORY = 68,
+    BUFFER_HANDLE_TYPE = 70,
+    BUFFER_ACCESS = 72,
+    BUFFER_READY = 74,
+    BUFFER_READY_INDEX = 76,
+    BUFFER_READY_VALUE = 80,
+    BUFFER_RESERVED = 88
+};
+
+/* Positions in a segment record. */
+enum {
+    SEGMENT_SIZE = 0,
+    SEGMENT_RESERVED = 8
+};
+
+static void put(uint8_t *at, uint64_t value, unsigned width) {
+    for (unsigned i = 0; i < width; i++) {
+        at[i] = (uint8_t)(value >> (8 * i));
+    }
+}
+
+static uint64_t get(const uint8_t *at, unsigned width) {
+    uint64_t value = 0;
+    for (unsigned i = 0; i < width; i++) {
+        value |= (uint64_t)at[i] << (8 * i);
+    }
+    return value;
+}
+
+static uint16_t get16(const uint8_t *at) {
+    return (uint16_t)get(at, 2);
+}
+
+static uint32_t get32(const uint8_t *at) {
+    return (uint32_t)get(at, 4);
+}
+
+size_t wire_packet_bytes(const wire_header *header) {
+    return WIRE_HEADER_BYTES + (size_t)header->bytes + (size_t)header->buffers * WIRE_BUFFER_BYTES +
+           (size_t)header->segments * WIRE_SEGMENT_BYTES;
+}
+
+void wire_encode_header(const wire_header *header, uint8_t *out) {
+    memset(out, 0, WIRE_HEADER_BYTES);
+    memcpy(out + HEADER_MAGIC, magic, sizeof(magic));
+    put(out + HEADER_MAJOR, WIRE_MAJOR, 2);
+    put(out + HEADER_MINOR, WIRE_MINOR, 2);
+    put(out + HEADER_LENGTH, wire_packet_bytes(header), 4);
+    put(out + HEADER_KIND, WIRE_MESSAGE, 2);
+    put(out + HEADER_NUMBER, header->number, 8);
+    put(out + HEADER_TOTAL_BYTES, header->total_bytes, 4);
+    put(out + HEADER_TOTAL_BUFFERS, header->total_buffers, 4);
+    put(out + HEADER_TOTAL_SEGMENTS, header->total_segments, 4);
+    put(out + HEADER_BYTES, header->bytes, 4);
+    put(out + HEADER_BUFFERS, header->buffers, 2);
+    put(out + HEADER_SEGMENTS, header->segments, 2);
+    put(out + HEADER_BUFFER_RECORD, WIRE_BUFFER_BYTES, 2);
+    put(out + HEADER_SEGMENT_RECORD, WIRE_SEGMENT_BYTES, 2);
+}
+
+void wire_encode_buffer(const wire_buffer *record, uint8_t *out) {
+    memset(out, 0, WIRE_BUFFER_BYTES);
+    memcpy(out + BUFFER_EXPORTER, record->exporter_id, sizeof(record->exporter_id));
+    put(out + BUFFER_ID, record->buffer_id, 8);
+    put(out + BUFFER_GENERATION, record->generation, 8);
+    memcpy(out + BUFFER_DEVICE, record->device_uuid, sizeof(record->device_uuid));
+    put(out + BUFFER_OFFSET, record->offset, 8);
+    put(out + BUFFER_SIZE, record->bytes, 8);
+    put(out + BUFFER_SEGMENTS, record->segment_count, 4);
+    put(out + BUFFER_MEMORY, record->memory, 2);
+    put(out + BUFFER_HANDLE_TYPE, record->handle_type, 2);
+    put(out + BUFFER_ACCESS, record->access, 2);
+    put(out + BUFFER_READY, record->ready, 2);
+    put(out + BUFFER_READY_INDEX, record->ready_index, 4);
+    put(out + BUFFER_READY_VALUE, record->ready_value, 8);
+}
+
+void wire_encode_segment(const wire_segment *record, uint8_t *out) {
+    memset(out, 0, WIRE_SEGMENT_BYTES);
+    put(out + SEGMENT_SIZE, record->bytes, 8);
+}
+
+static gpuipc_status bad(const char *sentence) {
+    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+}
+
+/* Magic and version stand at the same place in every version there will ever be. */
+static gpuipc_status check_version(const uint8_t *packet, size_t size) {
+    if (size < HEADER_LENGTH || memcmp(packet + HEADER_MAGIC, magic, sizeof(magic)) != 0) {
+        return bad("the packet does not begin like one of gpuipc");
+    }
+    unsigned major = get16(packet + HEADER_MAJOR);
+    if (major != WIRE_MAJOR) {
+        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+                           "the peer speaks protocol version %u.%u, this side %d.%d", major,
+                           (unsigned)get16(packet + HEADER_MINOR), WIRE_MAJOR, WIRE_MINOR);
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_packet *out) {
+    gpuipc_status status = check_version(packet, size);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (size < WIRE_HEADER_BYTES || get32(packet + HEADER_LENGTH) != size) {
+        return bad("the packet has not the length it says");
+    }
+    if (get16(packet + HEADER_KIND) != WIRE_MESSAGE || get16(packet + HEADER_FLAGS) != 0) {
+        return bad("the packet is of a kind that this version does not know");
+    }
+    out->header = (wire_header){.number = get(packet + HEADER_NUMBER, 8),
+                                .total_bytes = get32(packet + HEADER_TOTAL_BYTES),
+                                .total_buffers = get32(packet + HEADER_TOTAL_BUFFERS),
+                                .total_segments = get32(packet + HEADER_TOTAL_SEGMENTS),
+                                .bytes = get32(packet + HEADER_BYTES),
+                                .buffers = get16(packet + HEADER_BUFFERS),
+                                .segments = get16(packet + HEADER_SEGMENTS)};
+    out->buffer_record_bytes = get16(packet + HEADER_BUFFER_RECORD);
+    out->segment_record_bytes = get16(packet + HEADER_SEGMENT_RECORD);
+    if (out->buffer_record_bytes < WIRE_BUFFER_BYTES ||
+        out->segment_record_bytes < WIRE_SEGMENT_BYTES) {
+        return bad("the records are shorter than this version has them");
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t handle_count,
+                                 wire_packet *out_packet) {
+    wire_packet decoded = {0};
+    gpuipc_status status = decode_header(packet, size, &decoded);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const wire_header *header = &decoded.header;
+    /* none of the products can overflow 64 bits: 16 bits times 16 bits */
+    uint64_t wanted = (uint64_t)WIRE_HEADER_BYTES + header->bytes +
+                      (uint64_t)header->buffers * decoded.buffer_record_bytes +
+                      (uint64_t)header->segments * decoded.segment_record_bytes;
+    if (wanted != size) {
+        return bad("the parts of the packet do not make its length");
+    }
+    if (header->bytes > header->total_bytes || header->buffers > header->total_buffers ||
+        header->segments > header->total_segments) {
+        return bad("the packet carries more than its message has");
+    }
+    if (handle_count != header->segments) {
+        return status_fail(GPUIPC_ERR_HANDLE_COUNT, OPERATION,
+                           "%zu handles came with a packet of %u segments", handle_count,
+                           (unsigned)header->segments);
+    }
+    decoded.bytes = packet + WIRE_HEADER_BYTES;
+    decoded.buffers = decoded.bytes + header->bytes;
+    decoded.segments = decoded.buffers + (size_t)header->buffers * decoded.buffer_record_bytes;
+    *out_packet = decoded;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status check_buffer(const wire_buffer *record) {
+    if (record->memory != WIRE_MEMORY_VMM || record->ready != WIRE_READY_NOW) {
+        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+                           "the buffer is of a kind (memory %u, ready point %u) that this version "
+                           "does not know",
+                           (unsigned)record->memory, (unsigned)record->ready);
+    }
+    if (record->access != GPUIPC_ACCESS_READ && record->access != GPUIPC_ACCESS_READ_WRITE) {
+        return bad("a buffer record offers no access that there is");
+    }
+    if (record->segment_count == 0 || record->bytes == 0 ||
+        record->bytes > UINT64_MAX - record->offset) {
+        return bad("a buffer record is empty or reaches beyond 64 bits");
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
+                                 wire_buffer *out_record) {
+    const uint8_t *at = packet->buffers + (size_t)index * packet->buffer_record_bytes;
+    wire_buffer record = {.buffer_id = get(at + BUFFER_ID, 8),
+                          .generation = get(at + BUFFER_GENERATION, 8),
+                          .offset = get(at + BUFFER_OFFSET, 8),
+                          .bytes = get(at + BUFFER_SIZE, 8),
+                          .segment_count = get32(at + BUFFER_SEGMENTS),
+                          .memory = get16(at + BUFFER_MEMORY),
+                          .handle_type = get16(at + BUFFER_HANDLE_TYPE),
+                          .access = get16(at + BUFFER_ACCESS),
+                          .ready = get16(at + BUFFER_READY),
+                          .ready_index = get32(at + BUFFER_READY_INDEX),
+                          .ready_value = get(at + BUFFER_READY_VALUE, 8)};
+    memcpy(record.exporter_id, at + BUFFER_EXPORTER, sizeof(record.exporter_id));
+    memcpy(record.device_uuid, at + BUFFER_DEVICE, sizeof(record.device_uuid));
+    if (get(at + BUFFER_RESERVED, 8) != 0) {
+        return bad("the reserved part of a buffer record is not zero");
+    }
+    gpuipc_status status = check_buffer(&record);
+    if (status == GPUIPC_OK) {
+        *out_record = record;
+    }
+    return status;
+}
+
+gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
+                                  wire_segment *out_record) {
+    const uint8_t *at = packet->segments + (size_t)index * packet->segment_record_bytes;
+    if (get(at + SEGMENT_RESERVED, 8) != 0) {
+        return bad("the reserved part of a segment record is not zero");
+    }
+    out_record->bytes = get(at + SEGMENT_SIZE, 8);
+    return GPUIPC_OK;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The bytes between two processes: docs/wire-format.md. Little-endian on every machine, encoded
+ * and decoded field by field; no struct is ever cast to or from bytes.
+ */
+#ifndef GPUIPC_WIRE_H
+#define GPUIPC_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#define WIRE_MAJOR         1
+#define WIRE_MINOR         0
+#define WIRE_HEADER_BYTES  48
+#define WIRE_BUFFER_BYTES  96
+#define WIRE_SEGMENT_BYTES 16
+
+/** What a packet is. */
+typedef enum wire_kind {
+    WIRE_MESSAGE = 1
+} wire_kind;
+
+/** What memory a buffer record speaks of. */
+typedef enum wire_memory {
+    WIRE_MEMORY_VMM = 1
+} wire_memory;
+
+/** When the contents are valid. */
+typedef enum wire_ready {
+    WIRE_READY_NOW = 0 /**< before the record left */
+} wire_ready;
+
+/** Head of a packet: what the whole message has, and how much of it this packet carries. */
+typedef struct wire_header {
+    uint64_t number; /**< of the message in this direction, from 0 */
+    uint32_t total_bytes;
+    uint32_t total_buffers;
+    uint32_t total_segments;
+    uint32_t bytes;
+    uint16_t buffers;
+    uint16_t segments; /**< as many handles come with the packet */
+} wire_header;
+
+/** One buffer of a message. Its segments are the next segment_count of the message. */
+typedef struct wire_buffer {
+    uint8_t exporter_id[16];
+    uint64_t buffer_id;
+    uint64_t generation;
+    uint8_t device_uuid[16];
+    uint64_t offset;
+    uint64_t bytes;
+    uint32_t segment_count;
+    uint16_t memory;      /**< wire_memory */
+    uint16_t handle_type; /**< CUmemAllocationHandleType */
+    uint16_t access;      /**< gpuipc_access, the most that the receiver may do */
+    uint16_t ready;       /**< wire_ready */
+    uint32_t ready_index; /**< which ready point; 0 now */
+    uint64_t ready_value; /**< what it must reach; 0 now */
+} wire_buffer;
+
+typedef struct wire_segment {
+    uint64_t bytes;
+} wire_segment;
+
+/** A decoded packet; the pointers are into the packet's bytes. */
+typedef struct wire_packet {
+    wire_header header;
+    const uint8_t *bytes;
+    const uint8_t *buffers;
+    const uint8_t *segments;
+    uint32_t buffer_record_bytes;  /**< at least WIRE_BUFFER_BYTES: a newer minor may have longer */
+    uint32_t segment_record_bytes; /**< at least WIRE_SEGMENT_BYTES */
+} wire_packet;
+
+/** Length of a packet with this header. */
+size_t wire_packet_bytes(const wire_header *header);
+
+void wire_encode_header(const wire_header *header, uint8_t *out);
+void wire_encode_buffer(const wire_buffer *record, uint8_t *out);
+void wire_encode_segment(const wire_segment *record, uint8_t *out);
+
+/** Checks a packet whole. @param handle_count how many handles came with it
+ *  ERR_PROTOCOL, ERR_VERSION, ERR_HANDLE_COUNT */
+gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t handle_count,
+                                 wire_packet *out_packet);
+/** Record @p index of a decoded packet. ERR_PROTOCOL, ERR_VERSION (memory or ready of a kind this
+ *  version does not know) */
+gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
+                                 wire_buffer *out_record);
+gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
+                                  wire_segment *out_record);
+
+#endif

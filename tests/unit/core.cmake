@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+# The nouns of src/common. First those that need no driver.
+foreach(unit wire struct_size peer_name object)
+  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c LIBRARIES gpuipc_test_support)
+endforeach()
+
+add_library(gpuipc_core_fixture STATIC core_fixture.c)
+if(NOT WIN32)
+  target_sources(gpuipc_core_fixture PRIVATE posix_environment.c)
+  set_source_files_properties(posix_environment.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+endif()
+target_include_directories(gpuipc_core_fixture PRIVATE ${PROJECT_SOURCE_DIR}/src/common
+                           ${PROJECT_SOURCE_DIR}/src/emulated)
+target_link_libraries(gpuipc_core_fixture PUBLIC gpuipc_test_support PkgConfig::CRITERION)
+add_dependencies(gpuipc_core_fixture gpuipc_emulated)
+
+# These run unchanged on a real GPU.
+foreach(unit context buffer buffer_copy buffer_wrap native incoming listener connection
+        connection_end connection_peer arguments)
+  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
+endforeach()
+
+gpuipc_add_test(unit buffer_memory DRIVER SERIAL SOURCES test_buffer_memory.c
+                LIBRARIES gpuipc_core_fixture)
+
+if(NOT WIN32)
+  # What only Linux has: modes of directories, links, abstract names.
+  gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c
+                  LIBRARIES gpuipc_core_fixture)
+  target_compile_definitions(test_unit_posix_runtime_directory PRIVATE _GNU_SOURCE)
+endif()
+
+# These need machines of other kinds, or calls that fail on demand.
+gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)
+gpuipc_add_test(unit device DRIVER SOURCES test_device.c LIBRARIES gpuipc_core_fixture)
+
+# Libraries that are no usable driver.
+foreach(number 1 2 3 4)
+  set(stand_in gpuipc_stand_in_${number})
+  add_library(${stand_in} MODULE stand_in_driver.c)
+  target_compile_definitions(${stand_in} PRIVATE STAND_IN=${number})
+  target_include_directories(${stand_in} PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
+  set_target_properties(${stand_in} PROPERTIES PREFIX "" OUTPUT_NAME gpuipc-stand-in-${number}
+                        SUFFIX .so)
+  add_dependencies(test_unit_driver ${stand_in})
+endforeach()
+
+add_executable(core_threads core_threads.c)
+target_include_directories(core_threads PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
+target_link_libraries(core_threads PRIVATE gpuipc_test_support)
+add_dependencies(core_threads gpuipc_emulated)
+gpuipc_test_command(command unit.core_threads core_threads)
+add_test(NAME unit.core_threads COMMAND ${command})
+set_tests_properties(unit.core_threads PROPERTIES TIMEOUT 120)

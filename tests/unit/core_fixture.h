@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file What the tests of src/common stand on: a context on the driver that GPUIPC_CUDA_DRIVER names,
+ * a runtime directory of its own, and on the emulated driver a leak gate around everything.
+ */
+#ifndef GPUIPC_TEST_CORE_FIXTURE_H
+#define GPUIPC_TEST_CORE_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <stdbool.h>
+
+#include <gpuipc/gpuipc.h>
+#include <gpuipc/gpuipc_native.h>
+
+#include "check.h"
+#include "driver.h"
+#include "unique.h"
+
+/** Enough for anything that ought to happen at once, on a machine that is busy. */
+#define SOON_MS 20000
+
+extern gpuipc_context *core_context;
+extern char core_directory[RUNTIME_DIRECTORY_MAX];
+extern bool core_is_emulated;
+extern uint32_t core_device_count;
+/** The granularity of device 0. */
+extern uint64_t core_unit;
+
+/** For TestSuite: .init and .fini. The first skips the test where "auto" finds no driver or no
+ *  device; the second fails it when something is left behind. */
+void core_start(void);
+void core_finish(void);
+
+/** core_start without the context, for tests that make their own. */
+void core_start_without_context(void);
+
+/** A context with the fixture's directory and driver. */
+gpuipc_context *core_context_new(void);
+/** A config for such a context. */
+gpuipc_context_config core_context_config(void);
+
+/** Skips the test, with the reason. */
+void core_need_devices(uint32_t count);
+void core_need_emulated(void);
+
+/** Sets a variable of this process's environment, or removes it (NULL). posix_environment.c */
+void core_environment_set(const char *name, const char *value);
+
+/** The driver's own entry points, as a program that uses CUDA beside gpuipc has them. */
+const driver *core_driver(void);
+
+/** Makes a primary context current in this thread, as such a program does; undone in core_finish. */
+void core_enter_device(int ordinal);
+
+/** Lets calls of the emulated driver fail: emulated.h, GPUIPC_EMULATED_SET_FAIL. "": none. */
+void core_set_failures(const char *text);
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+/** A buffer on device 0. @param segment_bytes 0: one segment */
+gpuipc_buffer *core_buffer(uint64_t bytes, uint64_t segment_bytes);
+
+gpuipc_buffer_info core_info(gpuipc_buffer *buffer);
+
+/** Writes the test pattern for @p seed over the whole buffer; checks that it is there. */
+void core_write_pattern(gpuipc_buffer *buffer, uint32_t seed);
+void core_check_pattern(gpuipc_buffer *buffer, uint32_t seed);
+
+/* ---- connections ------------------------------------------------------------------------- */
+
+/** A listener and a connection to it, both ends in this process. */
+typedef struct core_pair {
+    char name[UNIQUE_NAME_MAX];
+    gpuipc_listener *listener;
+    gpuipc_connection *client;
+    gpuipc_connection *server;
+} core_pair;
+
+void core_pair_open(core_pair *pair, gpuipc_context *server, gpuipc_context *client);
+/** Closes what is not NULL. */
+void core_pair_close(core_pair *pair);
+
+/** Sends buffers and no bytes. */
+gpuipc_status core_send(gpuipc_connection *connection, gpuipc_buffer *const *buffers, size_t count);
+/** Receives a message of exactly @p count buffers. */
+gpuipc_status core_receive(gpuipc_connection *connection, gpuipc_buffer **buffers, size_t count);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Many threads on one context at once: buffers made, held and given up, one buffer that all use
+ * while it goes, and connections in both directions. A plain program, so that it runs under
+ * ThreadSanitizer. Exit code 0: every answer was one that may be, and every word was right.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <gpuipc/gpuipc.h>
+
+#include "os.h"
+#include "unique.h"
+
+#define THREADS 4
+#define ROUNDS  40
+#define SOON_MS 60000
+
+static gpuipc_context *context;
+static gpuipc_buffer *shared; /* all threads use it; one of them gives it up */
+static atomic_uint given_up;
+static char directory[RUNTIME_DIRECTORY_MAX];
+
+static void fail(const char *what) {
+    fprintf(stderr, "%s: %s: %s\n", what, gpuipc_error_get()->operation,
+            gpuipc_error_get()->sentence);
+    exit(1);
+}
+
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        if ((call) != GPUIPC_OK) {                                                                 \
+            fail(#call);                                                                           \
+        }                                                                                          \
+    } while (0)
+
+static gpuipc_buffer *make(uint32_t value) {
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 4096};
+    gpuipc_buffer *made;
+    CHECK(gpuipc_buffer_create(context, &config, &made));
+    CHECK(gpuipc_buffer_fill_async(made, 0, 4096, value, 4, NULL));
+    return made;
+}
+
+static void check_word(gpuipc_buffer *buffer, uint32_t expected) {
+    uint32_t word = 0;
+    CHECK(gpuipc_buffer_read(buffer, 4092, &word, sizeof(word)));
+    if (word != expected) {
+        fprintf(stderr, "%08x, not %08x\n", (unsigned)word, (unsigned)expected);
+        exit(1);
+    }
+}
+
+/* Whatever the others do with it meanwhile, the answer is one of two. */
+static void use_shared(uint32_t round) {
+    gpuipc_buffer_info info = {.struct_size = sizeof(info)};
+    gpuipc_status status = gpuipc_buffer_retain(shared);
+    if (status == GPUIPC_OK) {
+        CHECK(gpuipc_buffer_get_info(shared, &info));
+        check_word(shared, 4711);
+        CHECK(gpuipc_buffer_release(shared));
+    } else if (status != GPUIPC_ERR_RELEASED) {
+        fail("gpuipc_buffer_retain");
+    }
+    if (round == ROUNDS / 2 && atomic_fetch_add(&given_up, 1) == 0) {
+        CHECK(gpuipc_buffer_release(shared)); /* the one hold that main() took */
+    }
+}
+
+typedef struct direction {
+    gpuipc_connection *from;
+    gpuipc_connection *to;
+} direction;
+
+static void receive_all(void *argument) {
+    const direction *way = argument;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        gpuipc_buffer *opened;
+        gpuipc_incoming message = {
+            .struct_size = sizeof(message), .buffers = &opened, .buffer_capacity = 1};
+        CHECK(gpuipc_connection_receive(way->to, &message, SOON_MS));
+        check_word(opened, i);
+        CHECK(gpuipc_buffer_release(opened));
+    }
+}
+
+static void send_all(const direction *way) {
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        gpuipc_buffer *buffer = make(i);
+        const gpuipc_outgoing message = {
+            .struct_size = sizeof(message), .buffers = &buffer, .buffer_count = 1};
+        CHECK(gpuipc_connection_send(way->from, &message, SOON_MS));
+        CHECK(gpuipc_buffer_release(buffer));
+        use_shared(i);
+    }
+}
+
+/* A conversation of its own: this thread sends one way, another receives it, and at the same time
+ * the other way round. */
+static void converse(void *argument) {
+    char name[UNIQUE_NAME_MAX];
+    gpuipc_listener *listener;
+    direction there;
+    os_thread *receivers[2];
+    (void)argument;
+    unique_name(name);
+    CHECK(gpuipc_listener_open(context, name, NULL, &listener));
+    CHECK(gpuipc_connection_open(context, name, NULL, SOON_MS, &there.from));
+    CHECK(gpuipc_listener_accept(listener, SOON_MS, &there.to));
+    direction back = {there.to, there.from};
+    CHECK(os_thread_start(receive_all, &there, &receivers[0]));
+    CHECK(os_thread_start(receive_all, &back, &receivers[1]));
+    send_all(&there);
+    send_all(&back);
+    os_thread_join(receivers[0]);
+    os_thread_join(receivers[1]);
+    CHECK(gpuipc_connection_close(there.from));
+    CHECK(gpuipc_connection_close(there.to));
+    CHECK(gpuipc_listener_close(listener));
+}
+
+int main(void) {
+    os_thread *threads[THREADS];
+    if (!runtime_directory_make(directory)) {
+        return 1;
+    }
+    const gpuipc_context_config config = {
+        .struct_size = sizeof(config), .driver = "emulated", .runtime_directory = directory};
+    CHECK(gpuipc_context_create(&config, &context));
+    shared = make(4711);
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(os_thread_start(converse, NULL, &threads[i]));
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        os_thread_join(threads[i]);
+    }
+    CHECK(gpuipc_context_destroy(context));
+    runtime_directory_remove(directory);
+    if (gpuipc_buffer_release(shared) != GPUIPC_ERR_RELEASED) {
+        fail("gpuipc_buffer_release");
+    }
+    return 0;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Buffers around memory that the program mapped itself, and memory that cannot be shared. */
+#include "core_fixture.h"
+
+#include <stdlib.h>
+
+TestSuite(buffer_wrap, .init = core_start, .fini = core_finish, .timeout = 120);
+
+enum {
+    PARTS_MAX = 4
+};
+
+/* One reserved range with allocations side by side, each of one granule; a gap where there is none. */
+typedef struct own_memory {
+    CUdeviceptr base;
+    uint64_t bytes;
+    uint32_t parts;
+    CUmemGenericAllocationHandle handles[PARTS_MAX]; /* 0: a gap */
+} own_memory;
+
+static void give_access(int ordinal, CUdeviceptr address) {
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, ordinal},
+                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    cr_assert_eq(core_driver()->cuMemSetAccess(address, core_unit, &access, 1), CUDA_SUCCESS);
+}
+
+static own_memory own_memory_reserve(uint32_t parts) {
+    own_memory own = {.parts = parts, .bytes = parts * core_unit};
+    cr_assert_eq(core_driver()->cuMemAddressReserve(&own.base, own.bytes, 0, 0, 0), CUDA_SUCCESS);
+    return own;
+}
+
+static void own_memory_map(own_memory *own, uint32_t part, int ordinal, int handle_types) {
+    const driver *drv = core_driver();
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = (CUmemAllocationHandleType)handle_types,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal}};
+    const CUdeviceptr at = own->base + part * core_unit;
+    cr_assert_eq(drv->cuMemCreate(&own->handles[part], core_unit, &prop, 0), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuMemMap(at, core_unit, 0, own->handles[part], 0), CUDA_SUCCESS);
+    give_access(ordinal, at);
+}
+
+static own_memory own_memory_make(uint32_t parts) {
+    own_memory own = own_memory_reserve(parts);
+    for (uint32_t i = 0; i < parts; i++) {
+        own_memory_map(&own, i, 0, os_shareable_handle_type);
+    }
+    return own;
+}
+
+static void own_memory_undo(const own_memory *own) {
+    const driver *drv = core_driver();
+    for (uint32_t i = 0; i < own->parts; i++) {
+        if (own->handles[i] != 0) {
+            cr_assert_eq(drv->cuMemUnmap(own->base + i * core_unit, core_unit), CUDA_SUCCESS);
+            cr_assert_eq(drv->cuMemRelease(own->handles[i]), CUDA_SUCCESS);
+        }
+    }
+    cr_assert_eq(drv->cuMemAddressFree(own->base, own->bytes), CUDA_SUCCESS);
+}
+
+static gpuipc_buffer *wrap(uint64_t address, uint64_t bytes) {
+    gpuipc_buffer *buffer = NULL;
+    check_ok(gpuipc_buffer_wrap(core_context, address, bytes, &buffer));
+    return buffer;
+}
+
+static void check_wrap_refused(gpuipc_status expected, const char *text, uint64_t address,
+                               uint64_t bytes) {
+    gpuipc_buffer *buffer = NULL;
+    check_refused(expected, text, gpuipc_buffer_wrap(core_context, address, bytes, &buffer));
+    cr_assert_neq(gpuipc_error_get()->operation[0], '\0');
+    cr_assert_null(buffer);
+}
+
+Test(buffer_wrap, a_whole_mapping) {
+    const own_memory own = own_memory_make(1);
+    gpuipc_buffer *buffer = wrap(own.base, core_unit);
+    const gpuipc_buffer_info info = core_info(buffer);
+    cr_assert_eq(info.address, own.base);
+    cr_assert_eq(info.bytes, core_unit);
+    cr_assert_eq(info.allocated_bytes, core_unit);
+    cr_assert_eq(info.segment_count, 1);
+    cr_assert_eq(info.device, 0);
+    cr_assert_eq(info.access_device, 0);
+    cr_assert_eq(info.origin, GPUIPC_BUFFER_WRAPPED);
+    core_write_pattern(buffer, 31);
+    core_check_pattern(buffer, 31);
+    check_ok(gpuipc_buffer_release(buffer));
+    /* the caller's mapping is untouched: it can be wrapped and used again */
+    buffer = wrap(own.base, core_unit);
+    core_check_pattern(buffer, 31);
+    check_ok(gpuipc_buffer_release(buffer));
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, a_range_inside_one_mapping) {
+    const own_memory own = own_memory_make(1);
+    gpuipc_buffer *whole = wrap(own.base, core_unit);
+    gpuipc_buffer *part = wrap(own.base + 4096, 8192);
+    const gpuipc_buffer_info info = core_info(part);
+    cr_assert_eq(info.address, own.base + 4096);
+    cr_assert_eq(info.bytes, 8192);
+    cr_assert_eq(info.allocated_bytes, core_unit);
+    cr_assert_eq(info.segment_count, 1);
+    check_ok(gpuipc_buffer_fill_async(whole, 0, core_unit, 0, 4, NULL));
+    check_ok(gpuipc_buffer_fill_async(part, 0, 8192, 5, 4, NULL));
+    uint32_t words[2] = {1, 1};
+    check_ok(gpuipc_buffer_read(whole, 4092, words, sizeof(words)));
+    cr_assert_eq(words[0], 0);
+    cr_assert_eq(words[1], 5);
+    check_status(GPUIPC_ERR_OUT_OF_RANGE, gpuipc_buffer_read(part, 8192, words, 4));
+    check_ok(gpuipc_buffer_release(part));
+    check_ok(gpuipc_buffer_release(whole));
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, a_range_over_several_allocations) {
+    const own_memory own = own_memory_make(3);
+    static const struct {
+        uint32_t first_part;
+        int64_t at; /* from the start of that part; negative: from its end */
+        uint64_t parts_long;
+        uint32_t segments;
+    } rows[] = {{0, 0, 3, 3}, {0, 4096, 1, 2}, {1, 0, 1, 1}, {1, 4, 1, 2}, {0, -4, 1, 2}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const uint64_t start = own.base + rows[i].first_part * core_unit +
+                               (rows[i].at < 0 ? core_unit : 0) + (uint64_t)rows[i].at;
+        gpuipc_buffer *buffer = wrap(start, rows[i].parts_long * core_unit);
+        const gpuipc_buffer_info info = core_info(buffer);
+        cr_assert_eq(info.address, start);
+        cr_assert_eq(info.segment_count, rows[i].segments, "row %zu: %u", i, info.segment_count);
+        cr_assert_eq(info.allocated_bytes, rows[i].segments * core_unit);
+        core_write_pattern(buffer, (uint32_t)i);
+        core_check_pattern(buffer, (uint32_t)i);
+        check_ok(gpuipc_buffer_release(buffer));
+    }
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, a_gap_ends_the_range) {
+    own_memory own = own_memory_reserve(3);
+    own_memory_map(&own, 0, 0, os_shareable_handle_type);
+    own_memory_map(&own, 2, 0, os_shareable_handle_type);
+    check_wrap_refused(GPUIPC_ERR_OUT_OF_RANGE, "ends at", own.base, core_unit + 1);
+    check_wrap_refused(GPUIPC_ERR_OUT_OF_RANGE, "ends at", own.base, 3 * core_unit);
+    check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "not mapped", own.base + core_unit, 1);
+    gpuipc_buffer *buffer = wrap(own.base + 1, core_unit - 1);
+    check_ok(gpuipc_buffer_release(buffer));
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, memory_that_was_not_made_to_be_shared) {
+    own_memory own = own_memory_reserve(2);
+    own_memory_map(&own, 0, 0, os_shareable_handle_type);
+    own_memory_map(&own, 1, 0, CU_MEM_HANDLE_TYPE_NONE);
+    check_wrap_refused(GPUIPC_ERR_NOT_SHAREABLE, "without this system's handle type",
+                       own.base + core_unit, core_unit);
+    check_wrap_refused(GPUIPC_ERR_NOT_SHAREABLE, "without this system's handle type", own.base,
+                       2 * core_unit);
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, memory_of_cuMemAlloc) {
+    const driver *drv = core_driver();
+    CUdeviceptr plain = 0;
+    core_enter_device(0);
+    cr_assert_eq(drv->cuMemAlloc(&plain, core_unit), CUDA_SUCCESS);
+    check_wrap_refused(GPUIPC_ERR_NOT_SHAREABLE, "was not made with cuMemCreate", plain, core_unit);
+    cr_assert_eq(drv->cuMemFree(plain), CUDA_SUCCESS);
+}
+
+Test(buffer_wrap, an_address_that_is_no_device_memory) {
+    uint64_t *host = malloc(4096);
+    cr_assert_not_null(host);
+    core_enter_device(0);
+    check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "", (uint64_t)(uintptr_t)host, 4096);
+    check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "", 0, 1);
+    check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "", 8, 8);
+    free(host);
+}
+
+Test(buffer_wrap, memory_that_is_unmapped_again) {
+    const own_memory own = own_memory_make(1);
+    own_memory_undo(&own);
+    check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "", own.base, core_unit);
+}
+
+Test(buffer_wrap, ranges_that_cannot_be) {
+    gpuipc_buffer *buffer = NULL;
+    check_wrap_refused(GPUIPC_ERR_INVALID_ARGUMENT, "bytes is 0", 1, 0);
+    check_wrap_refused(GPUIPC_ERR_INVALID_ARGUMENT, "beyond 64 bits", UINT64_MAX, 1);
+    check_wrap_refused(GPUIPC_ERR_INVALID_ARGUMENT, "beyond 64 bits", 2, UINT64_MAX);
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_wrap(core_context, 1, 1, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_wrap(NULL, 1, 1, &buffer));
+    cr_assert_null(buffer);
+}
+
+Test(buffer_wrap, a_created_buffer_can_be_wrapped_again) {
+    gpuipc_buffer *created = core_buffer(core_unit * 2, core_unit);
+    const gpuipc_buffer_info info = core_info(created);
+    gpuipc_buffer *buffer = wrap(info.address + 16, core_unit);
+    core_write_pattern(buffer, 6);
+    core_check_pattern(buffer, 6);
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_buffer_release(created));
+}
+
+Test(buffer_wrap, a_range_over_two_devices) {
+    core_need_devices(2);
+    own_memory own = own_memory_reserve(2);
+    own_memory_map(&own, 0, 0, os_shareable_handle_type);
+    own_memory_map(&own, 1, 1, os_shareable_handle_type);
+    check_wrap_refused(GPUIPC_ERR_NOT_SHAREABLE, "spans devices 0 and 1", own.base, 2 * core_unit);
+    gpuipc_buffer *second = wrap(own.base + core_unit, core_unit);
+    cr_assert_eq(core_info(second).device, 1);
+    check_ok(gpuipc_buffer_release(second));
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, opened_memory_is_not_passed_on_by_wrapping) {
+    gpuipc_buffer *created = core_buffer(core_unit, 0);
+    gpuipc_buffer *opened;
+    core_pair pair;
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(core_send(pair.client, &created, 1));
+    check_ok(core_receive(pair.server, &opened, 1));
+    check_wrap_refused(GPUIPC_ERR_NOT_SHAREABLE, "opened from another process",
+                       core_info(opened).address, core_unit);
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_buffer_release(created));
+    core_pair_close(&pair);
+}
+
+Test(buffer_wrap, a_wrapped_range_is_shared_as_it_is) {
+    const own_memory own = own_memory_make(3);
+    const uint64_t start = own.base + core_unit + 4096;
+    gpuipc_buffer *buffer = wrap(start, core_unit);
+    gpuipc_buffer *opened;
+    core_pair pair;
+    core_write_pattern(buffer, 41);
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(core_send(pair.client, &buffer, 1));
+    check_ok(core_receive(pair.server, &opened, 1));
+    const gpuipc_buffer_info info = core_info(opened);
+    cr_assert_eq(info.bytes, core_unit);
+    cr_assert_eq(info.segment_count, 2);
+    cr_assert_eq(info.address % core_unit, 4096);
+    core_check_pattern(opened, 41);
+    core_write_pattern(opened, 42); /* one memory, seen from both sides */
+    core_check_pattern(buffer, 42);
+    check_ok(gpuipc_buffer_release(buffer));
+    own_memory_undo(&own);
+    core_check_pattern(opened, 42); /* what another has open stays alive there */
+    check_ok(gpuipc_buffer_release(opened));
+    core_pair_close(&pair);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Messages put together from packets, and packets that do not belong together. */
+#include "core_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "incoming.h"
+
+TestSuite(incoming, .init = core_start, .fini = core_finish, .timeout = 60);
+
+enum {
+    PACKET_MAX = 4096,
+    HANDLES_MAX = 8
+};
+
+/* A packet under construction: what is put into it is counted in its header. */
+typedef struct packet {
+    wire_header header;
+    uint8_t bytes[PACKET_MAX];
+    size_t size;
+    os_handle handles[HANDLES_MAX];
+} packet;
+
+typedef struct parts {
+    uint32_t bytes;
+    uint32_t buffers;
+    uint32_t segments; /* in all, and as many handles */
+} parts;
+
+static wire_buffer buffer_record(uint32_t segment_count) {
+    return (wire_buffer){.bytes = 1,
+                         .segment_count = segment_count,
+                         .memory = WIRE_MEMORY_VMM,
+                         .handle_type = (uint16_t)os_shareable_handle_type,
+                         .access = GPUIPC_ACCESS_READ_WRITE};
+}
+
+/* A packet of message @p number with these parts. Its handles are shared memory that is no GPU
+ * memory; each buffer takes @p segments_each. */
+static packet make(uint64_t number, parts total, parts carried, uint32_t segments_each) {
+    packet made = {.header = {.number = number,
+                              .total_bytes = total.bytes,
+                              .total_buffers = total.buffers,
+                              .total_segments = total.segments,
+                              .bytes = carried.bytes,
+                              .buffers = (uint16_t)carried.buffers,
+                              .segments = (uint16_t)carried.segments}};
+    uint8_t *at = made.bytes + WIRE_HEADER_BYTES;
+    made.size = wire_packet_bytes(&made.header);
+    cr_assert(made.size <= PACKET_MAX && carried.segments <= HANDLES_MAX);
+    wire_encode_header(&made.header, made.bytes);
+    memset(at, (int)('a' + number), carried.bytes);
+    at += carried.bytes;
+    for (uint32_t i = 0; i < carried.buffers; i++, at += WIRE_BUFFER_BYTES) {
+        const wire_buffer record = buffer_record(segments_each);
+        wire_encode_buffer(&record, at);
+    }
+    for (uint32_t i = 0; i < carried.segments; i++, at += WIRE_SEGMENT_BYTES) {
+        const wire_segment record = {core_unit};
+        wire_encode_segment(&record, at);
+        check_ok(os_memory_create("test", 4096, &made.handles[i]));
+    }
+    return made;
+}
+
+static context *inside;
+
+static const context *inner(void) {
+    if (inside == NULL) {
+        check_ok(context_acquire(core_context, "test", &inside));
+        context_unreference(inside); /* the public handle keeps it */
+    }
+    return inside;
+}
+
+static gpuipc_status add(incoming *message, uint64_t number, packet *from) {
+    const size_t count = from->header.segments;
+    gpuipc_status status = incoming_add(message, inner(), number, from->bytes, from->size,
+                                        from->handles, count, false);
+    for (size_t i = 0; i < count; i++) {
+        cr_assert(!os_handle_is_valid(from->handles[i]), "handle %zu was neither closed nor kept",
+                  i);
+    }
+    return status;
+}
+
+static void clear(incoming *message) {
+    incoming_clear(message, &inner()->driver, false);
+    cr_assert(!message->started && message->segments == NULL);
+}
+
+Test(incoming, an_empty_message_is_one_packet) {
+    incoming message = {0};
+    packet only = make(5, (parts){0}, (parts){0}, 0);
+    check_ok(add(&message, 5, &only));
+    cr_assert(message.complete);
+    cr_assert_eq(message.byte_count + message.buffer_count + message.segment_count, 0);
+    clear(&message);
+}
+
+Test(incoming, packets_may_split_a_message_anywhere) {
+    const parts total = {10, 2, 6};
+    static const parts rows[][7] = {
+        {{10, 2, 6}},
+        {{10, 0, 0}, {0, 2, 0}, {0, 0, 6}},
+        {{0, 0, 6}, {0, 2, 0}, {10, 0, 0}},
+        {{1, 1, 1}, {9, 1, 5}},
+        {{3, 0, 1}, {3, 1, 1}, {4, 0, 1}, {0, 1, 1}, {0, 0, 1}, {0, 0, 1}},
+    };
+    for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+        incoming message = {0};
+        for (size_t i = 0; !message.complete; i++) {
+            cr_assert(i < 7);
+            packet next = make(0, total, rows[row][i], 3);
+            check_ok(add(&message, 0, &next));
+        }
+        cr_assert_eq(message.byte_count, 10);
+        cr_assert_eq(memcmp(message.bytes, "aaaaaaaaaa", 10), 0);
+        cr_assert_eq(message.buffer_count, 2);
+        cr_assert_eq(message.segment_count, 6);
+        /* none of the handles was GPU memory, which costs the message and nothing else */
+        cr_assert_eq(message.failure.status, GPUIPC_ERR_NOT_GPU_MEMORY);
+        cr_assert_eq(message.failure.native_origin, GPUIPC_NATIVE_CUDA);
+        clear(&message);
+    }
+}
+
+Test(incoming, the_first_bad_segment_is_the_one_remembered) {
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    gpuipc_native_segment exported;
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    size_t count = 0;
+    char wanted[64];
+    check_ok(gpuipc_native_export(buffer, &exported, 1, &layout, &count));
+    incoming message = {0};
+    packet next = make(0, (parts){0, 1, 3}, (parts){0, 1, 3}, 3);
+    os_handle_close(&next.handles[0]);
+    check_ok(os_handle_adopt(exported.handle.value, &next.handles[0]));
+    (void)snprintf(wanted, sizeof(wanted), "handle %lld is no GPU memory",
+                   (long long)next.handles[1].value);
+    check_ok(add(&message, 0, &next));
+    cr_assert(message.complete);
+    cr_assert_neq(message.segments[0].allocation, 0); /* read to its end all the same */
+    cr_assert_eq(message.segments[1].allocation, 0);
+    cr_assert(strstr(message.failure.sentence, wanted) != NULL, "%s", message.failure.sentence);
+    clear(&message);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
+Test(incoming, handles_are_kept_where_that_is_asked_for) {
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    gpuipc_native_segment exported;
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    size_t count = 0;
+    check_ok(gpuipc_native_export(buffer, &exported, 1, &layout, &count));
+    incoming message = {0};
+    packet next = make(0, (parts){0, 1, 2}, (parts){0, 1, 2}, 2);
+    os_handle_close(&next.handles[0]);
+    check_ok(os_handle_adopt(exported.handle.value, &next.handles[0]));
+    check_ok(incoming_add(&message, inner(), 0, next.bytes, next.size, next.handles, 2, true));
+    cr_assert(!os_handle_is_valid(next.handles[0]));
+    cr_assert(!os_handle_is_valid(next.handles[1]));
+    cr_assert_eq(message.segments[0].kept.value, exported.handle.value);
+    cr_assert(!os_handle_is_valid(message.segments[1].kept)); /* it is no GPU memory */
+    clear(&message);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
+/* ---- what ends the connection ------------------------------------------------------------ */
+
+static void check_packet_refused(gpuipc_status expected, const char *text, incoming *message,
+                                 uint64_t number, packet next) {
+    check_refused(expected, text, add(message, number, &next));
+    cr_assert(!message->complete);
+    clear(message);
+}
+
+Test(incoming, messages_come_in_order) {
+    static const uint64_t wrong[] = {0, 6, 8, UINT64_MAX};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        incoming message = {0};
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "missing or came twice", &message, 7,
+                             make(wrong[i], (parts){1, 0, 1}, (parts){1, 0, 1}, 0));
+    }
+}
+
+Test(incoming, a_message_is_whole_before_the_next_begins) {
+    const parts total = {4, 1, 2};
+    static const struct {
+        uint64_t number;
+        parts total;
+    } rows[] = {
+        {3, {5, 1, 2}}, {3, {3, 1, 2}}, {3, {4, 2, 2}},
+        {3, {4, 1, 3}}, {4, {4, 1, 2}}, {2, {4, 1, 2}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        incoming message = {0};
+        packet first = make(3, total, (parts){2, 1, 1}, 2);
+        check_ok(add(&message, 3, &first));
+        cr_assert(!message.complete);
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "another message", &message, 3,
+                             make(rows[i].number, rows[i].total, (parts){1, 0, 1}, 0));
+    }
+}
+
+Test(incoming, more_than_the_totals_is_refused) {
+    const parts total = {4, 2, 3};
+    static const parts surplus[] = {{3, 0, 0}, {0, 2, 0}, {0, 0, 3}};
+    for (size_t i = 0; i < sizeof(surplus) / sizeof(surplus[0]); i++) {
+        incoming message = {0};
+        packet first = make(0, total, (parts){2, 1, 1}, 1);
+        check_ok(add(&message, 0, &first));
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "more than their message has", &message, 0,
+                             make(0, total, surplus[i], 1));
+    }
+}
+
+Test(incoming, a_packet_must_carry_something) {
+    incoming message = {0};
+    check_packet_refused(GPUIPC_ERR_PROTOCOL, "carries nothing", &message, 0,
+                         make(0, (parts){4, 0, 0}, (parts){0}, 0));
+    packet first = make(0, (parts){4, 0, 1}, (parts){0, 0, 1}, 0);
+    check_ok(add(&message, 0, &first));
+    check_packet_refused(GPUIPC_ERR_PROTOCOL, "carries nothing", &message, 0,
+                         make(0, (parts){4, 0, 1}, (parts){0}, 0));
+}
+
+Test(incoming, buffers_must_use_up_their_segments) {
+    static const struct {
+        parts total;
+        uint32_t segments_each;
+    } rows[] = {
+        {{0, 1, 2}, 1}, {{0, 1, 2}, 3}, {{0, 2, 3}, 1},          {{0, 2, 3}, 2},
+        {{0, 0, 1}, 0}, {{0, 1, 0}, 1}, {{0, 2, 1}, UINT32_MAX}, {{0, 1, 2}, UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        incoming message = {0};
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "do not use its segments up", &message, 0,
+                             make(0, rows[i].total, rows[i].total, rows[i].segments_each));
+    }
+}
+
+Test(incoming, handles_of_another_system_are_refused) {
+    incoming message = {0};
+    packet next = make(0, (parts){0, 1, 1}, (parts){0, 1, 1}, 1);
+    wire_buffer record = buffer_record(1);
+    record.handle_type = (uint16_t)(3 - os_shareable_handle_type);
+    wire_encode_buffer(&record, next.bytes + WIRE_HEADER_BYTES);
+    check_packet_refused(GPUIPC_ERR_PROTOCOL, "another operating system", &message, 0, next);
+}
+
+Test(incoming, a_bad_record_ends_it_and_every_handle_is_closed) {
+    static const size_t bad[] = {
+        WIRE_HEADER_BYTES + 88,                         /* reserved, first buffer */
+        WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES + 88,     /* reserved, second buffer */
+        WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 8,  /* reserved, first segment */
+        WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 40, /* reserved, third segment */
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        incoming message = {0};
+        packet next = make(0, (parts){0, 2, 4}, (parts){0, 2, 4}, 2);
+        next.bytes[bad[i]] = 1;
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "reserved", &message, 0, next);
+    }
+}
+
+Test(incoming, a_packet_that_does_not_decode_ends_it) {
+    incoming message = {0};
+    packet next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
+    next.bytes[0] = 'X';
+    check_packet_refused(GPUIPC_ERR_PROTOCOL, "like one of gpuipc", &message, 0, next);
+    next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
+    next.bytes[4] = 2;
+    check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 2.0", &message, 0, next);
+    next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
+    check_status(GPUIPC_ERR_HANDLE_COUNT,
+                 incoming_add(&message, inner(), 0, next.bytes, next.size, next.handles, 3, false));
+    os_handle_close(&next.handles[3]);
+    clear(&message);
+}
+
+Test(incoming, totals_have_limits) {
+    gpuipc_context_config config = core_context_config();
+    config.max_buffers_per_message = 3;
+    config.max_handles_per_message = 5;
+    gpuipc_context *limited;
+    context *limits;
+    check_ok(gpuipc_context_create(&config, &limited));
+    check_ok(context_acquire(limited, "test", &limits));
+    static const struct {
+        parts total;
+        gpuipc_status expected;
+    } rows[] = {
+        {{GPUIPC_MESSAGE_BYTES_MAX, 3, 5}, GPUIPC_OK},
+        {{GPUIPC_MESSAGE_BYTES_MAX + 1, 3, 5}, GPUIPC_ERR_LIMIT},
+        {{1, 4, 5}, GPUIPC_ERR_LIMIT},
+        {{1, 3, 6}, GPUIPC_ERR_LIMIT},
+        {{UINT32_MAX, UINT32_MAX, UINT32_MAX}, GPUIPC_ERR_LIMIT},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        incoming message = {0};
+        packet next = make(0, rows[i].total, (parts){1, 1, 1}, 1);
+        check_status(rows[i].expected, incoming_add(&message, limits, 0, next.bytes, next.size,
+                                                    next.handles, 1, false));
+        cr_assert(!os_handle_is_valid(next.handles[0]));
+        clear(&message);
+    }
+    context_unreference(limits);
+    check_ok(gpuipc_context_destroy(limited));
+}
+
+Test(incoming, an_unfinished_message_gives_back_what_it_holds) {
+    gpuipc_buffer *buffer = core_buffer(core_unit * 2, core_unit);
+    gpuipc_native_segment segments[2];
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    size_t count = 0;
+    check_ok(gpuipc_native_export(buffer, segments, 2, &layout, &count));
+    incoming message = {0};
+    packet next = make(0, (parts){0, 1, 3}, (parts){0, 1, 2}, 3);
+    for (size_t i = 0; i < 2; i++) {
+        os_handle_close(&next.handles[i]);
+        check_ok(os_handle_adopt(segments[i].handle.value, &next.handles[i]));
+    }
+    check_ok(add(&message, 0, &next));
+    cr_assert(!message.complete);
+    cr_assert_eq(message.failure.status, GPUIPC_OK);
+    clear(&message); /* the gate of the fixture sees whether anything is left */
+    check_ok(gpuipc_buffer_release(buffer));
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Runtime directories that other users could enter, and abstract names, seen from the public
+ *  functions. */
+#include "core_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+TestSuite(posix_runtime_directory, .init = core_start, .fini = core_finish, .timeout = 60);
+
+static gpuipc_context *context_in(const char *path, uint32_t flags) {
+    gpuipc_context_config config = core_context_config();
+    gpuipc_context *made = NULL;
+    config.runtime_directory = path;
+    config.flags = flags;
+    check_ok(gpuipc_context_create(&config, &made));
+    return made;
+}
+
+/* Nobody listens or connects in this directory. */
+static void check_directory_refused(gpuipc_status expected, gpuipc_context *context) {
+    gpuipc_listener *listener = NULL;
+    gpuipc_connection *connection = NULL;
+    check_status(expected, gpuipc_listener_open(context, "name", NULL, &listener));
+    check_status(expected, gpuipc_connection_open(context, "name", NULL, 0, &connection));
+    cr_assert_null(listener);
+    cr_assert_null(connection);
+}
+
+Test(posix_runtime_directory, a_directory_open_to_others_is_unsafe) {
+    static const mode_t modes[] = {0755, 0777, 0710, 0701, 0720, 0702, 0704};
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        cr_assert_eq(chmod(core_directory, modes[i]), 0);
+        check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, core_context);
+        cr_assert(strstr(gpuipc_error_get()->sentence, core_directory) != NULL);
+    }
+    cr_assert_eq(chmod(core_directory, 0700), 0);
+    core_pair pair;
+    core_pair_open(&pair, core_context, core_context);
+    core_pair_close(&pair);
+}
+
+Test(posix_runtime_directory, a_link_or_a_file_is_no_directory) {
+    char path[RUNTIME_DIRECTORY_MAX + 8];
+    (void)snprintf(path, sizeof(path), "%s/link", core_directory);
+    cr_assert_eq(symlink(core_directory, path), 0);
+    gpuipc_context *context = context_in(path, 0);
+    check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, context);
+    cr_assert_eq(unlink(path), 0);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    cr_assert_eq(fclose(file), 0);
+    check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, context);
+    check_ok(gpuipc_context_destroy(context));
+}
+
+Test(posix_runtime_directory, a_group_may_share_one_where_that_is_asked_for) {
+    gpuipc_context *shared = context_in(core_directory, GPUIPC_CONTEXT_SHARED_DIRECTORY);
+    core_pair pair;
+    cr_assert_eq(chmod(core_directory, 0770), 0);
+    check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, core_context);
+    core_pair_open(&pair, shared, shared);
+    core_pair_close(&pair);
+    cr_assert_eq(chmod(core_directory, 0775), 0);
+    check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, shared);
+    check_ok(gpuipc_context_destroy(shared));
+}
+
+Test(posix_runtime_directory, a_missing_one_is_made) {
+    char path[RUNTIME_DIRECTORY_MAX + 8];
+    struct stat made;
+    (void)snprintf(path, sizeof(path), "%s/new", core_directory);
+    gpuipc_context *context = context_in(path, 0);
+    gpuipc_connection *connection = NULL;
+    check_status(GPUIPC_ERR_NOT_FOUND,
+                 gpuipc_connection_open(context, "name", NULL, 0, &connection));
+    cr_assert_eq(access(path, F_OK), -1); /* who only looks makes nothing */
+    core_pair pair;
+    core_pair_open(&pair, context, context);
+    cr_assert_eq(stat(path, &made), 0);
+    cr_assert_eq(made.st_mode & 07777u, 0700);
+    core_pair_close(&pair);
+    check_ok(gpuipc_context_destroy(context));
+    cr_assert_eq(rmdir(path), 0, "something was left in it");
+}
+
+Test(posix_runtime_directory, a_path_that_is_too_long_for_a_socket) {
+    char path[300];
+    (void)snprintf(path, sizeof(path), "%s/", core_directory);
+    memset(path + strlen(path), 'x', 100);
+    path[strlen(core_directory) + 101] = '\0';
+    gpuipc_context *context = context_in(path, 0);
+    check_directory_refused(GPUIPC_ERR_NAME_TOO_LONG, context);
+    check_ok(gpuipc_context_destroy(context));
+}
+
+Test(posix_runtime_directory, a_relative_path_is_refused) {
+    static const char *const paths[] = {"here", "./here", "", "~/here"};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        gpuipc_context_config config = core_context_config();
+        gpuipc_context *made = NULL;
+        config.runtime_directory = paths[i];
+        check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "no absolute path",
+                      gpuipc_context_create(&config, &made));
+        cr_assert_null(made);
+    }
+}
+
+Test(posix_runtime_directory, an_abstract_name_needs_none) {
+    char unique[UNIQUE_NAME_MAX];
+    char name[UNIQUE_NAME_MAX + 1];
+    gpuipc_context *context = context_in("/nowhere/at/all", 0);
+    gpuipc_listener *listener;
+    gpuipc_listener *second = NULL;
+    gpuipc_connection *client = NULL;
+    gpuipc_connection *server;
+    unique_name(unique);
+    (void)snprintf(name, sizeof(name), "@%s", unique);
+    check_status(GPUIPC_ERR_NOT_FOUND, gpuipc_connection_open(context, name, NULL, 0, &client));
+    check_ok(gpuipc_listener_open(context, name, NULL, &listener));
+    check_status(GPUIPC_ERR_NAME_IN_USE, gpuipc_listener_open(context, name, NULL, &second));
+    check_ok(gpuipc_connection_open(context, name, NULL, SOON_MS, &client));
+    check_ok(gpuipc_listener_accept(listener, SOON_MS, &server));
+    check_ok(core_send(client, NULL, 0));
+    check_ok(core_receive(server, NULL, 0));
+    check_ok(gpuipc_connection_close(client));
+    check_ok(gpuipc_connection_close(server));
+    check_ok(gpuipc_listener_close(listener));
+    check_ok(gpuipc_context_destroy(context));
+}
+
+static void write_log(void *user_data, gpuipc_log_level level, const char *sentence) {
+    char *text = user_data;
+    if (level == GPUIPC_LOG_INFO) {
+        (void)snprintf(text, 256, "%s", sentence);
+    }
+}
+
+/* The socket of a process that died: its file is there, and nobody behind it. */
+Test(posix_runtime_directory, a_dead_process_is_replaced_and_the_log_told) {
+    char text[256] = "";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    gpuipc_context_config config = core_context_config();
+    gpuipc_context *context;
+    gpuipc_listener *listener;
+    config.log = write_log;
+    config.log_user_data = text;
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/dead.sock", core_directory);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(close(fd), 0);
+    check_ok(gpuipc_context_create(&config, &context));
+    check_ok(gpuipc_listener_open(context, "dead", NULL, &listener));
+    cr_assert(strstr(text, "dead.sock") != NULL, "%s", text);
+    check_ok(gpuipc_listener_close(listener));
+    check_ok(gpuipc_context_destroy(context));
+}
