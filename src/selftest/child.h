@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file This program, started again in another role, and what it prints. posix_child.c; the only
+ * thing that the tool needs of an operating system beyond os.h.
+ */
+#ifndef GPUIPC_SELFTEST_CHILD_H
+#define GPUIPC_SELFTEST_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "os.h"
+
+typedef struct child child;
+
+/** Starts this very program with other arguments (up to a NULL; the program's name is added). It
+ *  shares standard error; its standard output is read with child_next. */
+gpuipc_status child_start(const char *const *arguments, child **out_child);
+
+/** Waits for the next line from any of them, without its newline (a longer one is cut).
+ *  @param which set to the index of the one that spoke, or whose output ended
+ *  ERR_TIMEOUT, ERR_PEER_CLOSED (that one's output ended: it is not asked again) */
+gpuipc_status child_next(child *const *children, size_t count, os_deadline deadline, size_t *which,
+                         char *line, size_t capacity);
+
+/** How a child ended. */
+typedef struct child_end {
+    bool exited; /**< by itself with code; else killed by the signal number in code */
+    int code;
+} child_end;
+
+/** Waits for its end, and kills it at the deadline. *out_killed: it was killed here */
+child_end child_finish(child *self, os_deadline deadline, bool *out_killed);
+
+/** Kills it if it lives, and frees. NULL is allowed. */
+void child_destroy(child *self);
+
+/** In the child: from now on it dies with its parent. False when that is no longer @p process_id. */
+bool child_bind_to(uint64_t process_id);
+
+#endif

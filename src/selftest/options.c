@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See options.h. */
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <gpuipc/gpuipc.h>
+
+#include "os.h"
+#include "quantity.h"
+
+#define DEFAULT_NAME      "selftest"
+#define TIMEOUT_DEFAULT_S 60
+#define TIMEOUT_MAX_S     86400
+
+static const char help_text[] =
+    "usage: gpuipc-selftest [OPTION...]                  start a producer and a consumer, and check\n"
+    "       gpuipc-selftest produce [NAME] [OPTION...]   only the producer, for another terminal\n"
+    "       gpuipc-selftest consume [NAME] [OPTION...]   only the consumer\n"
+    "\n"
+    "Shares GPU memory between two programs and checks every word of it, both ways.\n"
+    "\n"
+    "  --driver=auto|cuda|emulated|PATH\n"
+    "                   auto (default, or what GPUIPC_CUDA_DRIVER says): the installed CUDA driver,\n"
+    "                   and the emulated one when there is no driver or it finds no device;\n"
+    "                   cuda: the installed driver, never the emulated one;\n"
+    "                   PATH: this library\n"
+    "  --device=N       only memory of this device (default: every device)\n"
+    "  --peer=N         only consumers on this device (default: every device; consume: the owner)\n"
+    "  --size=SIZE      how much to share, such as 64M (K, M and G are powers of 1024); may be\n"
+    "                   repeated (default: 1M, 64M and 1G; on the emulated driver 1M and 8M)\n"
+    "  --bench-copy     compares copy bandwidth through the shared mapping with the same copy\n"
+    "                   inside one process\n"
+    "  --name=NAME      where produce and consume meet (default: " DEFAULT_NAME ")\n"
+    "  --timeout=S      seconds that a step may take (default: 60)\n"
+    "  --verbose        says every step\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit code: 0 passed, 1 failed, 2 wrong usage, 77 nothing to test here.\n";
+
+enum {
+    OPTION_PARENT = 256
+};
+
+static const struct option long_options[] = {{"driver", required_argument, NULL, 'D'},
+                                             {"device", required_argument, NULL, 'd'},
+                                             {"peer", required_argument, NULL, 'p'},
+                                             {"size", required_argument, NULL, 's'},
+                                             {"name", required_argument, NULL, 'n'},
+                                             {"timeout", required_argument, NULL, 't'},
+                                             {"bench-copy", no_argument, NULL, 'b'},
+                                             {"verbose", no_argument, NULL, 'v'},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {"version", no_argument, NULL, 'V'},
+                                             /* the tool's own, to the roles that it starts */
+                                             {"parent", required_argument, NULL, OPTION_PARENT},
+                                             {NULL, 0, NULL, 0}};
+
+static bool complain(const char *option, const char *text, const char *wanted) {
+    fprintf(stderr, "gpuipc-selftest: %s \"%s\" is not %s (see --help)\n", option, text, wanted);
+    return false;
+}
+
+static bool read_number(const char *text, uint64_t most, uint64_t *out_number) {
+    uint64_t number;
+    if (text[0] == ' ' || !quantity_take_number(&text, &number) || text[0] != '\0' ||
+        number > most) {
+        return false;
+    }
+    *out_number = number;
+    return true;
+}
+
+static bool read_device(const char *option, const char *text, uint32_t *out_device) {
+    uint64_t number;
+    if (!read_number(text, DEVICE_ANY - 1, &number)) {
+        return complain(option, text, "the number of a device");
+    }
+    *out_device = (uint32_t)number;
+    return true;
+}
+
+static bool add_size(options *self, const char *text) {
+    uint64_t bytes;
+    if (self->size_count == SIZES_MAX) {
+        fprintf(stderr, "gpuipc-selftest: at most %d sizes are possible\n", SIZES_MAX);
+        return false;
+    }
+    if (!quantity_read_bytes(text, &bytes) || bytes == 0 || bytes % sizeof(uint32_t) != 0) {
+        return complain("--size", text, "a size such as 64M, above 0 and a multiple of 4 bytes");
+    }
+    self->sizes[self->size_count++] = bytes;
+    return true;
+}
+
+static bool read_timeout(options *self, const char *text) {
+    uint64_t seconds;
+    if (!read_number(text, TIMEOUT_MAX_S, &seconds) || seconds == 0) {
+        return complain("--timeout", text, "a number of seconds, from 1 to a day's");
+    }
+    self->timeout_ms = (int)seconds * 1000;
+    return true;
+}
+
+/* One option. False ends the program with *out_exit_code. */
+static bool take(options *self, int option, int *out_exit_code) {
+    *out_exit_code = EXIT_USAGE;
+    switch (option) {
+    case 'D':
+        self->driver = optarg;
+        return optarg[0] != '\0' || complain("--driver", optarg, "a driver");
+    case 'd':
+        return read_device("--device", optarg, &self->device);
+    case 'p':
+        return read_device("--peer", optarg, &self->peer);
+    case 's':
+        return add_size(self, optarg);
+    case 'n':
+        self->name = optarg;
+        return true;
+    case 't':
+        return read_timeout(self, optarg);
+    case 'b':
+        self->bench_copy = true;
+        return true;
+    case 'v':
+        self->verbose = true;
+        return true;
+    case OPTION_PARENT:
+        return read_number(optarg, UINT32_MAX, &self->parent) ||
+               complain("--parent", optarg, "a process");
+    case 'h':
+        fputs(help_text, stdout);
+        *out_exit_code = EXIT_PASS;
+        return false;
+    case 'V':
+        printf("gpuipc-selftest %d.%d.%d\n", GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR,
+               GPUIPC_VERSION_PATCH);
+        *out_exit_code = EXIT_PASS;
+        return false;
+    default:
+        fputs("gpuipc-selftest: see --help\n", stderr); /* getopt_long has said what is wrong */
+        return false;
+    }
+}
+
+/* What stands beside the options: nothing, or a role and perhaps the name to meet at. */
+static bool take_words(options *self, char **words, int count) {
+    if (count == 0) {
+        return true;
+    }
+    if (strcmp(words[0], "produce") == 0) {
+        self->command = COMMAND_PRODUCE;
+    } else if (strcmp(words[0], "consume") == 0) {
+        self->command = COMMAND_CONSUME;
+    } else {
+        return complain("command", words[0], "produce or consume");
+    }
+    if (count > 2) {
+        return complain("argument", words[2], "known");
+    }
+    if (count == 2 && self->name != NULL) {
+        return complain("name", words[1], "needed beside --name");
+    }
+    if (count == 2) {
+        self->name = words[1];
+    }
+    return true;
+}
+
+static bool check_together(options *self) {
+    if (self->command == COMMAND_RUN && self->name != NULL) {
+        return complain("--name", self->name, "for a run without produce or consume");
+    }
+    if (self->command == COMMAND_CONSUME && (self->size_count > 0 || self->bench_copy)) {
+        fputs("gpuipc-selftest: sizes and --bench-copy are the producer's to choose\n", stderr);
+        return false;
+    }
+    if (self->name == NULL) {
+        self->name = DEFAULT_NAME;
+    }
+    return true;
+}
+
+bool options_read(int count, char **arguments, options *out_options, int *out_exit_code) {
+    options self = {.command = COMMAND_RUN,
+                    .device = DEVICE_ANY,
+                    .peer = DEVICE_ANY,
+                    .timeout_ms = TIMEOUT_DEFAULT_S * 1000};
+    int option;
+    while ((option = getopt_long(count, arguments, "hv", long_options, NULL)) != -1) {
+        if (!take(&self, option, out_exit_code)) {
+            return false;
+        }
+    }
+    *out_exit_code = EXIT_USAGE;
+    if (!take_words(&self, arguments + optind, count - optind) || !check_together(&self)) {
+        return false;
+    }
+    if (self.driver == NULL) {
+        const char *from_environment = os_environment("GPUIPC_CUDA_DRIVER");
+        bool is_set = from_environment != NULL && from_environment[0] != '\0';
+        self.driver = is_set ? from_environment : "auto";
+    }
+    *out_options = self;
+    return true;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What the command line asks for. */
+#ifndef GPUIPC_SELFTEST_OPTIONS_H
+#define GPUIPC_SELFTEST_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Exit codes of the tool and of both its roles. */
+enum {
+    EXIT_PASS = 0,
+    EXIT_FAIL = 1,
+    EXIT_USAGE = 2,
+    EXIT_NOTHING = 77 /**< nothing to test; CTest and Automake take it as "skipped" */
+};
+
+#define SIZES_MAX 16
+/** "Not given", of a device's number. */
+#define DEVICE_ANY UINT32_MAX
+
+typedef enum command {
+    COMMAND_RUN,     /**< start both roles for every case */
+    COMMAND_PRODUCE, /**< be the producer */
+    COMMAND_CONSUME  /**< be the consumer */
+} command;
+
+typedef struct options {
+    command command;
+    const char *driver; /**< "auto", "cuda", "emulated" or a path; never NULL */
+    const char *name;   /**< of the endpoint the roles meet at */
+    uint32_t device;    /**< owner of the memory, or DEVICE_ANY */
+    uint32_t peer;      /**< the consumer's device, or DEVICE_ANY */
+    uint64_t sizes[SIZES_MAX];
+    size_t size_count; /**< 0: the defaults of the driver */
+    int timeout_ms;    /**< of one step */
+    bool verbose;
+    bool bench_copy;
+    uint64_t parent; /**< process that started this one as a role, 0: a person did */
+} options;
+
+/** Reads the command line.
+ *  @param out_exit_code what to end with when there is nothing to go on with
+ *  @return whether to go on */
+bool options_read(int count, char **arguments, options *out_options, int *out_exit_code);
+
+#endif
