@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See scenario.h. */
+#include "scenario.h"
+
+#include <string.h>
+
+#include "os.h"
+
+#define SEGMENTS 3
+
+/* Every piece answers OK or ends the function by the label: none goes on after a failure. */
+#define TRY(call)                                                                                  \
+    if ((status = (call)) != GPUIPC_OK) {                                                          \
+        goto give_back;                                                                            \
+    }
+
+static gpuipc_status cuda(CUresult result) {
+    return result == CUDA_SUCCESS ? GPUIPC_OK : GPUIPC_ERR_CUDA;
+}
+
+static gpuipc_status make_context(scenario_state *state, gpuipc_context **out_context) {
+    const gpuipc_context_config config = {
+        .struct_size = sizeof(config), .driver = "emulated", .runtime_directory = state->directory};
+    return gpuipc_context_create(&config, out_context);
+}
+
+static gpuipc_status make_buffer(scenario_state *state, gpuipc_buffer **out_buffer) {
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                         .bytes = SEGMENTS * state->unit,
+                                         .segment_bytes = state->unit};
+    return gpuipc_buffer_create(state->context, &config, out_buffer);
+}
+
+/* ---- prepare ----------------------------------------------------------------------------- */
+
+static gpuipc_status prepare_nothing(scenario_state *state) {
+    (void)state;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status prepare_context(scenario_state *state) {
+    gpuipc_device_info info = {.struct_size = sizeof(info)};
+    gpuipc_status status = make_context(state, &state->context);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_device_get_info(state->context, 0, &info);
+        state->unit = info.granularity_bytes;
+    }
+    return status;
+}
+
+static gpuipc_status prepare_buffer(scenario_state *state) {
+    gpuipc_status status = prepare_context(state);
+    return status == GPUIPC_OK ? make_buffer(state, &state->buffer) : status;
+}
+
+/* Two buffers, and a stream of the program's own. */
+static gpuipc_status prepare_data(scenario_state *state) {
+    gpuipc_status status;
+    const driver *drv = &state->driver;
+    TRY(prepare_buffer(state))
+    TRY(make_buffer(state, &state->other))
+    TRY(driver_open("emulated", &state->driver))
+    TRY(cuda(drv->cuDevicePrimaryCtxRetain(&state->cuda_context, 0)))
+    TRY(cuda(drv->cuCtxPushCurrent(state->cuda_context)))
+    TRY(cuda(drv->cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING)))
+give_back: /* scenario_end does */
+    return status;
+}
+
+static gpuipc_status prepare_own_memory(scenario_state *state) {
+    const driver *drv = &state->driver;
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes =
+                                          (CUmemAllocationHandleType)os_shareable_handle_type,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    gpuipc_status status;
+    TRY(prepare_context(state))
+    TRY(driver_open("emulated", &state->driver))
+    TRY(cuda(drv->cuMemAddressReserve(&state->own_address, 2 * state->unit, 0, 0, 0)))
+    for (size_t i = 0; i < 2; i++) {
+        CUmemGenericAllocationHandle *handle = &state->own_handles[i];
+        TRY(cuda(drv->cuMemCreate(handle, state->unit, &prop, 0)))
+        TRY(cuda(drv->cuMemMap(state->own_address + i * state->unit, state->unit, 0, *handle, 0)))
+    }
+    TRY(cuda(drv->cuMemSetAccess(state->own_address, 2 * state->unit, &access, 1)))
+give_back: /* scenario_end does */
+    return status;
+}
+
+/* ---- run --------------------------------------------------------------------------------- */
+
+static gpuipc_status run_context(scenario_state *state) {
+    gpuipc_context *made;
+    gpuipc_status status = make_context(state, &made);
+    if (status == GPUIPC_OK) {
+        (void)gpuipc_context_destroy(made);
+    }
+    return status;
+}
+
+/* From the driver's start to the last release. */
+static gpuipc_status run_life(scenario_state *state) {
+    gpuipc_buffer *made = NULL;
+    uint32_t word = 7;
+    gpuipc_status status;
+    TRY(prepare_context(state))
+    TRY(make_buffer(state, &made))
+    TRY(gpuipc_buffer_write(made, 0, &word, sizeof(word)))
+give_back:
+    (void)gpuipc_buffer_release(made);
+    (void)gpuipc_context_destroy(state->context);
+    state->context = NULL;
+    return status;
+}
+
+static gpuipc_status run_create(scenario_state *state) {
+    gpuipc_buffer *made;
+    gpuipc_status status = make_buffer(state, &made);
+    if (status == GPUIPC_OK) {
+        (void)gpuipc_buffer_release(made);
+    }
+    return status;
+}
+
+static gpuipc_status run_wrap(scenario_state *state) {
+    gpuipc_buffer *made;
+    gpuipc_status status =
+        gpuipc_buffer_wrap(state->context, state->own_address + 16, state->unit, &made);
+    if (status == GPUIPC_OK) {
+        (void)gpuipc_buffer_release(made);
+    }
+    return status;
+}
+
+/* Both ends of a conversation. A wait is never needed, because both are in this thread. */
+typedef struct ends {
+    gpuipc_listener *listener;
+    gpuipc_connection *client;
+    gpuipc_connection *server;
+} ends;
+
+static gpuipc_status ends_open(scenario_state *state, ends *both) {
+    gpuipc_status status;
+    TRY(gpuipc_listener_open(state->context, "name", NULL, &both->listener))
+    TRY(gpuipc_connection_open(state->context, "name", NULL, 0, &both->client))
+    TRY(gpuipc_listener_accept(both->listener, 0, &both->server))
+give_back: /* ends_close does */
+    return status;
+}
+
+static void ends_close(ends *both) {
+    (void)gpuipc_connection_close(both->client);
+    (void)gpuipc_connection_close(both->server);
+    (void)gpuipc_listener_close(both->listener);
+}
+
+static gpuipc_status send_one(gpuipc_connection *to, gpuipc_buffer *buffer, gpuipc_stream stream) {
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .bytes = "text",
+                                     .bytes_size = 4,
+                                     .buffers = &buffer,
+                                     .buffer_count = 1,
+                                     .stream = stream};
+    return gpuipc_connection_send(to, &message, 0);
+}
+
+static gpuipc_status receive_one(gpuipc_connection *from, uint32_t flags,
+                                 gpuipc_buffer **out_buffer) {
+    char bytes[4];
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .bytes = bytes,
+                               .bytes_capacity = sizeof(bytes),
+                               .buffers = out_buffer,
+                               .buffer_capacity = 1,
+                               .flags = flags};
+    return gpuipc_connection_receive(from, &message, 0);
+}
+
+static gpuipc_status run_share(scenario_state *state) {
+    ends both = {NULL, NULL, NULL};
+    gpuipc_buffer *opened = NULL;
+    uint32_t word;
+    gpuipc_status status;
+    TRY(ends_open(state, &both))
+    TRY(send_one(both.client, state->buffer, NULL))
+    TRY(receive_one(both.server, 0, &opened))
+    TRY(gpuipc_buffer_read(opened, 0, &word, sizeof(word)))
+give_back:
+    (void)gpuipc_buffer_release(opened);
+    ends_close(&both);
+    return status;
+}
+
+/* Received with its handles, and sent on. */
+static gpuipc_status run_relay(scenario_state *state) {
+    ends both = {NULL, NULL, NULL};
+    gpuipc_buffer *second = NULL;
+    gpuipc_buffer *third = NULL;
+    gpuipc_status status;
+    TRY(ends_open(state, &both))
+    TRY(send_one(both.client, state->buffer, state->stream))
+    TRY(receive_one(both.server, GPUIPC_RECEIVE_KEEP_HANDLES, &second))
+    TRY(send_one(both.server, second, NULL))
+    TRY(receive_one(both.client, 0, &third))
+give_back:
+    (void)gpuipc_buffer_release(second);
+    (void)gpuipc_buffer_release(third);
+    ends_close(&both);
+    return status;
+}
+
+static gpuipc_status run_native(scenario_state *state) {
+    gpuipc_native_segment segments[SEGMENTS];
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    gpuipc_buffer *opened = NULL;
+    size_t count = 0;
+    gpuipc_status status;
+    TRY(gpuipc_native_export(state->buffer, segments, SEGMENTS, &layout, &count))
+    TRY(gpuipc_native_import(state->context, segments, count, &layout, GPUIPC_DEVICE(1),
+                             GPUIPC_ACCESS_READ, &opened))
+give_back:
+    (void)gpuipc_buffer_release(opened);
+    for (size_t i = 0; i < count; i++) {
+        os_handle handle = OS_HANDLE_NONE;
+        if (os_handle_adopt(segments[i].handle.value, &handle) == GPUIPC_OK) {
+            os_handle_close(&handle);
+        }
+    }
+    return status;
+}
+
+static gpuipc_status run_data(scenario_state *state) {
+    gpuipc_buffer *const buffer = state->buffer;
+    gpuipc_status status;
+    uint32_t word = 7;
+    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 1, NULL))
+    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 2, state->stream))
+    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 4, NULL))
+    TRY(gpuipc_buffer_write(buffer, 0, &word, sizeof(word)))
+    TRY(gpuipc_buffer_copy_async(state->other, 0, buffer, 0, 64, state->stream))
+    TRY(gpuipc_buffer_copy_async(state->other, 64, buffer, 0, 64, NULL))
+    TRY(gpuipc_buffer_read(state->other, 0, &word, sizeof(word)))
+give_back: /* nothing was made */
+    return status;
+}
+
+static gpuipc_status run_access(scenario_state *state) {
+    gpuipc_status status;
+    TRY(gpuipc_buffer_set_access(state->buffer, 0, GPUIPC_ACCESS_READ))
+    TRY(gpuipc_buffer_set_access(state->buffer, 1, GPUIPC_ACCESS_READ_WRITE))
+    TRY(gpuipc_buffer_set_access(state->buffer, 0, GPUIPC_ACCESS_DEFAULT))
+give_back: /* nothing was made */
+    return status;
+}
+
+const scenario scenarios[] = {
+    {"context", prepare_nothing, run_context}, {"create", prepare_context, run_create},
+    {"life", prepare_nothing, run_life},       {"wrap", prepare_own_memory, run_wrap},
+    {"share", prepare_buffer, run_share},      {"relay", prepare_data, run_relay},
+    {"native", prepare_buffer, run_native},    {"data", prepare_data, run_data},
+    {"access", prepare_buffer, run_access},
+};
+const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
+
+const scenario *scenario_find(const char *name) {
+    for (size_t i = 0; i < scenario_count; i++) {
+        if (strcmp(scenarios[i].name, name) == 0) {
+            return &scenarios[i];
+        }
+    }
+    return NULL;
+}
+
+gpuipc_status scenario_begin(const scenario *self, scenario_state *state) {
+    *state = (scenario_state){.context = NULL};
+    if (!runtime_directory_make(state->directory)) {
+        return GPUIPC_ERR_OS;
+    }
+    return self->prepare(state);
+}
+
+void scenario_end(scenario_state *state) {
+    const driver *drv = &state->driver;
+    CUcontext popped;
+    (void)gpuipc_buffer_release(state->buffer);
+    (void)gpuipc_buffer_release(state->other);
+    if (state->stream != NULL) {
+        (void)drv->cuStreamDestroy(state->stream);
+    }
+    if (state->cuda_context != NULL) {
+        (void)drv->cuCtxPopCurrent(&popped);
+        (void)drv->cuDevicePrimaryCtxRelease(0);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (state->own_handles[i] != 0) {
+            (void)drv->cuMemUnmap(state->own_address + i * state->unit, state->unit);
+            (void)drv->cuMemRelease(state->own_handles[i]);
+        }
+    }
+    if (state->own_address != 0) {
+        (void)drv->cuMemAddressFree(state->own_address, 2 * state->unit);
+    }
+    (void)gpuipc_context_destroy(state->context);
+    runtime_directory_remove(state->directory);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file process_helper: another process that uses gpuipc as it is told to, line by line. Each command
+ * is answered by one line: the status of the call that decided it, and what is worth saying.
+ */
+#ifndef GPUIPC_TEST_HELPER_COMMANDS_H
+#define GPUIPC_TEST_HELPER_COMMANDS_H
+
+#include <gpuipc/gpuipc.h>
+#include <stdbool.h>
+
+#define HELPER_BUFFERS_MAX 4096
+
+/** What the helper has. */
+typedef struct helper_state {
+    const char *directory;
+    gpuipc_context *context;
+    gpuipc_listener *listener;
+    gpuipc_connection *connection;
+    gpuipc_buffer *buffers[HELPER_BUFFERS_MAX];
+    size_t buffer_count;
+    bool admits_all; /**< its policy lets every user in; else only its own */
+    int raw;         /**< a socket that does not speak for gpuipc; -1: none */
+} helper_state;
+
+/** A command. @p arguments is the rest of its line. It says its own answer. */
+typedef struct helper_command {
+    const char *name;
+    void (*run)(helper_state *self, const char *arguments);
+} helper_command;
+
+/** Ended by an entry without a name. */
+extern const helper_command helper_memory_commands[];  /**< helper_memory.c */
+extern const helper_command helper_message_commands[]; /**< helper_message.c */
+extern const helper_command helper_system_commands[];  /**< posix_helper_system.c */
+
+/** What an endpoint of the helper's is opened with. */
+gpuipc_endpoint_config helper_endpoint(const helper_state *self);
+
+/** Releases every buffer. */
+gpuipc_status helper_release(helper_state *self);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The helper's commands about users, forks, and sockets that do not speak for gpuipc. */
+#include <gpuipc/gpuipc_native.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "emulated.h"
+#include "helper.h"
+#include "helper_commands.h"
+#include "os.h"
+#include "posix_system.h"
+#include "raw_packet.h"
+#include "raw_socket.h"
+
+/* user NUMBER: of this process from now on */
+static void become_user(helper_state *self, const char *arguments) {
+    unsigned user = 0;
+    (void)self;
+    (void)sscanf(arguments, " %u", &user);
+    bool done = system_become_user(user);
+    helper_begin(); /* a change of user undoes it: prctl(2) */
+    helper_say(done ? "GPUIPC_OK" : "this process cannot become another user");
+}
+
+/* Every call on an object of the parent's; says the first that answers anything but FORKED. */
+static const char *try_all_calls(helper_state *self) {
+    gpuipc_context_info context_info = {.struct_size = sizeof(context_info)};
+    gpuipc_buffer_info buffer_info = {.struct_size = sizeof(buffer_info)};
+    gpuipc_peer_info peer = {.struct_size = sizeof(peer)};
+    gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 4096};
+    gpuipc_outgoing outgoing = {.struct_size = sizeof(outgoing)};
+    gpuipc_incoming incoming = {.struct_size = sizeof(incoming)};
+    gpuipc_native_segment segment;
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    gpuipc_connection *connection;
+    gpuipc_listener *listener;
+    gpuipc_buffer *buffer;
+    uint32_t count;
+    uint32_t word = 0;
+    size_t segments;
+    const struct {
+        const char *name;
+        gpuipc_status status;
+    } answers[] = {
+        {"context_get_info", gpuipc_context_get_info(self->context, &context_info)},
+        {"device_count", gpuipc_device_count(self->context, &count)},
+        {"buffer_create", gpuipc_buffer_create(self->context, &config, &buffer)},
+        {"buffer_wrap", gpuipc_buffer_wrap(self->context, 1 << 20, 4096, &buffer)},
+        {"buffer_retain", gpuipc_buffer_retain(self->buffers[0])},
+        {"buffer_get_info", gpuipc_buffer_get_info(self->buffers[0], &buffer_info)},
+        {"buffer_set_access", gpuipc_buffer_set_access(self->buffers[0], 0, GPUIPC_ACCESS_DEFAULT)},
+        {"buffer_read", gpuipc_buffer_read(self->buffers[0], 0, &word, sizeof(word))},
+        {"buffer_write", gpuipc_buffer_write(self->buffers[0], 0, &word, sizeof(word))},
+        {"buffer_fill", gpuipc_buffer_fill_async(self->buffers[0], 0, 4, 0, 4, NULL)},
+        {"buffer_copy",
+         gpuipc_buffer_copy_async(self->buffers[0], 0, self->buffers[0], 8, 4, NULL)},
+        {"native_export", gpuipc_native_export(self->buffers[0], &segment, 1, &layout, &segments)},
+        {"listener_open", gpuipc_listener_open(self->context, "child", NULL, &listener)},
+        {"listener_accept", gpuipc_listener_accept(self->listener, 0, &connection)},
+        {"connection_open", gpuipc_connection_open(self->context, "x", NULL, 0, &connection)},
+        {"connection_get_peer", gpuipc_connection_get_peer(self->connection, &peer)},
+        {"connection_send", gpuipc_connection_send(self->connection, &outgoing, 0)},
+        {"connection_receive", gpuipc_connection_receive(self->connection, &incoming, 0)}};
+    for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
+        if (answers[i].status != GPUIPC_ERR_FORKED) {
+            return answers[i].name;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t no_calls(const char *name) {
+    (void)name;
+    return 0;
+}
+
+/* What counts the emulated driver's calls in this process; another driver's are not counted. Found
+ * before the fork: a child of a program with threads should load nothing. */
+static gpuipc_emulated_calls_fn find_call_counter(void) {
+    os_library *library; /* stays open for the rest of this process's life */
+    gpuipc_emulated_calls_fn get_calls = no_calls;
+    if (os_library_open_own(os_emulated_driver_name, &library) == GPUIPC_OK) {
+        void *symbol = os_library_symbol(library, GPUIPC_EMULATED_CALLS);
+        if (symbol != NULL) {
+            memcpy(&get_calls, &symbol, sizeof(symbol));
+        }
+    }
+    return get_calls;
+}
+
+/* The child's part: reports, and lives until its input ends. It returns to nobody. */
+static void live_as_child(helper_state *self, gpuipc_emulated_calls_fn get_calls) {
+    char line[64];
+    uint64_t calls = get_calls(NULL);
+    const char *wrong = try_all_calls(self);
+    gpuipc_status released = helper_release(self);
+    (void)gpuipc_connection_close(self->connection);
+    (void)gpuipc_listener_close(self->listener);
+    (void)gpuipc_context_destroy(self->context);
+    helper_say("child: %s %s calls %" PRIu64, wrong == NULL ? "all-forked" : wrong,
+               gpuipc_status_name(released), get_calls(NULL) - calls);
+    while (helper_hear(line, sizeof(line))) {
+        helper_say("child: %s", line);
+    }
+    _exit(0);
+}
+
+/* fork: the child reports, then this process ends without a word to anybody, and the child goes on
+ * to answer in its place */
+static void fork_child(helper_state *self, const char *arguments) {
+    (void)arguments;
+    int ready[2];
+    char byte;
+    if (pipe(ready) != 0) {
+        helper_say("no pipe");
+        return;
+    }
+    gpuipc_emulated_calls_fn get_calls = find_call_counter();
+    pid_t child = fork();
+    if (child == 0) {
+        close(ready[0]);
+        close(ready[1]);
+        live_as_child(self, get_calls);
+    }
+    close(ready[1]);
+    /* The child lets go of the pipe first of all: then it is past fork() and its handlers. */
+    (void)!read(ready[0], &byte, 1);
+    _exit(child < 0 ? 1 : 0);
+}
+
+/* half NAME: connects and sends the first half of a message that brings the first buffer twice */
+static void send_half(helper_state *self, const char *arguments) {
+    char name[GPUIPC_NAME_MAX + 1] = "";
+    raw_packet packet;
+    (void)sscanf(arguments, " %64s", name);
+    self->raw = raw_connect(self->directory, name);
+    if (self->raw < 0 || !raw_packet_make(self->buffers[0], &packet)) {
+        helper_say("no connection or no packet");
+        return;
+    }
+    packet.header.total_buffers = 2;
+    packet.header.total_segments = 2;
+    bool sent = raw_packet_send(&packet, self->raw);
+    raw_packet_close(&packet);
+    helper_say(sent ? "GPUIPC_OK" : "the packet did not leave");
+}
+
+/* courier NAME: takes a buffer from a courier that knows nothing of gpuipc, and holds it */
+static void take_from_courier(helper_state *self, const char *arguments) {
+    char name[GPUIPC_NAME_MAX + 1] = "";
+    unsigned char bytes[sizeof(gpuipc_native_layout) + sizeof(uint64_t)];
+    gpuipc_native_layout layout;
+    gpuipc_native_segment segment = {{-1}, 0};
+    int fd = -1;
+    size_t count = 1;
+    (void)sscanf(arguments, " %64s", name);
+    int courier = raw_connect(self->directory, name);
+    long size = courier < 0 ? -1 : raw_receive(courier, bytes, sizeof(bytes), &fd, &count, 20000);
+    raw_close(courier);
+    if (size != (long)sizeof(bytes) || count != 1) {
+        helper_say("the courier brought %ld bytes and %zu handles", size, count);
+        return;
+    }
+    memcpy(&layout, bytes, sizeof(layout));
+    memcpy(&segment.bytes, bytes + sizeof(layout), sizeof(segment.bytes));
+    segment.handle.value = fd;
+    gpuipc_status status =
+        gpuipc_native_import(self->context, &segment, 1, &layout, GPUIPC_DEVICE_OWNER,
+                             GPUIPC_ACCESS_DEFAULT, &self->buffers[self->buffer_count]);
+    raw_close(fd);
+    self->buffer_count += status == GPUIPC_OK;
+    helper_say_status(status);
+}
+
+const helper_command helper_system_commands[] = {{"user", become_user},
+                                                 {"fork", fork_child},
+                                                 {"half", send_half},
+                                                 {"courier", take_from_courier},
+                                                 {NULL, NULL}};

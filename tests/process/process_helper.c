@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit". */
+#include <string.h>
+
+#include "helper.h"
+#include "helper_commands.h"
+#include "posix_system.h"
+
+static bool run_command(const helper_command *commands, helper_state *self, const char *line) {
+    size_t length = strcspn(line, " ");
+    for (const helper_command *by = commands; by->name != NULL; by++) {
+        if (strlen(by->name) == length && strncmp(by->name, line, length) == 0) {
+            by->run(self, line + length);
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(int count, char **arguments) {
+    static helper_state self = {.raw = -1};
+    gpuipc_context_config config = {.struct_size = sizeof(config)};
+    char line[256];
+    helper_begin();
+    if (count < 2) {
+        return 2;
+    }
+    /* A buffer of many segments needs as many descriptors on the emulated driver. */
+    (void)system_raise_descriptor_limit();
+    for (int i = 2; i < count; i++) {
+        if (strcmp(arguments[i], "shared") == 0) {
+            config.flags |= GPUIPC_CONTEXT_SHARED_DIRECTORY;
+        } else if (strcmp(arguments[i], "admit") == 0) {
+            self.admits_all = true;
+        } else {
+            return 2;
+        }
+    }
+    self.directory = arguments[1];
+    config.runtime_directory = arguments[1];
+    gpuipc_status status = gpuipc_context_create(&config, &self.context);
+    helper_say_status(status);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    while (helper_hear(line, sizeof(line))) {
+        if (!run_command(helper_memory_commands, &self, line) &&
+            !run_command(helper_message_commands, &self, line) &&
+            !run_command(helper_system_commands, &self, line)) {
+            helper_say("there is no command \"%s\"", line);
+        }
+    }
+    (void)helper_release(&self);
+    (void)gpuipc_connection_close(self.connection);
+    (void)gpuipc_listener_close(self.listener);
+    return gpuipc_context_destroy(self.context) == GPUIPC_OK ? 0 : 1;
+}
