@@ -16,13 +16,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpuipc DESTINATION ${CMAKE_INSTA
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-if(TARGET gpuipc_emulated)
-  # In a folder of its own, because it is no library to link.
-  install(TARGETS gpuipc_emulated LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc)
-  if(NOT WIN32)
-    # For programs that link the CUDA driver by name: LD_LIBRARY_PATH=<libdir>/gpuipc/emulated.
-    install(FILES ${CMAKE_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc/emulated)
-  endif()
+# The emulated driver: in a folder of its own, because it is no library to link.
+install(TARGETS gpuipc_emulated LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc)
+if(NOT WIN32)
+  # For programs that link the CUDA driver by name: LD_LIBRARY_PATH=<libdir>/gpuipc/emulated.
+  install(FILES ${CMAKE_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc/emulated)
 endif()
 
 if(TARGET gpuipc-selftest)

@@ -136,7 +136,7 @@ Test(copy, fills_of_every_width) {
             for (size_t i = 0; i < sizeof back; i++) {
                 const bool inside = i >= 8 && i < 8 + count * width;
                 const unsigned char expected =
-                    inside ? (unsigned char)(value >> (8 * ((i - 8) % width))) : 0x55;
+                    (unsigned char)(inside ? value >> (8 * ((i - 8) % width)) : 0x55u);
                 cr_assert_eq(back[i], expected, "fill of width %zu, byte %zu: %02x, not %02x",
                              width, i, back[i], expected);
             }

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Listeners, connections and messages: the second half of gpuipc.h, which includes it. The rules
+ * that hold everywhere stand there.
+ */
+#ifndef GPUIPC_GPUIPC_CONNECTION_H
+#define GPUIPC_GPUIPC_CONNECTION_H
+
+#include "gpuipc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gpuipc_listener gpuipc_listener;     /**< a named local endpoint */
+typedef struct gpuipc_connection gpuipc_connection; /**< a conversation with one process */
+
+/** In gpuipc_incoming::device, "the GPU that owns the memory". */
+#define GPUIPC_DEVICE_OWNER 0u
+/** In gpuipc_incoming::device, device number @p index. Not of ::GPUIPC_DEVICE_NONE. */
+#define GPUIPC_DEVICE(index) ((uint32_t)(index) + 1u)
+/** The longest name of an endpoint, in characters. */
+#define GPUIPC_NAME_MAX 64
+/** The most bytes that one message carries beside its buffers. */
+#define GPUIPC_MESSAGE_BYTES_MAX 65536
+
+/** Who is at the other end, as the operating system says (never as the peer says). */
+typedef struct gpuipc_peer_info {
+    size_t struct_size;  /**< sizeof(gpuipc_peer_info), set by the caller */
+    uint64_t process_id; /**< as this process's PID namespace numbers it; 0: not in it */
+    char user[192];      /**< Linux: decimal user id; Windows: SID text */
+    int32_t same_user;   /**< 1: the user this process runs as */
+    int32_t is_running;  /**< 1: the process lives, 0: it has ended, -1: cannot be known */
+} gpuipc_peer_info;
+
+/** Decides whether a peer may talk to us. Returns 0 to refuse. Called inside accept and open, on
+ *  their thread; must not call gpuipc. */
+typedef int (*gpuipc_peer_policy)(void *user_data, const gpuipc_peer_info *peer);
+
+/** How a listener or a connection is opened. NULL in place of it: the same user only. */
+typedef struct gpuipc_endpoint_config {
+    size_t struct_size;        /**< sizeof(gpuipc_endpoint_config) */
+    gpuipc_peer_policy policy; /**< NULL: only processes of the same user */
+    void *policy_user_data;    /**< given to policy */
+} gpuipc_endpoint_config;
+
+/**
+ * Opens an endpoint that other processes reach by name.
+ * @param name 1 to ::GPUIPC_NAME_MAX of A-Z a-z 0-9 . _ - and no leading dot. A leading '@' (Linux)
+ *        asks for an abstract socket, which has no directory to guard it and ends at the network
+ *        namespace; other users are still refused.
+ * @errors ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_NAME_IN_USE,
+ *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT
+ * @ownership the caller's; gpuipc_listener_close() ends it and frees the name
+ * @threads any
+ * @blocking no; when another process keeps the directory locked, up to 2 s and then
+ *         ::GPUIPC_ERR_TIMEOUT  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_listener_open(gpuipc_context *context, const char *name,
+                                              const gpuipc_endpoint_config *config,
+                                              gpuipc_listener **out_listener);
+
+/**
+ * Waits for a process to connect. One that the policy refuses costs its own connection and
+ * nothing else: the wait goes on.
+ * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @ownership the connection is the caller's; gpuipc_connection_close() ends it
+ * @threads any number at once  @blocking up to timeout_ms  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_listener_accept(gpuipc_listener *listener, int timeout_ms,
+                                                gpuipc_connection **out_connection);
+
+/**
+ * Ends the endpoint; connections already accepted stay. Threads that wait in accept return
+ * ::GPUIPC_ERR_RELEASED. The name is free at once; an abstract one when those threads have returned.
+ * @param listener NULL does nothing
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the listener  @threads any  @blocking no
+ * @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_listener_close(gpuipc_listener *listener);
+
+/**
+ * Connects to a listener; waits for one to appear while there is time.
+ * @errors ::GPUIPC_ERR_NOT_FOUND (nobody listened before the time ran out),
+ *         ::GPUIPC_ERR_TIMEOUT (somebody listens but accepts nobody), ::GPUIPC_ERR_ACCESS_DENIED,
+ *         ::GPUIPC_ERR_PROTOCOL (the name is another program's), ::GPUIPC_ERR_NAME_INVALID,
+ *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @ownership the caller's; gpuipc_connection_close() ends it
+ * @threads any  @blocking up to timeout_ms  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_open(gpuipc_context *context, const char *name,
+                                                const gpuipc_endpoint_config *config,
+                                                int timeout_ms, gpuipc_connection **out_connection);
+
+/**
+ * Who is at the other end.
+ * @errors ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *connection,
+                                                    gpuipc_peer_info *out_peer);
+
+/**
+ * Ends the conversation. Buffers that came through it stay; threads that wait in it return
+ * ::GPUIPC_ERR_RELEASED.
+ * @param connection NULL does nothing
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the connection  @threads any  @blocking no
+ * @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
+
+/** The contents are ready already: send waits for no GPU work. Wrong data if that is not true. */
+#define GPUIPC_SEND_READY 0x1u
+
+/** A message to send. */
+typedef struct gpuipc_outgoing {
+    size_t struct_size;            /**< sizeof(gpuipc_outgoing) */
+    const void *bytes;             /**< may be NULL when bytes_size is 0 */
+    size_t bytes_size;             /**< at most ::GPUIPC_MESSAGE_BYTES_MAX */
+    gpuipc_buffer *const *buffers; /**< may be NULL when buffer_count is 0 */
+    size_t buffer_count;           /**< any number, in the receiver's limits */
+    uint32_t flags;                /**< GPUIPC_SEND_* */
+    gpuipc_access access;          /**< the most that the receiver may do; default: all */
+    /** The stream whose work so far makes the contents: send waits for it. NULL (or CU_STREAM_LEGACY):
+     *  the default stream of every device that one of the buffers is mapped for, and with it all
+     *  streams of their primary contexts that are not CU_STREAM_NON_BLOCKING. Contents made on a
+     *  non-blocking stream, or in a CUDA context of the caller's own, need their stream here. */
+    gpuipc_stream stream;
+} gpuipc_outgoing;
+
+/**
+ * Sends bytes and buffers as one message, after the GPU work that makes the contents (see
+ * gpuipc_outgoing::stream). Returns when the message is with the operating system; the buffers may
+ * be released at once, since a sent handle keeps the memory alive.
+ * @errors ::GPUIPC_ERR_TIMEOUT (also while the peer does not read; if part of the message had left,
+ *         the connection is broken, and the record says so), ::GPUIPC_ERR_PEER_CLOSED,
+ *         ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_LIMIT, ::GPUIPC_ERR_BUSY,
+ *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TOO_MANY_IN_FLIGHT,
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN, ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership borrows  @threads one sender at a time
+ * @blocking up to timeout_ms for the connection, and without bound for the GPU work  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_send(gpuipc_connection *connection,
+                                                const gpuipc_outgoing *message, int timeout_ms);
+
+/** Keep the handles of opened buffers, so that they can be sent on to a third process; costs one
+ *  handle per segment for as long as the buffer lives. Set it from the first call that may see the
+ *  message: what came before, in a call that timed out or had too little room, is not kept. */
+#define GPUIPC_RECEIVE_KEEP_HANDLES 0x1u
+
+/** A message to receive: the caller gives room, the call fills in what came. */
+typedef struct gpuipc_incoming {
+    size_t struct_size;      /**< sizeof(gpuipc_incoming) */
+    void *bytes;             /**< room for bytes_capacity bytes */
+    size_t bytes_capacity;   /**< ::GPUIPC_MESSAGE_BYTES_MAX is always enough */
+    size_t bytes_size;       /**< out: bytes that came */
+    gpuipc_buffer **buffers; /**< room for buffer_capacity buffers */
+    size_t buffer_capacity;  /**< buffers there is room for */
+    size_t buffer_count;     /**< out: buffers that came */
+    uint32_t flags;          /**< GPUIPC_RECEIVE_* */
+    /** The device that will use the buffers: ::GPUIPC_DEVICE_OWNER (0, the default) or
+     *  ::GPUIPC_DEVICE (number). Only this device is given access. */
+    uint32_t device;
+    gpuipc_access access; /**< what that device may do; never more than the sender offers */
+    uint32_t reserved;    /**< 0 */
+} gpuipc_incoming;
+
+/**
+ * Receives one message and opens its buffers: all of them or none.
+ * @param message with ::GPUIPC_ERR_TOO_SMALL, bytes_size and buffer_count say what is needed, and
+ *        the message waits for the next call
+ * @errors ::GPUIPC_ERR_TIMEOUT (part of a message that has come is kept for the next call),
+ *         ::GPUIPC_ERR_PEER_CLOSED, ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_BUSY,
+ *         ::GPUIPC_ERR_PROTOCOL, ::GPUIPC_ERR_VERSION, ::GPUIPC_ERR_LIMIT,
+ *         ::GPUIPC_ERR_HANDLE_COUNT, ::GPUIPC_ERR_TOO_MANY_HANDLES (this process's own limit cut the
+ *         message, which breaks the connection), ::GPUIPC_ERR_CONNECTION_BROKEN,
+ *         ::GPUIPC_ERR_STRUCT_SIZE;
+ *         and, dropping the message but keeping the connection: ::GPUIPC_ERR_NOT_GPU_MEMORY,
+ *         ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
+ *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
+ *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY
+ * @ownership the buffers are the caller's, one reference each  @threads one receiver at a time
+ * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers
+ * @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection,
+                                                   gpuipc_incoming *message, int timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
