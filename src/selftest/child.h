@@ -23,6 +23,9 @@ gpuipc_status child_start(const char *const *arguments, child **out_child);
 gpuipc_status child_next(child *const *children, size_t count, os_deadline deadline, size_t *which,
                          char *line, size_t capacity);
 
+/** Takes a variable out of the environment of this program and of those it starts. */
+void child_forget_variable(const char *name);
+
 /** How a child ended. */
 typedef struct child_end {
     bool exited; /**< by itself with code; else killed by the signal number in code */

@@ -57,6 +57,10 @@ static gpuipc_status spawn(const char *path, const char *const *arguments, int o
     return code == 0 ? GPUIPC_OK : failed(code, "posix_spawn");
 }
 
+void child_forget_variable(const char *name) {
+    (void)unsetenv(name); /* fails for an empty name or one with '=': setenv(3) */
+}
+
 gpuipc_status child_start(const char *const *arguments, child **out_child) {
     char path[PATH_MAX];
     int output[2];

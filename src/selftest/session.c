@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "child.h"
+
 static gpuipc_status open_context(const char *choice, gpuipc_context **out_context) {
     gpuipc_context_config config = {.struct_size = sizeof(config), .driver = choice};
     return gpuipc_context_create(&config, out_context);
@@ -38,6 +40,8 @@ static int choose(const options *wanted, session *self) {
         (void)snprintf(self->why_emulated, sizeof(self->why_emulated), "%s",
                        gpuipc_error_get()->sentence);
         self->choice = "emulated";
+        /* What hid the machine's own GPUs is not meant to hide the emulated ones. */
+        child_forget_variable("CUDA_VISIBLE_DEVICES");
         status = open_context(self->choice, &self->context);
     }
     return status == GPUIPC_OK ? EXIT_PASS : complain(self->choice, status);

@@ -213,12 +213,15 @@ Test(selftest, turns_to_the_emulated_driver_only_when_there_is_no_device) {
     cr_assert(system_own_folder(folder, sizeof(folder)));
     (void)snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/stand-in", folder);
     words no_device = {path, "STAND_IN_INIT=100", NULL};
+    words hidden = {path, "STAND_IN_INIT=100", "CUDA_VISIBLE_DEVICES=", NULL};
     words broken = {path, "STAND_IN_INIT=803", NULL};
 
     outcome found = run_tool((words){"--driver=auto", ONE_CASE, NULL}, no_device);
     expect_code(&found, 0);
     cr_assert(strstr(found.first, "driver: emulated in software, NOT a GPU (because ") != NULL,
               "%s", found.first);
+    found = run_tool((words){"--driver=auto", ONE_CASE, NULL}, hidden);
+    expect_code(&found, 0); /* what hid the GPUs does not hide the emulated ones */
     found = run_tool((words){"--driver=cuda", ONE_CASE, NULL}, no_device);
     expect_code(&found, 1);
     cr_assert_str_empty(found.all);
