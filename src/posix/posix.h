@@ -111,6 +111,9 @@ gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection);
 /** For calls on an object that was made before a fork: its descriptors are closed in this child. */
 gpuipc_status posix_fail_forked(const char *operation);
 
+/** Ends a connected socket and throws away what nobody received of it; to be closed next. */
+void posix_packet_drain(int fd);
+
 gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer);
 
 #endif

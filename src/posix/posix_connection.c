@@ -154,6 +154,7 @@ void os_connection_interrupt(os_connection *connection) {
 
 void os_connection_destroy(os_connection *connection) {
     if (connection->generation == os_fork_generation()) {
+        posix_packet_drain(connection->fd);
         posix_register_close(connection->fd);
     }
     free(connection);

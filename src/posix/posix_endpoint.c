@@ -316,9 +316,27 @@ void os_listener_interrupt(os_listener *listener) {
     }
 }
 
+/* Clients that nobody accepted have perhaps sent something already. */
+static void backlog_drain(int listener_fd) {
+    for (;;) {
+        posix_register_lock();
+        int fd = accept4(listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "accept4");
+        posix_register_unlock();
+        if (fd < 0 || status != GPUIPC_OK) {
+            return;
+        }
+        posix_packet_drain(fd);
+        posix_register_close(fd);
+    }
+}
+
 void os_listener_destroy(os_listener *listener) {
     if (listener->generation == os_fork_generation()) {
+        gpuipc_error why = status_save();
         os_listener_interrupt(listener);
+        backlog_drain(listener->fd);
+        status_restore(&why);
         if (listener->directory >= 0) {
             posix_register_close(listener->directory);
         }

@@ -309,3 +309,26 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
     *out_count = received.fd_count;
     return GPUIPC_OK;
 }
+
+/* Left in the queue, descriptors would be closed by the kernel when the socket is, and one that
+ * lingers (posix_handle.c) would make that wait for as long as the peer likes. After shutdown() nothing
+ * more comes, and what is queued is still given out (net/unix/af_unix.c, unix_dgram_recvmsg()). Asked
+ * for credentials, the kernel adds them to every packet and not to the end, which tells an empty
+ * packet from it. */
+void posix_packet_drain(int fd) {
+    int on = 1;
+    packet received = {.fd_count = 0};
+    bool more = true;
+    shutdown(fd, SHUT_RDWR);
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+    gpuipc_error why = status_save();
+    while (more) {
+        unsigned char byte;
+        gpuipc_status status;
+        int code = packet_take(fd, &byte, sizeof(byte), &received, &status);
+        more = code == EINTR || code == ECONNRESET ||
+               (code == 0 && (received.size > 0 || received.has_control));
+        packet_close(&received);
+    }
+    status_restore(&why);
+}

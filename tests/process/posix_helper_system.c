@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "emulated.h"
@@ -130,6 +131,40 @@ static void fork_child(helper_state *self, const char *arguments) {
     _exit(child < 0 ? 1 : 0);
 }
 
+/* reuse: forks a child in which the numbers of this process's descriptors are free. There it opens its
+ * own, gives up everything of its parent's, and says how many of its own are left. */
+static void reuse_numbers(helper_state *self, const char *arguments) {
+    enum {
+        OWN = 64
+    };
+    (void)arguments;
+    pid_t child = fork();
+    if (child != 0) {
+        int status = -1;
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+            helper_say("the child ended with %d", status);
+        }
+        return;
+    }
+    os_handle own[OWN];
+    unsigned left = 0;
+    for (unsigned i = 0; i < OWN; i++) {
+        if (os_memory_create("own", 4096, &own[i]) != GPUIPC_OK) {
+            _exit(1);
+        }
+    }
+    (void)helper_release(self);
+    (void)gpuipc_connection_close(self->connection);
+    (void)gpuipc_listener_close(self->listener);
+    (void)gpuipc_context_destroy(self->context);
+    for (unsigned i = 0; i < OWN; i++) {
+        uint64_t bytes = 0;
+        left += os_memory_inspect(own[i], &bytes) == GPUIPC_OK;
+    }
+    helper_say("child: %u of %u", left, (unsigned)OWN);
+    _exit(0);
+}
+
 /* half NAME: connects and sends the first half of a message that brings the first buffer twice */
 static void send_half(helper_state *self, const char *arguments) {
     char name[GPUIPC_NAME_MAX + 1] = "";
@@ -174,8 +209,6 @@ static void take_from_courier(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
-const helper_command helper_system_commands[] = {{"user", become_user},
-                                                 {"fork", fork_child},
-                                                 {"half", send_half},
-                                                 {"courier", take_from_courier},
-                                                 {NULL, NULL}};
+const helper_command helper_system_commands[] = {
+    {"user", become_user}, {"fork", fork_child},           {"reuse", reuse_numbers},
+    {"half", send_half},   {"courier", take_from_courier}, {NULL, NULL}};

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -172,4 +173,42 @@ const char *raw_kind_name(raw_kind kind) {
         "a file",     "/dev/null", "a memfd",           "a sealed memfd",
         "an eventfd", "a socket",  "the end of a pipe", "a directory"};
     return names[kind];
+}
+
+/* Two TCP sockets of this machine, connected. */
+static bool pair_over_loopback(int ends[2]) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ends[1] = -1;
+    if (listener >= 0 && ends[0] >= 0 && bind(listener, (struct sockaddr *)&address, size) == 0 &&
+        listen(listener, 1) == 0 &&
+        getsockname(listener, (struct sockaddr *)&address, &size) == 0 &&
+        connect(ends[0], (struct sockaddr *)&address, size) == 0) {
+        ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    }
+    raw_close(listener);
+    if (ends[1] < 0) {
+        raw_close(ends[0]);
+    }
+    return ends[1] >= 0;
+}
+
+int raw_open_lingering(int *out_other_end) {
+    static const char bytes[1 << 16];
+    const struct linger linger = {.l_onoff = 1, .l_linger = 5};
+    int ends[2];
+    if (!pair_over_loopback(ends)) {
+        return -1;
+    }
+    while (send(ends[0], bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+    }
+    if (setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) != 0) {
+        raw_close(ends[0]);
+        raw_close(ends[1]);
+        return -1;
+    }
+    *out_other_end = ends[1];
+    return ends[0];
 }

@@ -43,4 +43,8 @@ typedef enum raw_kind {
 int raw_open(raw_kind kind);
 const char *raw_kind_name(raw_kind kind);
 
+/** A socket whose last close() waits 5 s: it lingers, and what it has sent is not taken at the other
+ *  end, which the caller closes last. @return descriptor; -1: there is no loopback network here */
+int raw_open_lingering(int *out_other_end);
+
 #endif

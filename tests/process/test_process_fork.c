@@ -5,6 +5,8 @@
 #include "check.h"
 #include "marks.h"
 #include "partner.h"
+#include "raw_packet.h"
+#include "raw_socket.h"
 
 static process_case at;
 
@@ -57,5 +59,40 @@ Test(forked, child_is_told_and_keeps_nothing_alive) {
     check_status(GPUIPC_ERR_PEER_CLOSED,
                  child_read_line(other.process, other.answer, sizeof(other.answer), PATIENCE_MS));
     child_destroy(other.process);
+    end();
+}
+
+/* Of everything that holds a descriptor in the parent one: a buffer and half a message with kept
+ * handles, a connection and its peer, a listener. Their numbers are the child's own now. */
+Test(forked, child_gives_up_what_it_inherited_and_keeps_its_own_descriptors) {
+    begin();
+    partner other;
+    char name[UNIQUE_NAME_MAX];
+    raw_packet packet;
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+    unique_name(name);
+    partner_start(&other, &at, NULL, NULL);
+    partner_do(&other, "GPUIPC_OK", "listen %s", name);
+    int raw = raw_connect(at.directory, name);
+    cr_assert_geq(raw, 0);
+    partner_do(&other, "GPUIPC_OK", "accept %d", PATIENCE_MS);
+    cr_assert(raw_packet_make(buffer, &packet));
+    cr_assert(raw_packet_send(&packet, raw));
+    /* it holds the buffer; what came beside it is not what the helper expects */
+    partner_do(&other, "byte 0 of 3 is wrong", "receive 0 %u 0 %d", GPUIPC_RECEIVE_KEEP_HANDLES,
+               PATIENCE_MS);
+    packet.header.number = 1;
+    packet.header.total_buffers = 2;
+    packet.header.total_segments = 2;
+    cr_assert(raw_packet_send(&packet, raw));
+    partner_do(&other, "GPUIPC_ERR_TIMEOUT", "receive 0 %u 0 0", GPUIPC_RECEIVE_KEEP_HANDLES);
+
+    partner_do(&other, "child: 64 of 64", "reuse");
+    partner_do(&other, "GPUIPC_OK", "check 1 0"); /* and the parent has what it had */
+
+    raw_packet_close(&packet);
+    raw_close(raw);
+    partner_end(&other);
+    check_ok(gpuipc_buffer_release(buffer));
     end();
 }

@@ -190,6 +190,32 @@ Test(offer, memory_of_a_device_that_is_hidden_from_the_receiver) {
     end();
 }
 
+/* Where the receiver does not see the owner, it cannot ask beforehand whether there is a way to it. */
+Test(offer, memory_of_a_hidden_device_that_cannot_be_reached) {
+    begin();
+    partner other;
+    char visible[96];
+    if (!process_case_is_emulated(&at) || process_case_devices(&at) < 2) {
+        end();
+        cr_skip_test("needs a machine of two devices without a way between them");
+    }
+    visible_only(1, visible, sizeof(visible));
+    gpuipc_connection *connection = connected_partner(
+        &other, (const char *const[]){visible, "GPUIPC_EMULATED_MACHINE=p2p=none", NULL});
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 9, 0);
+
+    check_ok(process_case_send(connection, &buffer, 1, 0));
+    partner_do(&other, "GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED", "receive %u 0 0 %d", GPUIPC_DEVICE(0),
+               PATIENCE_MS);
+    check_ok(process_case_send(connection, NULL, 0, 3));
+    partner_do(&other, "GPUIPC_OK 3 bytes 0 buffers", "receive 0 0 0 %d", PATIENCE_MS);
+
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_connection_close(connection));
+    partner_end(&other);
+    end();
+}
+
 /* gpuipc_native.h: the handle and the layout travel over a socket that gpuipc knows nothing of. */
 Test(offer, handles_by_another_courier) {
     begin();

@@ -8,6 +8,7 @@
 
 #include "emulated.h"
 #include "leak_gate.h"
+#include "thread_state.h"
 
 gpuipc_context *core_context;
 char core_directory[RUNTIME_DIRECTORY_MAX];
@@ -118,6 +119,44 @@ void core_set_failures(const char *text) {
     cr_assert_not_null(symbol);
     memcpy(&set_fail, &symbol, sizeof(set_fail));
     cr_assert_eq(set_fail(text), 0, "%s", text);
+}
+
+void core_set_stream_delay(unsigned milliseconds) {
+    void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_SET_DELAY);
+    gpuipc_emulated_delay_fn set_delay;
+    cr_assert_not_null(symbol);
+    memcpy(&set_delay, &symbol, sizeof(set_delay));
+    set_delay(milliseconds);
+}
+
+static void wait_in_call(void *argument) {
+    core_waiter *self = argument;
+    os_mutex_lock(&self->mutex);
+    self->number = thread_state_own_number();
+    self->is_started = true;
+    os_condition_signal_all(&self->started);
+    os_mutex_unlock(&self->mutex);
+    self->status = self->call(self->argument);
+}
+
+void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument) {
+    *self = (core_waiter){.call = call, .argument = argument};
+    check_ok(os_mutex_init(&self->mutex));
+    check_ok(os_condition_init(&self->started));
+    check_ok(os_thread_start(wait_in_call, self, &self->thread));
+    os_mutex_lock(&self->mutex);
+    while (!self->is_started) {
+        cr_assert(os_condition_wait(&self->started, &self->mutex, os_deadline_after(SOON_MS)));
+    }
+    os_mutex_unlock(&self->mutex);
+    cr_assert(thread_state_wait_asleep(self->number, SOON_MS));
+}
+
+gpuipc_status core_waiter_end(core_waiter *self) {
+    os_thread_join(self->thread);
+    os_condition_destroy(&self->started);
+    os_mutex_destroy(&self->mutex);
+    return self->status;
 }
 
 gpuipc_buffer *core_buffer(uint64_t bytes, uint64_t segment_bytes) {

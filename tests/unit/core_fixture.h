@@ -14,6 +14,7 @@
 
 #include "check.h"
 #include "driver.h"
+#include "os.h"
 #include "unique.h"
 
 /** Enough for anything that ought to happen at once, on a machine that is busy. */
@@ -54,6 +55,27 @@ void core_enter_device(int ordinal);
 
 /** Lets calls of the emulated driver fail: emulated.h, GPUIPC_EMULATED_SET_FAIL. "": none. */
 void core_set_failures(const char *text);
+
+/** Every piece of asynchronous work of the emulated driver waits so long before it starts. */
+void core_set_stream_delay(unsigned milliseconds);
+
+/* ---- a thread that waits ----------------------------------------------------------------- */
+
+typedef struct core_waiter {
+    gpuipc_status (*call)(void *argument);
+    void *argument;
+    gpuipc_status status;
+    uint64_t number;
+    os_mutex mutex;
+    os_condition started;
+    bool is_started;
+    os_thread *thread;
+} core_waiter;
+
+/** Makes the call in a thread of its own; returns when that thread sleeps in it. */
+void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument);
+/** Waits for the end of the call. @return what it answered */
+gpuipc_status core_waiter_end(core_waiter *self);
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 

@@ -8,8 +8,8 @@ static const helper_role roles[] = {
     {"fork-closes", 2, role_fork_closes},     {"fork-mutex", 0, role_fork_mutex},
     {"limit-receive", 2, role_limit_receive}, {"limit-cut", 2, role_limit_cut},
     {"limit-accept", 2, role_limit_accept},   {"limit-make", 2, role_limit_make},
-    {"in-flight", 0, role_in_flight},         {"connect-as", 4, role_connect_as},
-    {"old-kernel", 3, role_old_kernel},
+    {"limit-peer", 2, role_limit_peer},       {"in-flight", 0, role_in_flight},
+    {"connect-as", 4, role_connect_as},       {"old-kernel", 3, role_old_kernel},
 };
 
 int main(int argc, char **argv) {

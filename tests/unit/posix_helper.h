@@ -11,6 +11,7 @@ int role_fork_mutex(char **arguments);
 int role_limit_receive(char **arguments);
 int role_limit_cut(char **arguments);
 int role_limit_accept(char **arguments);
+int role_limit_peer(char **arguments);
 int role_limit_make(char **arguments);
 int role_in_flight(char **arguments);
 

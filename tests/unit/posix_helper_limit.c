@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <gpuipc/gpuipc.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -175,6 +176,40 @@ int role_limit_accept(char **arguments) {
     }
     os_listener_destroy(listener);
     return 0;
+}
+
+/** limit-peer DIRECTORY NAME: accepts with just one descriptor left, which the connection takes, and
+ *  says whether the peer is known to run. */
+int role_limit_peer(char **arguments) {
+    const gpuipc_context_config config = {
+        .struct_size = sizeof(config), .driver = "emulated", .runtime_directory = arguments[0]};
+    gpuipc_peer_info peer = {.struct_size = sizeof(peer)};
+    gpuipc_context *context = NULL;
+    gpuipc_listener *listener = NULL;
+    gpuipc_connection *connection = NULL;
+    gpuipc_status status = gpuipc_context_create(&config, &context);
+    status = status ? status : gpuipc_listener_open(context, arguments[1], NULL, &listener);
+    helper_say_status(status);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    helper_await("accept");
+    if (!limit_lower(1)) {
+        return 1;
+    }
+    status = gpuipc_listener_accept(listener, 20000, &connection);
+    if (!limit_raise()) {
+        return 1;
+    }
+    helper_say_status(status);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_connection_get_peer(connection, &peer);
+        helper_say("%s %llu %d %d", gpuipc_status_name(status), (unsigned long long)peer.process_id,
+                   peer.same_user, peer.is_running);
+    }
+    (void)gpuipc_connection_close(connection);
+    (void)gpuipc_listener_close(listener);
+    return gpuipc_context_destroy(context) == GPUIPC_OK ? 0 : 1;
 }
 
 /** limit-make DIRECTORY NAME: everything that makes a handle, with no descriptor left. */

@@ -226,3 +226,83 @@ Test(arguments, struct_sizes_that_are_zero) {
     check_ok(gpuipc_buffer_release(buffer));
     core_pair_close(&pair);
 }
+
+/* ---- programs that were compiled against version 0.1 -------------------------------------- */
+
+/* Up to the last member of each struct there, without what may pad it; these never change. */
+enum {
+    CONTEXT_CONFIG_0_1 = 56,
+    CONTEXT_INFO_0_1 = 548,
+    DEVICE_INFO_0_1 = 476,
+    BUFFER_CONFIG_0_1 = 32,
+    BUFFER_INFO_0_1 = 96,
+    ENDPOINT_CONFIG_0_1 = 24,
+    PEER_INFO_0_1 = 216,
+    OUTGOING_0_1 = 56,
+    INCOMING_0_1 = 72,
+    NATIVE_LAYOUT_0_1 = 40
+};
+
+/* Every call that takes a struct, with one that is @p less than it was. */
+static void check_first_release(size_t less, gpuipc_status expected) {
+    good g = good_make();
+    gpuipc_context_config context_config = {.runtime_directory = core_directory};
+    gpuipc_endpoint_config endpoint_config = {0};
+    gpuipc_buffer *opened = NULL;
+    gpuipc_buffer *const buffer = core_buffer(1, 0);
+    core_pair pair;
+    core_pair_open(&pair, core_context, core_context);
+    context_config.struct_size = CONTEXT_CONFIG_0_1 - less;
+    g.context_info.struct_size = CONTEXT_INFO_0_1 - less;
+    g.device_info.struct_size = DEVICE_INFO_0_1 - less;
+    g.buffer_config.struct_size = BUFFER_CONFIG_0_1 - less;
+    g.buffer_info.struct_size = BUFFER_INFO_0_1 - less;
+    endpoint_config.struct_size = ENDPOINT_CONFIG_0_1 - less;
+    g.peer_info.struct_size = PEER_INFO_0_1 - less;
+    g.outgoing.struct_size = OUTGOING_0_1 - less;
+    g.incoming.struct_size = INCOMING_0_1 - less;
+    g.layout.struct_size = NATIVE_LAYOUT_0_1 - less;
+
+    check_status(expected, gpuipc_context_create(&context_config, &g.context));
+    check_status(expected, gpuipc_context_get_info(core_context, &g.context_info));
+    check_status(expected, gpuipc_device_get_info(core_context, 0, &g.device_info));
+    check_status(expected, gpuipc_buffer_create(core_context, &g.buffer_config, &g.buffer));
+    check_status(expected, gpuipc_buffer_get_info(buffer, &g.buffer_info));
+    check_status(expected,
+                 gpuipc_listener_open(core_context, "name", &endpoint_config, &g.listener));
+    check_status(expected, gpuipc_connection_open(core_context, pair.name, &endpoint_config,
+                                                  SOON_MS, &g.connection));
+    check_status(expected, gpuipc_connection_get_peer(pair.client, &g.peer_info));
+    check_status(expected, gpuipc_connection_send(pair.client, &g.outgoing, SOON_MS));
+    check_status(expected,
+                 gpuipc_connection_receive(expected == GPUIPC_OK ? pair.server : pair.client,
+                                           &g.incoming, SOON_MS));
+    check_status(expected, gpuipc_native_export(buffer, &g.segment, 1, &g.layout, &g.count));
+    check_status(expected, gpuipc_native_import(core_context, &g.segment, 1, &g.layout, 0,
+                                                GPUIPC_ACCESS_DEFAULT, &opened));
+    if (expected == GPUIPC_OK) {
+        os_handle handle;
+        check_ok(os_handle_adopt(g.segment.handle.value, &handle));
+        os_handle_close(&handle);
+        cr_assert_eq(g.context_info.device_count, core_device_count);
+        cr_assert_eq(g.device_info.granularity_bytes, core_unit);
+        cr_assert_eq(g.buffer_info.bytes, 1);
+    }
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_connection_close(g.connection));
+    check_ok(gpuipc_listener_close(g.listener));
+    check_ok(gpuipc_buffer_release(g.buffer));
+    check_ok(gpuipc_context_destroy(g.context));
+    check_ok(gpuipc_buffer_release(buffer));
+    core_pair_close(&pair);
+}
+
+Test(arguments, structs_of_the_first_release_are_understood) {
+    check_first_release(0, GPUIPC_OK);
+}
+
+Test(arguments, structs_shorter_than_in_the_first_release_are_refused) {
+    for (size_t less = 1; less <= ENDPOINT_CONFIG_0_1; less++) {
+        check_first_release(less, GPUIPC_ERR_STRUCT_SIZE);
+    }
+}

@@ -29,6 +29,7 @@ Test(buffer, sizes_are_rounded_up_to_the_granularity) {
         {core_unit * 3, core_unit + 1, 3, 2},
         {core_unit, core_unit * 8, 1, 1},
         {core_unit * 2, UINT64_MAX, 2, 1}, /* one segment, however large it may be */
+        {core_unit * 2, UINT64_MAX - core_unit + 1, 2, 1},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         gpuipc_buffer *buffer;
@@ -102,6 +103,9 @@ Test(buffer, wrong_configs_are_refused) {
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_buffer_create(core_context, &config, &buffer));
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "65536",
                   create(core_unit * 65537, core_unit, &buffer));
+    /* so many that their number does not come out of a rounded sum of 64 bits */
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "segments; the most is",
+                  create(UINT64_MAX - core_unit + 1, core_unit * 2, &buffer));
     cr_assert_null(buffer);
 }
 

@@ -18,9 +18,8 @@ typedef struct own_memory {
     CUmemGenericAllocationHandle handles[PARTS_MAX]; /* 0: a gap */
 } own_memory;
 
-static void give_access(int ordinal, CUdeviceptr address) {
-    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, ordinal},
-                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+static void give_access(int ordinal, CUdeviceptr address, CUmemAccess_flags flags) {
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, ordinal}, flags};
     cr_assert_eq(core_driver()->cuMemSetAccess(address, core_unit, &access, 1), CUDA_SUCCESS);
 }
 
@@ -38,7 +37,7 @@ static void own_memory_map(own_memory *own, uint32_t part, int ordinal, int hand
     const CUdeviceptr at = own->base + part * core_unit;
     cr_assert_eq(drv->cuMemCreate(&own->handles[part], core_unit, &prop, 0), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemMap(at, core_unit, 0, own->handles[part], 0), CUDA_SUCCESS);
-    give_access(ordinal, at);
+    give_access(ordinal, at, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
 static own_memory own_memory_make(uint32_t parts) {
@@ -92,6 +91,34 @@ Test(buffer_wrap, a_whole_mapping) {
     buffer = wrap(own.base, core_unit);
     core_check_pattern(buffer, 31);
     check_ok(gpuipc_buffer_release(buffer));
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, the_access_is_what_the_program_gave) {
+    static const struct {
+        CUmemAccess_flags given;
+        gpuipc_access told;
+    } rows[] = {{CU_MEM_ACCESS_FLAGS_PROT_READWRITE, GPUIPC_ACCESS_READ_WRITE},
+                {CU_MEM_ACCESS_FLAGS_PROT_READ, GPUIPC_ACCESS_READ},
+                {CU_MEM_ACCESS_FLAGS_PROT_NONE, (gpuipc_access)0}};
+    const own_memory own = own_memory_make(1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        give_access(0, own.base, rows[i].given);
+        gpuipc_buffer *buffer = wrap(own.base, core_unit);
+        cr_assert_eq(core_info(buffer).access, rows[i].told, "row %zu: %d", i,
+                     (int)core_info(buffer).access);
+        check_ok(gpuipc_buffer_release(buffer));
+    }
+    own_memory_undo(&own);
+}
+
+Test(buffer_wrap, a_failing_driver_is_not_taken_for_other_memory) {
+    core_need_emulated();
+    const own_memory own = own_memory_make(1);
+    core_set_failures("cuMemRetainAllocationHandle:1=999");
+    check_wrap_refused(GPUIPC_ERR_CUDA, "", own.base, core_unit);
+    cr_assert_eq(gpuipc_error_get()->native_code, 999);
+    core_set_failures("");
     own_memory_undo(&own);
 }
 

@@ -339,3 +339,55 @@ Test(connection, a_send_waits_for_the_work_that_makes_the_contents) {
     check_ok(gpuipc_buffer_release(buffer));
     core_pair_close(&pair);
 }
+
+static bool has_passed(int ordinal, gpuipc_stream stream) {
+    const driver *drv = core_driver();
+    CUcontext primary;
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&primary, ordinal), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPushCurrent(primary), CUDA_SUCCESS);
+    CUresult result = drv->cuStreamQuery(stream);
+    cr_assert_eq(drv->cuCtxPopCurrent(&primary), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(ordinal), CUDA_SUCCESS);
+    return result == CUDA_SUCCESS;
+}
+
+static void check_waits(gpuipc_buffer *buffer, int ordinal, gpuipc_stream made_on,
+                        gpuipc_stream named) {
+    const gpuipc_outgoing out = {
+        .struct_size = sizeof(out), .buffers = &buffer, .buffer_count = 1, .stream = named};
+    gpuipc_buffer *opened;
+    check_ok(gpuipc_buffer_fill_async(buffer, 0, core_unit, 1, 4, made_on));
+    check_ok(gpuipc_connection_send(pair.client, &out, SOON_MS));
+    cr_assert(has_passed(ordinal, made_on), "stream %p was not waited for", (void *)named);
+    check_ok(core_receive(pair.server, &opened, 1));
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+/* Default streams have no device of their own: it is the buffer's, whichever context is current. */
+Test(connection, a_send_waits_for_the_default_streams_of_the_buffers_devices) {
+    const gpuipc_stream legacy = CU_STREAM_LEGACY;
+    const gpuipc_stream per_thread = CU_STREAM_PER_THREAD;
+    core_need_devices(2);
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = 1, .bytes = core_unit};
+    gpuipc_buffer *buffer;
+    check_ok(gpuipc_buffer_create(core_context, &config, &buffer));
+    connect_pair();
+    if (core_is_emulated) {
+        core_set_stream_delay(100); /* on a GPU the fill may be done already */
+    }
+    for (int has_current = 0; has_current < 2; has_current++) {
+        if (has_current) {
+            core_enter_device(0);
+        }
+        check_waits(buffer, 1, NULL, NULL);
+        check_waits(buffer, 1, NULL, legacy);
+        check_waits(buffer, 1, legacy, legacy);
+        check_waits(buffer, 1, per_thread, per_thread);
+    }
+    if (core_is_emulated) {
+        core_set_stream_delay(0);
+    }
+    check_ok(gpuipc_buffer_release(buffer));
+    core_pair_close(&pair);
+}

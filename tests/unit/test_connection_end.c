@@ -2,10 +2,6 @@
 /** @file Connections that refuse, wait, break and end. */
 #include "core_fixture.h"
 
-#include <string.h>
-
-#include "thread_state.h"
-
 TestSuite(connection_end, .init = core_start, .fini = core_finish, .timeout = 120);
 
 static core_pair pair;
@@ -70,6 +66,9 @@ Test(connection_end, wrong_messages_to_receive_are_refused) {
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_connection_receive(pair.server, &message, 0));
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x4", receive_flags(4, GPUIPC_ACCESS_DEFAULT));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, receive_flags(0, (gpuipc_access)5));
+    message = (gpuipc_incoming){.struct_size = sizeof(message), .reserved = 1};
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "reserved",
+                  gpuipc_connection_receive(pair.server, &message, 0));
     struct {
         gpuipc_incoming known;
         uint64_t newer;
@@ -197,85 +196,42 @@ Test(connection_end, what_was_never_received_is_given_back) {
     core_pair_close(&pair); /* the gate of the fixture sees whether anything is left */
 }
 
-typedef struct waiter {
-    gpuipc_status status;
-    uint64_t number;
-    os_mutex mutex;
-    os_condition started;
-    bool is_started;
-} waiter;
-
-static void wait_in_receive(void *argument) {
-    waiter *self = argument;
+static gpuipc_status wait_in_receive(void *connection) {
     gpuipc_incoming message = {.struct_size = sizeof(message)};
-    os_mutex_lock(&self->mutex);
-    self->number = thread_state_own_number();
-    self->is_started = true;
-    os_condition_signal_all(&self->started);
-    os_mutex_unlock(&self->mutex);
-    self->status = gpuipc_connection_receive(pair.server, &message, SOON_MS);
+    return gpuipc_connection_receive(connection, &message, SOON_MS);
 }
 
-/* A thread that sleeps in a call. */
-static os_thread *start_waiting(waiter *self, void (*wait)(void *)) {
-    os_thread *thread;
-    *self = (waiter){.status = GPUIPC_OK};
-    check_ok(os_mutex_init(&self->mutex));
-    check_ok(os_condition_init(&self->started));
-    check_ok(os_thread_start(wait, self, &thread));
-    os_mutex_lock(&self->mutex);
-    while (!self->is_started) {
-        cr_assert(os_condition_wait(&self->started, &self->mutex, os_deadline_after(SOON_MS)));
-    }
-    os_mutex_unlock(&self->mutex);
-    cr_assert(thread_state_wait_asleep(self->number, SOON_MS));
-    return thread;
-}
-
-static gpuipc_status end_of(waiter *self, os_thread *thread) {
-    os_thread_join(thread);
-    os_condition_destroy(&self->started);
-    os_mutex_destroy(&self->mutex);
-    return self->status;
+static gpuipc_status wait_in_send(void *connection) {
+    const gpuipc_outgoing message = {.struct_size = sizeof(message)};
+    return gpuipc_connection_send(connection, &message, SOON_MS);
 }
 
 Test(connection_end, one_receiver_and_one_sender_at_a_time) {
-    waiter self;
+    core_waiter self;
     connect_pair();
-    os_thread *thread = start_waiting(&self, wait_in_receive);
+    core_waiter_start(&self, wait_in_receive, pair.server);
     check_status(GPUIPC_ERR_BUSY, receive_flags(0, GPUIPC_ACCESS_DEFAULT));
     check_ok(core_send(pair.server, NULL, 0)); /* the other direction is free */
     check_ok(core_receive(pair.client, NULL, 0));
     check_ok(core_send(pair.client, NULL, 0));
-    check_ok(end_of(&self, thread));
+    check_ok(core_waiter_end(&self));
     core_pair_close(&pair);
-}
-
-static void wait_in_send(void *argument) {
-    waiter *self = argument;
-    const gpuipc_outgoing message = {.struct_size = sizeof(message)};
-    os_mutex_lock(&self->mutex);
-    self->number = thread_state_own_number();
-    self->is_started = true;
-    os_condition_signal_all(&self->started);
-    os_mutex_unlock(&self->mutex);
-    self->status = gpuipc_connection_send(pair.server, &message, SOON_MS);
 }
 
 Test(connection_end, one_sender_at_a_time) {
     const gpuipc_outgoing empty = {.struct_size = sizeof(empty)};
-    waiter self;
+    core_waiter self;
     uint32_t waiting = 0;
     connect_pair();
     while (gpuipc_connection_send(pair.server, &empty, 0) == GPUIPC_OK) {
         waiting++;
     }
-    os_thread *thread = start_waiting(&self, wait_in_send);
+    core_waiter_start(&self, wait_in_send, pair.server);
     check_refused(GPUIPC_ERR_BUSY, "sending", gpuipc_connection_send(pair.server, &empty, 0));
     for (uint32_t i = 0; i < waiting + 1; i++) { /* which makes room for the one that waits */
         check_ok(core_receive(pair.client, NULL, 0));
     }
-    check_ok(end_of(&self, thread));
+    check_ok(core_waiter_end(&self));
     core_pair_close(&pair);
 }
 
@@ -288,37 +244,95 @@ Test(connection_end, a_break_by_the_sender_wakes_the_receiver) {
     const gpuipc_outgoing empty = {.struct_size = sizeof(empty)};
     const gpuipc_outgoing large = {
         .struct_size = sizeof(large), .buffers = buffers, .buffer_count = COUNT};
-    waiter self;
+    core_waiter self;
     for (size_t i = 0; i < COUNT; i++) {
         buffers[i] = small;
     }
     connect_pair();
-    os_thread *thread = start_waiting(&self, wait_in_receive);
+    core_waiter_start(&self, wait_in_receive, pair.server);
     while (gpuipc_connection_send(pair.server, &empty, 0) == GPUIPC_OK) {
     }
     check_ok(core_receive(pair.client, NULL, 0));
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_connection_send(pair.server, &large, 0));
-    check_status(GPUIPC_ERR_CONNECTION_BROKEN, end_of(&self, thread));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_waiter_end(&self));
     check_ok(gpuipc_buffer_release(small));
     core_pair_close(&pair);
 }
 
 Test(connection_end, closing_it_wakes_who_waits_in_it) {
-    waiter self;
+    core_waiter self;
     connect_pair();
-    os_thread *thread = start_waiting(&self, wait_in_receive);
+    core_waiter_start(&self, wait_in_receive, pair.server);
     check_ok(gpuipc_connection_close(pair.server));
     pair.server = NULL;
-    check_status(GPUIPC_ERR_RELEASED, end_of(&self, thread));
+    check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&self));
     core_pair_close(&pair);
 }
 
 Test(connection_end, the_peers_end_wakes_who_waits) {
-    waiter self;
+    core_waiter self;
     connect_pair();
-    os_thread *thread = start_waiting(&self, wait_in_receive);
+    core_waiter_start(&self, wait_in_receive, pair.server);
     check_ok(gpuipc_connection_close(pair.client));
     pair.client = NULL;
-    check_status(GPUIPC_ERR_PEER_CLOSED, end_of(&self, thread));
+    check_status(GPUIPC_ERR_PEER_CLOSED, core_waiter_end(&self));
+    core_pair_close(&pair);
+}
+
+/* The peer reads nothing and breaks the rules: whoever receives finds it out, whoever sends is told. */
+Test(connection_end, a_break_by_the_receiver_wakes_the_sender) {
+    const os_directory directory = {core_directory, false};
+    const gpuipc_outgoing empty = {.struct_size = sizeof(empty)};
+    static const uint8_t garbage[64] = {1};
+    os_connection *theirs;
+    core_waiter self;
+    connect_pair();
+    check_ok(os_connection_open(&directory, pair.name, os_deadline_after(SOON_MS), &theirs));
+    check_ok(gpuipc_connection_close(pair.server));
+    check_ok(gpuipc_listener_accept(pair.listener, SOON_MS, &pair.server));
+    while (gpuipc_connection_send(pair.server, &empty, 0) == GPUIPC_OK) {
+    }
+    core_waiter_start(&self, wait_in_send, pair.server);
+    check_ok(
+        os_connection_send(theirs, garbage, sizeof(garbage), NULL, 0, os_deadline_after(SOON_MS)));
+    check_status(GPUIPC_ERR_PROTOCOL, core_receive(pair.server, NULL, 0));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_waiter_end(&self));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_send(pair.server, NULL, 0));
+    os_connection_destroy(theirs);
+    core_pair_close(&pair);
+}
+
+static gpuipc_status wait_in_send_of_many(void *buffer) {
+    enum {
+        COUNT = OS_PACKET_HANDLES_MAX + 10
+    };
+    gpuipc_buffer *buffers[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        buffers[i] = buffer;
+    }
+    return core_send(pair.client, buffers, COUNT);
+}
+
+/* The way to the peer has room for just one packet of the two; in place of the other comes the end. */
+Test(connection_end, what_the_peer_said_before_its_end_outlives_a_message_cut_in_two) {
+    const gpuipc_outgoing empty = {.struct_size = sizeof(empty)};
+    const gpuipc_outgoing words = {.struct_size = sizeof(words), .bytes = "bye", .bytes_size = 4};
+    gpuipc_buffer *small = core_buffer(core_unit, 0);
+    char came[4] = "";
+    gpuipc_incoming in = {.struct_size = sizeof(in), .bytes = came, .bytes_capacity = sizeof(came)};
+    core_waiter self;
+    connect_pair();
+    while (gpuipc_connection_send(pair.client, &empty, 0) == GPUIPC_OK) {
+    }
+    check_ok(core_receive(pair.server, NULL, 0));
+    core_waiter_start(&self, wait_in_send_of_many, small);
+    check_ok(gpuipc_connection_send(pair.server, &words, SOON_MS));
+    check_ok(gpuipc_connection_close(pair.server));
+    pair.server = NULL;
+    check_status(GPUIPC_ERR_PEER_CLOSED, core_waiter_end(&self));
+    check_ok(gpuipc_connection_receive(pair.client, &in, SOON_MS));
+    cr_assert_str_eq(came, "bye");
+    check_status(GPUIPC_ERR_PEER_CLOSED, core_receive(pair.client, NULL, 0));
+    check_ok(gpuipc_buffer_release(small));
     core_pair_close(&pair);
 }

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "thread_state.h"
-
 TestSuite(listener, .init = core_start, .fini = core_finish, .timeout = 60);
 
 static gpuipc_status open_listener(const char *name, gpuipc_listener **out_listener) {
@@ -208,6 +206,71 @@ Test(listener, one_that_is_refused_costs_only_itself) {
     check_ok(gpuipc_context_destroy(context));
 }
 
+typedef struct crowd {
+    os_mutex mutex;
+    os_condition arrived;
+    uint32_t arrivals;
+    uint32_t refusals;
+    bool is_over;
+    uint64_t patience_ends; /* then one is let in, so that a wait without an end fails the test */
+} crowd;
+
+/* Refuses, but only when the next one waits already: the listener is never without a client. */
+static int refuse_one_of_many(void *user_data, const gpuipc_peer_info *peer) {
+    crowd *self = user_data;
+    (void)peer;
+    os_mutex_lock(&self->mutex);
+    self->refusals++;
+    while (self->arrivals <= self->refusals) {
+        (void)os_condition_wait(&self->arrived, &self->mutex, os_deadline_after(SOON_MS));
+    }
+    os_mutex_unlock(&self->mutex);
+    return os_clock_ns() >= self->patience_ends;
+}
+
+static void keep_coming(void *argument) {
+    crowd *self = argument;
+    bool is_over = false;
+    while (!is_over) {
+        gpuipc_connection *connection = NULL;
+        gpuipc_status status = open_connection("crowded", 1, &connection);
+        (void)gpuipc_connection_close(connection);
+        os_mutex_lock(&self->mutex);
+        self->arrivals += status == GPUIPC_OK; /* else there is no more room to wait in */
+        os_condition_signal_all(&self->arrived);
+        is_over = self->is_over;
+        os_mutex_unlock(&self->mutex);
+    }
+}
+
+Test(listener, those_who_are_refused_do_not_make_accept_wait_longer) {
+    crowd self = {.patience_ends = os_clock_ns() + UINT64_C(5000000000)};
+    const gpuipc_endpoint_config config = {
+        .struct_size = sizeof(config), .policy = refuse_one_of_many, .policy_user_data = &self};
+    gpuipc_listener *listener;
+    gpuipc_connection *connection = NULL;
+    os_thread *thread;
+    check_ok(os_mutex_init(&self.mutex));
+    check_ok(os_condition_init(&self.arrived));
+    check_ok(gpuipc_listener_open(core_context, "crowded", &config, &listener));
+    check_ok(os_thread_start(keep_coming, &self, &thread));
+    const uint64_t start = os_clock_ns();
+    gpuipc_status status = gpuipc_listener_accept(listener, 200, &connection);
+    const uint64_t waited = os_clock_ns() - start;
+    os_mutex_lock(&self.mutex);
+    self.is_over = true;
+    os_mutex_unlock(&self.mutex);
+    os_thread_join(thread);
+    cr_assert_eq(status, GPUIPC_ERR_TIMEOUT, "%s after %u refusals", gpuipc_status_name(status),
+                 self.refusals);
+    cr_assert_gt(self.refusals, 1);
+    cr_assert(waited >= UINT64_C(200000000) && waited < UINT64_C(1000000000), "%llu ns",
+              (unsigned long long)waited);
+    check_ok(gpuipc_listener_close(listener));
+    os_condition_destroy(&self.arrived);
+    os_mutex_destroy(&self.mutex);
+}
+
 Test(listener, one_that_is_refused_needs_no_log) {
     visitors seen = {.answer = 0};
     const gpuipc_endpoint_config config = policy_of(&seen);
@@ -253,44 +316,44 @@ Test(listener, a_client_that_is_gone_again_is_no_failure) {
 
 /* ---- its end ----------------------------------------------------------------------------- */
 
-typedef struct waiter {
-    gpuipc_listener *listener;
-    gpuipc_status status;
-    uint64_t number;
-    os_mutex mutex;
-    os_condition started;
-    bool is_started;
-} waiter;
-
-static void wait_in_accept(void *argument) {
-    waiter *self = argument;
+static gpuipc_status wait_in_accept(void *listener) {
     gpuipc_connection *connection;
-    os_mutex_lock(&self->mutex);
-    self->number = thread_state_own_number();
-    self->is_started = true;
-    os_condition_signal_all(&self->started);
-    os_mutex_unlock(&self->mutex);
-    self->status = gpuipc_listener_accept(self->listener, SOON_MS, &connection);
+    return gpuipc_listener_accept(listener, SOON_MS, &connection);
 }
 
 Test(listener, closing_it_wakes_who_waits_in_accept) {
-    waiter self = {.status = GPUIPC_OK};
-    os_thread *thread;
-    check_ok(os_mutex_init(&self.mutex));
-    check_ok(os_condition_init(&self.started));
-    check_ok(open_listener("closing", &self.listener));
-    check_ok(os_thread_start(wait_in_accept, &self, &thread));
-    os_mutex_lock(&self.mutex);
-    while (!self.is_started) {
-        cr_assert(os_condition_wait(&self.started, &self.mutex, os_deadline_after(SOON_MS)));
+    gpuipc_listener *listener;
+    core_waiter self;
+    check_ok(open_listener("closing", &listener));
+    core_waiter_start(&self, wait_in_accept, listener);
+    check_ok(gpuipc_listener_close(listener));
+    check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&self));
+}
+
+/* Whoever is still inside accept of the old one neither holds the name nor takes it away again. */
+Test(listener, its_name_is_free_at_once) {
+    log_book book = {0};
+    gpuipc_context_config own = core_context_config();
+    own.log = write_log;
+    own.log_user_data = &book;
+    gpuipc_context *context;
+    check_ok(gpuipc_context_create(&own, &context));
+    for (int i = 0; i < 50; i++) {
+        gpuipc_listener *first;
+        gpuipc_listener *second;
+        gpuipc_connection *client;
+        core_waiter self;
+        check_ok(gpuipc_listener_open(context, "again", NULL, &first));
+        core_waiter_start(&self, wait_in_accept, first);
+        check_ok(gpuipc_listener_close(first));
+        check_ok(gpuipc_listener_open(context, "again", NULL, &second));
+        cr_assert_eq(book.others, 0, "round %d: %s", i, book.last); /* it found no dead socket */
+        check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&self));
+        check_ok(open_connection("again", SOON_MS, &client));
+        check_ok(gpuipc_connection_close(client));
+        check_ok(gpuipc_listener_close(second));
     }
-    os_mutex_unlock(&self.mutex);
-    cr_assert(thread_state_wait_asleep(self.number, SOON_MS));
-    check_ok(gpuipc_listener_close(self.listener));
-    os_thread_join(thread);
-    cr_assert_eq(self.status, GPUIPC_ERR_RELEASED);
-    os_condition_destroy(&self.started);
-    os_mutex_destroy(&self.mutex);
+    check_ok(gpuipc_context_destroy(context));
 }
 
 Test(listener, connections_outlive_it) {

@@ -104,6 +104,23 @@ Test(posix_limit, accept_with_no_descriptor_left_waits_idle_and_goes_on_later) {
     os_pair_close(&pair);
 }
 
+Test(posix_limit, a_peer_is_accepted_without_a_descriptor_of_its_process) {
+    char line[CHILD_LINE_MAX];
+    os_pair pair;
+    os_pair_name(&pair);
+    child_process *helper = helper_start("limit-peer", &pair);
+    expect(helper, "GPUIPC_OK");
+    check_ok(
+        os_connection_open(&pair.directory, pair.name, os_deadline_after(SOON_MS), &pair.client));
+    check_ok(child_write_line(helper, "accept"));
+    expect(helper, "GPUIPC_OK");
+    /* known by its credentials, but whether it runs cannot be said */
+    snprintf(line, sizeof(line), "GPUIPC_OK %llu 1 -1", (unsigned long long)os_process_id());
+    expect(helper, line);
+    finish(helper);
+    os_pair_close(&pair);
+}
+
 Test(posix_limit, everything_that_makes_a_handle_names_the_limit) {
     enum {
         CALLS = 7

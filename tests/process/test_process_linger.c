@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file A peer that sends a socket whose last close() waits: what takes it in answers at once, and
+ * other threads notice nothing.
+ */
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+
+#include "check.h"
+#include "marks.h"
+#include "os.h"
+#include "process_case.h"
+#include "raw_packet.h"
+#include "raw_socket.h"
+
+#define AT_ONCE_NS UINT64_C(1000000000) /* the socket lingers five times as long */
+
+static process_case at;
+static gpuipc_buffer *buffer;
+static int raw;
+static int other_end;
+
+TestSuite(linger, .timeout = 100);
+
+/* A packet whose one handle is such a socket, of which we keep no copy, is on its way. */
+static void send_packet(void) {
+    raw_packet packet;
+    cr_assert(raw_packet_make(buffer, &packet));
+    raw_close(packet.fds[0]);
+    packet.fds[0] = raw_open_lingering(&other_end);
+    cr_assert_geq(packet.fds[0], 0);
+    raw = raw_connect(at.directory, at.name);
+    cr_assert_geq(raw, 0);
+    cr_assert(raw_packet_send(&packet, raw));
+    raw_packet_close(&packet);
+}
+
+static void begin(void) {
+    int lingering = raw_open_lingering(&other_end);
+    if (lingering < 0) {
+        cr_skip_test("no loopback network");
+    }
+    raw_close(other_end); /* which ends the lingering: its data is refused */
+    raw_close(lingering);
+    process_case_begin(&at, NULL);
+    buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+}
+
+static void end(void) {
+    raw_close(raw);
+    raw_close(other_end);
+    check_ok(gpuipc_buffer_release(buffer));
+    process_case_end(&at);
+}
+
+/* Another thread, which opens listeners of another name again and again. */
+typedef struct bystander {
+    atomic_bool is_over;
+    atomic_uint rounds;
+    uint64_t longest_ns;
+    gpuipc_status status;
+    os_thread *thread;
+} bystander;
+
+static void open_listeners(void *argument) {
+    bystander *self = argument;
+    char name[UNIQUE_NAME_MAX];
+    gpuipc_listener *listener;
+    unique_name(name);
+    while (!atomic_load(&self->is_over) && self->status == GPUIPC_OK) {
+        const uint64_t start = os_clock_ns();
+        self->status = gpuipc_listener_open(at.context, name, NULL, &listener);
+        if (self->status == GPUIPC_OK) {
+            self->status = gpuipc_listener_close(listener);
+        }
+        const uint64_t took = os_clock_ns() - start;
+        self->longest_ns = took > self->longest_ns ? took : self->longest_ns;
+        atomic_fetch_add(&self->rounds, 1);
+    }
+}
+
+static void bystander_start(bystander *self) {
+    *self = (bystander){.status = GPUIPC_OK};
+    check_ok(os_thread_start(open_listeners, self, &self->thread));
+    while (atomic_load(&self->rounds) == 0) {
+        os_sleep_ms(1);
+    }
+}
+
+static void bystander_end(bystander *self) {
+    atomic_store(&self->is_over, true);
+    os_thread_join(self->thread);
+    check_ok(self->status);
+    cr_assert_lt(self->longest_ns, AT_ONCE_NS, "another thread's listener took %llu ns",
+                 (unsigned long long)self->longest_ns);
+}
+
+Test(linger, receive_answers_at_once) {
+    begin();
+    send_packet();
+    gpuipc_connection *connection = process_case_accept(&at);
+    gpuipc_buffer *opened;
+    size_t count = 1;
+    bystander other;
+    bystander_start(&other);
+    const uint64_t start = os_clock_ns();
+    check_status(GPUIPC_ERR_NOT_GPU_MEMORY,
+                 process_case_receive(connection, &opened, &count, NULL, PATIENCE_MS));
+    const uint64_t took = os_clock_ns() - start;
+    bystander_end(&other);
+    cr_assert_lt(took, AT_ONCE_NS, "receive took %llu ns", (unsigned long long)took);
+    check_ok(gpuipc_connection_close(connection));
+    end();
+}
+/* A packet that nobody received goes with the connection. */
+Test(linger, closing_the_connection_answers_at_once) {
+    begin();
+    send_packet();
+    gpuipc_connection *connection = process_case_accept(&at);
+    bystander other;
+    bystander_start(&other);
+    const uint64_t start = os_clock_ns();
+    check_ok(gpuipc_connection_close(connection));
+    const uint64_t took = os_clock_ns() - start;
+    bystander_end(&other);
+    cr_assert_lt(took, AT_ONCE_NS, "close took %llu ns", (unsigned long long)took);
+    end();
+}
+
+static int refuse(void *user_data, const gpuipc_peer_info *peer) {
+    (void)user_data;
+    (void)peer;
+    return 0;
+}
+
+/* Nobody has let the peer in, and it has sent something all the same. */
+Test(linger, refusing_a_peer_answers_at_once) {
+    const gpuipc_endpoint_config config = {.struct_size = sizeof(config), .policy = refuse};
+    gpuipc_connection *connection;
+    begin();
+    check_ok(gpuipc_listener_close(at.listener));
+    check_ok(gpuipc_listener_open(at.context, at.name, &config, &at.listener));
+    send_packet();
+    bystander other;
+    bystander_start(&other);
+    const uint64_t start = os_clock_ns();
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_listener_accept(at.listener, 100, &connection));
+    const uint64_t took = os_clock_ns() - start;
+    bystander_end(&other);
+    cr_assert_lt(took, AT_ONCE_NS, "accept took %llu ns", (unsigned long long)took);
+    end();
+}
+
+/* The peer was not even accepted. */
+Test(linger, closing_the_listener_answers_at_once) {
+    begin();
+    send_packet();
+    bystander other;
+    bystander_start(&other);
+    const uint64_t start = os_clock_ns();
+    check_ok(gpuipc_listener_close(at.listener));
+    const uint64_t took = os_clock_ns() - start;
+    bystander_end(&other);
+    at.listener = NULL;
+    cr_assert_lt(took, AT_ONCE_NS, "close took %llu ns", (unsigned long long)took);
+    end();
+}
