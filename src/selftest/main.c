@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /** @file gpuipc-selftest: shares GPU memory between two programs and checks every word of it. */
+#include <stdio.h>
+
 #include "consume.h"
 #include "produce.h"
 #include "run.h"
 
+static int obey(const options *wanted) {
+    switch (wanted->command) {
+    case COMMAND_PRODUCE:
+        return produce(wanted);
+    case COMMAND_CONSUME:
+        return consume(wanted);
+    default:
+        return run(wanted);
+    }
+}
+
 int main(int count, char **arguments) {
     options wanted;
     int code;
-    if (!options_read(count, arguments, &wanted, &code)) {
-        return code;
+    if (options_read(count, arguments, &wanted, &code)) {
+        code = obey(&wanted);
     }
-    switch (wanted.command) {
-    case COMMAND_PRODUCE:
-        return produce(&wanted);
-    case COMMAND_CONSUME:
-        return consume(&wanted);
-    default:
-        return run(&wanted);
+    /* Results that nobody could be told are no success. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_PASS) {
+        fputs("gpuipc-selftest: FAIL: the results could not be written\n", stderr);
+        code = EXIT_FAIL;
     }
+    return code;
 }

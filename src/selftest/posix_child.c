@@ -17,6 +17,7 @@
 #include "status.h"
 
 #define ARGUMENTS_MAX 64
+#define KILL_WAIT_MS  5000
 #define CHILDREN_MAX  8
 
 struct child {
@@ -24,6 +25,7 @@ struct child {
     int output;       /* -1: ended */
     child_end end;
     char pending[4096]; /* what was read behind the last line */
+    bool has_last_line; /* the output ended without a newline, and that line is still to be taken */
     size_t pending_count;
 };
 
@@ -137,6 +139,10 @@ gpuipc_status child_next(child *const *children, size_t count, os_deadline deadl
             if (take_line(children[i], line, capacity)) {
                 return GPUIPC_OK;
             }
+            if (children[i]->has_last_line) { /* it was taken: now the end is told */
+                children[i]->has_last_line = false;
+                return status_fail(GPUIPC_ERR_PEER_CLOSED, "child_next", "its output ended");
+            }
             /* poll() passes over descriptors below zero */
             entries[i] = (struct pollfd){.fd = children[i]->output, .events = POLLIN};
         }
@@ -149,10 +155,13 @@ gpuipc_status child_next(child *const *children, size_t count, os_deadline deadl
         }
         for (size_t i = 0; i < count && ready > 0; i++) {
             *which = i;
-            if (entries[i].revents != 0 && !read_more(children[i]) &&
-                children[i]->pending_count == 0) {
+            if (entries[i].revents == 0 || read_more(children[i])) {
+                continue;
+            }
+            if (children[i]->pending_count == 0) {
                 return status_fail(GPUIPC_ERR_PEER_CLOSED, "child_next", "its output ended");
             }
+            children[i]->has_last_line = true;
         }
     }
 }
@@ -174,13 +183,17 @@ static bool reap(child *self, int options) {
 
 child_end child_finish(child *self, os_deadline deadline, bool *out_killed) {
     bool killed = false;
+    os_deadline given_up = {UINT64_MAX};
     /* A child's end cannot be waited for with a deadline without a pidfd, which Linux before 5.3
      * lacks; this waits for a program that has closed its output already. */
     while (self->process_id != 0 && !reap(self, WNOHANG)) {
-        if (os_deadline_passed(deadline)) {
+        if (!killed && os_deadline_passed(deadline)) {
             killed = true;
             kill(self->process_id, SIGKILL);
-            reap(self, 0);
+            given_up = os_deadline_after(KILL_WAIT_MS);
+        } else if (os_deadline_passed(given_up)) {
+            /* stuck in the kernel, in a call that no signal interrupts: it is left behind */
+            self->process_id = 0;
         } else {
             os_sleep_ms(1);
         }

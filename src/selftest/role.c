@@ -7,8 +7,12 @@
 #include <string.h>
 
 #include "child.h"
+#include "watchdog.h"
 
 #define FAILED "failed"
+
+/* A step waits for the other program a few times, each for the time-out at most. */
+#define STEP_WAITS 5
 
 int role_begin(role *self, const options *wanted, const char *other) {
     char text[ROLE_LINE_MAX];
@@ -17,6 +21,7 @@ int role_begin(role *self, const options *wanted, const char *other) {
         fputs("gpuipc-selftest: the program that started this one is gone\n", stderr);
         return EXIT_FAIL;
     }
+    watchdog_expect("starting the driver", STEP_WAITS * wanted->timeout_ms);
     int code = session_open(wanted, &self->session);
     if (code == EXIT_PASS) {
         session_describe(&self->session, text, sizeof(text));
@@ -31,13 +36,14 @@ void role_end(role *self) {
 }
 
 void role_step(const role *self, const char *format, ...) {
+    char text[ROLE_LINE_MAX];
     va_list arguments;
     va_start(arguments, format);
-    fputs(self->options->parent != 0 ? ROLE_STEP : "", stdout);
-    vprintf(format, arguments);
-    putchar('\n');
-    fflush(stdout);
+    (void)vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    printf("%s%s\n", self->options->parent != 0 ? ROLE_STEP : "", text);
+    fflush(stdout);
+    watchdog_expect(text, STEP_WAITS * self->options->timeout_ms);
 }
 
 bool role_fail(role *self, const char *format, ...) {

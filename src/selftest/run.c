@@ -7,6 +7,7 @@
 #include "pair.h"
 #include "produce.h"
 #include "role.h"
+#include "watchdog.h"
 
 /* Can a program on device @p peer use memory of device @p owner? If not, a line says why. */
 static bool can_reach(const session *at, uint32_t owner, uint32_t peer, bool *out_can) {
@@ -86,10 +87,12 @@ int run(const options *wanted) {
     session at;
     char text[ROLE_LINE_MAX];
     tally total = {0};
+    watchdog_expect("starting the driver and looking at its devices", wanted->timeout_ms);
     int code = session_open(wanted, &at);
     if (code != EXIT_PASS) {
         return code;
     }
+    watchdog_rest();
     session_describe(&at, text, sizeof(text));
     printf("%s\n", text);
     fflush(stdout);
@@ -106,6 +109,7 @@ int run(const options *wanted) {
     }
     code = summarize(&at, &total);
 close_session:
+    watchdog_expect("ending the use of the driver", wanted->timeout_ms);
     session_close(&at);
     return code;
 }

@@ -54,6 +54,11 @@ int session_open(const options *wanted, session *out_session) {
         return code;
     }
     gpuipc_status status = gpuipc_context_get_info(self.context, &self.info);
+    if (status == GPUIPC_OK && strcmp(wanted->driver, "cuda") == 0 && self.info.is_emulated) {
+        status = status_fail(GPUIPC_ERR_NO_DRIVER, "driver_open",
+                             "what is found as the installed driver is the emulated one: %s",
+                             self.info.driver_path);
+    }
     if (status == GPUIPC_OK) {
         status = driver_open(library_choice(self.choice), &self.driver);
     }

@@ -206,6 +206,40 @@ Test(selftest, never_turns_to_the_emulated_driver_when_told_not_to) {
     expect_code(&found, 1);
 }
 
+/* A driver call has no deadline: the tool that made it ends itself. */
+Test(selftest, ends_when_its_own_driver_call_hangs) {
+    outcome found = run_tool((words){"--driver=emulated", ONE_CASE, NULL},
+                             (words){"GPUIPC_EMULATED_FAIL=cuInit:1=delay60000", NULL});
+    expect_code(&found, 1);
+    cr_assert_str_empty(found.all);
+}
+
+/* 9 MiB are free, but memory is made in units of 2 MiB. */
+Test(selftest, skips_what_does_not_fit_when_rounded_up) {
+    words small = {"GPUIPC_EMULATED_MACHINE=memory=9M", NULL};
+    words tiny = {"GPUIPC_EMULATED_MACHINE=memory=6M", NULL};
+    outcome found =
+        run_tool((words){"--driver=emulated", "--device=0", "--peer=0", "--size=9M", NULL}, small);
+    expect_code(&found, 77);
+    expect_text(&found, "skip  device 0 -> device 0, 9 MiB: device 0 has 9 MiB of memory free");
+    found = run_tool(
+        (words){"--driver=emulated", "--device=0", "--peer=0", "--size=2M", "--bench-copy", NULL},
+        tiny);
+    expect_code(&found, 0);
+    expect_text(&found, "too little free memory to measure copies");
+}
+
+/* "cuda" asks for a GPU, wherever a libcuda.so.1 may lead. */
+Test(selftest, does_not_take_an_emulated_libcuda_for_the_installed_one) {
+    char folder[4096];
+    char path[sizeof(folder) + 64];
+    cr_assert(system_own_folder(folder, sizeof(folder)));
+    (void)snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/emulated", folder);
+    outcome found = run_tool((words){"--driver=cuda", ONE_CASE, NULL}, (words){path, NULL});
+    expect_code(&found, 1);
+    cr_assert_str_empty(found.all);
+}
+
 /* A libcuda.so.1 is there: what its cuInit answers decides. */
 Test(selftest, turns_to_the_emulated_driver_only_when_there_is_no_device) {
     char folder[4096];

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See watchdog.h. */
+#include "watchdog.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "os.h"
+
+/* One for the program. The thread is never joined: it ends with the process. */
+static struct {
+    os_mutex mutex;
+    os_condition changed;
+    os_thread *thread; /* NULL: not started */
+    os_deadline deadline;
+    char step[200];
+} dog;
+
+static const os_deadline never = {UINT64_MAX};
+
+static void watch(void *unused) {
+    (void)unused;
+    os_mutex_lock(&dog.mutex);
+    for (;;) {
+        (void)os_condition_wait(&dog.changed, &dog.mutex, dog.deadline);
+        if (os_deadline_passed(dog.deadline)) {
+            fprintf(stderr, "gpuipc-selftest: FAIL: hung; the step was: %s\n", dog.step);
+            _Exit(EXIT_FAIL); /* no clean-up: what hangs would hang it as well */
+        }
+    }
+}
+
+/* Without the thread the program goes on, and says that it is not watched. */
+static void start(void) {
+    if (os_mutex_init(&dog.mutex) != GPUIPC_OK || os_condition_init(&dog.changed) != GPUIPC_OK ||
+        os_thread_start(watch, NULL, &dog.thread) != GPUIPC_OK) {
+        fputs("gpuipc-selftest: no watchdog could be started: a hanging driver hangs this\n",
+              stderr);
+    }
+}
+
+static void set(const char *step, os_deadline deadline) {
+    if (dog.thread == NULL) {
+        dog.deadline = deadline;
+        start();
+    }
+    if (dog.thread == NULL) {
+        return;
+    }
+    os_mutex_lock(&dog.mutex);
+    (void)snprintf(dog.step, sizeof(dog.step), "%s", step);
+    dog.deadline = deadline;
+    os_condition_signal_all(&dog.changed);
+    os_mutex_unlock(&dog.mutex);
+}
+
+void watchdog_expect(const char *step, int within_ms) {
+    set(step, os_deadline_after(within_ms));
+}
+
+void watchdog_rest(void) {
+    set("", never);
+}
