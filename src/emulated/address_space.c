@@ -24,6 +24,7 @@ static range_list mappings;
 /* Where the search for free addresses starts: those given back last are used last, so that a stale
  * pointer faults for as long as possible. */
 static CUdeviceptr next_address = SPACE_BEGIN;
+static uint64_t last_epoch;
 
 static uint64_t end_of(const range *at) {
     return at->base + at->size;
@@ -124,7 +125,8 @@ CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, re
         if (base == 0) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        next_address = base + size;
+        /* a gap, so that what reaches beyond its end does not find a neighbour there */
+        next_address = base + size + STATE_GRANULE;
     }
     reservation *reserved = calloc(1, sizeof(*reserved));
     if (reserved == NULL) {
@@ -143,6 +145,12 @@ reservation *address_reservation(CUdeviceptr address) {
     return (reservation *)(void *)list_find(&reservations, address);
 }
 
+reservation *address_reservation_from(CUdeviceptr address) {
+    const size_t position = position_of(&reservations, address);
+    return position == reservations.count ? NULL
+                                          : (reservation *)(void *)reservations.item[position];
+}
+
 void address_unreserve(reservation *reserved) {
     list_remove(&reservations, &reserved->at);
     free(reserved);
@@ -155,6 +163,10 @@ CUresult address_map(CUdeviceptr base, uint64_t size, allocation *memory, mappin
     }
     mapped->at = (range){base, size};
     mapped->memory = memory;
+    last_epoch++;
+    for (size_t i = 0; i < MACHINE_DEVICES_MAX; i++) {
+        mapped->epoch[i] = last_epoch;
+    }
     if (!list_insert(&mappings, &mapped->at)) {
         free(mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -171,6 +183,13 @@ mapping *address_mapping(CUdeviceptr address) {
 mapping *address_mapping_from(CUdeviceptr address) {
     const size_t position = position_of(&mappings, address);
     return position == mappings.count ? NULL : (mapping *)(void *)mappings.item[position];
+}
+
+void address_set_access(mapping *mapped, int ordinal, CUmemAccess_flags flags) {
+    if (mapped->access[ordinal] != (uint8_t)flags) {
+        mapped->access[ordinal] = (uint8_t)flags;
+        mapped->epoch[ordinal] = ++last_epoch;
+    }
 }
 
 bool address_is_mapped(CUdeviceptr base, uint64_t size) {

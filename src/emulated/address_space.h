@@ -27,6 +27,7 @@ typedef struct mapping {
     allocation *memory;                  /**< one reference */
     struct context *owner;               /**< the context of a cuMemAlloc, NULL: cuMemMap */
     uint8_t access[MACHINE_DEVICES_MAX]; /**< CUmemAccess_flags of each ordinal */
+    uint64_t epoch[MACHINE_DEVICES_MAX]; /**< changes with the access; no two mappings share one */
 } mapping;
 
 /** Whether this is an address of devices and not of the host. */
@@ -36,6 +37,8 @@ bool address_is_device(CUdeviceptr address);
 CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, reservation **out);
 /** The reservation that contains an address, or NULL. */
 reservation *address_reservation(CUdeviceptr address);
+/** The reservation that contains an address, or else the next one above it, or NULL. */
+reservation *address_reservation_from(CUdeviceptr address);
 void address_unreserve(reservation *reserved);
 
 /** Lets a free range inside a reservation stand for memory; takes a reference of its own. */
@@ -44,6 +47,8 @@ CUresult address_map(CUdeviceptr base, uint64_t size, allocation *memory, mappin
 mapping *address_mapping(CUdeviceptr address);
 /** The mapping that contains an address, or else the next one above it, or NULL. */
 mapping *address_mapping_from(CUdeviceptr address);
+/** Gives a device access; its epoch stays if that is what it had. */
+void address_set_access(mapping *mapped, int ordinal, CUmemAccess_flags flags);
 /** Whether any mapping reaches into a range. */
 bool address_is_mapped(CUdeviceptr base, uint64_t size);
 void address_unmap(mapping *mapped);

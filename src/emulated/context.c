@@ -32,8 +32,11 @@ CUresult context_current(context **out) {
     if (ctx == NULL || !ctx->is_active) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
-    *out = ctx;
-    return CUDA_SUCCESS;
+    const CUresult result = context_health(handle);
+    if (result == CUDA_SUCCESS) {
+        *out = ctx;
+    }
+    return result;
 }
 
 CUresult context_find(CUcontext handle, context **out) {
@@ -43,6 +46,25 @@ CUresult context_find(CUcontext handle, context **out) {
     }
     *out = ctx;
     return CUDA_SUCCESS;
+}
+
+CUresult context_find_healthy(CUcontext handle, context **out) {
+    const CUresult result = context_health(handle);
+    return result == CUDA_SUCCESS ? context_find(handle, out) : result;
+}
+
+void context_fault(CUcontext handle) {
+    context *ctx = handle_find(HANDLE_CONTEXT, (uintptr_t)handle);
+    if (ctx != NULL) {
+        ctx->is_dead = true;
+    }
+}
+
+/* cuda.h, CUDA_ERROR_ILLEGAL_ADDRESS: the context "is in an inconsistent state and any further CUDA
+ * work will return the same error". */
+CUresult context_health(CUcontext handle) {
+    const context *ctx = handle_find(HANDLE_CONTEXT, (uintptr_t)handle);
+    return ctx != NULL && ctx->is_dead ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 CUresult context_push(CUcontext handle) {
@@ -140,6 +162,7 @@ void context_clear(context *ctx) {
     }
     forget_peer(ctx->handle);
     ctx->peer_count = 0;
+    ctx->is_dead = false;
     ctx->is_clearing = false;
     state_announce();
 }

@@ -18,6 +18,7 @@ typedef struct context {
     unsigned flags;
     bool is_primary;
     bool is_active;         /**< a primary context that nobody retains, or was reset, is not */
+    bool is_dead;           /**< its work has faulted; only a reset helps */
     bool is_clearing;       /**< a call is ending what is in it, and may have released the lock */
     unsigned retains;       /**< of a primary context */
     struct stream *streams; /**< list of all, the default ones too */
@@ -28,11 +29,19 @@ typedef struct context {
 } context;
 
 /** The calling thread's current context. CUDA_ERROR_INVALID_CONTEXT: there is none;
- *  CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+ *  CUDA_ERROR_CONTEXT_IS_DESTROYED; CUDA_ERROR_ILLEGAL_ADDRESS: its work has faulted. */
 CUresult context_current(context **out);
 
 /** The context behind a handle; CUDA_ERROR_INVALID_CONTEXT. */
 CUresult context_find(CUcontext handle, context **out);
+
+/** The same for a call that needs it to work: CUDA_ERROR_ILLEGAL_ADDRESS too. */
+CUresult context_find_healthy(CUcontext handle, context **out);
+
+/** Work in a context has faulted: it is dead until it is reset. */
+void context_fault(CUcontext handle);
+/** CUDA_ERROR_ILLEGAL_ADDRESS if it is dead; CUDA_SUCCESS else, and when it is gone. */
+CUresult context_health(CUcontext handle);
 
 /** The primary context of a device, made when it is first asked for. */
 CUresult context_primary(device *of, context **out);

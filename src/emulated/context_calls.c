@@ -158,7 +158,7 @@ static CUresult set_current(CUcontext handle) {
 
 /* @param handle NULL: the current one */
 static CUresult find_or_current(CUcontext handle, context **out) {
-    return handle == NULL ? context_current(out) : context_find(handle, out);
+    return handle == NULL ? context_current(out) : context_find_healthy(handle, out);
 }
 
 static CUresult get_device(CUdevice *out, CUcontext handle) {
@@ -203,10 +203,12 @@ static CUresult get_api_version(CUcontext handle, unsigned *out) {
 static CUresult synchronize(CUcontext handle) {
     context *ctx;
     const CUresult result = find_or_current(handle, &ctx);
-    if (result == CUDA_SUCCESS) {
-        stream_wait_context(ctx);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
-    return result;
+    const CUcontext waited_for = ctx->handle; /* it may be destroyed meanwhile */
+    stream_wait_context(ctx);
+    return context_health(waited_for);
 }
 
 GPUIPC_EXPORTED CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice ordinal) {

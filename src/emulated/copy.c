@@ -100,10 +100,10 @@ static CUresult copy_between(copy_request wanted, CUcontext destination, CUconte
     context *from;
     CUresult result = stream_find(wanted.stream, &on);
     if (result == CUDA_SUCCESS) {
-        result = context_find(destination, &to);
+        result = context_find_healthy(destination, &to);
     }
     if (result == CUDA_SUCCESS) {
-        result = context_find(source, &from);
+        result = context_find_healthy(source, &from);
     }
     if (result != CUDA_SUCCESS) {
         return result;

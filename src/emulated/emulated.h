@@ -10,6 +10,7 @@
  *                            of '*': any function, counted together; a code of "die" ends the
  *                            process there, "delay250" sleeps so many milliseconds first and goes
  *                            on.
+ *   GPUIPC_EMULATED_REPORT   1: what is still live when the process exits is listed on stderr.
  *   CUDA_VISIBLE_DEVICES     as the real driver reads it (ordinals and GPU-UUIDs).
  */
 #ifndef GPUIPC_EMULATED_H
@@ -35,6 +36,18 @@ typedef struct gpuipc_emulated_live {
 } gpuipc_emulated_live;
 typedef void (*gpuipc_emulated_live_fn)(gpuipc_emulated_live *out);
 #define GPUIPC_EMULATED_LIVE "gpuipc_emulated_get_live"
+
+/**
+ * Lists what is live, one line with a newline for each object: its kind, its handle or address, and
+ * what there is of its size in bytes, its device and how often it is held, such as
+ *     allocation 0x800000000023 size 2097152 device 0 count 1
+ * The kinds are allocation, reservation, mapping, plain, stream, event, context and primary, as
+ * above. Device -2 is one that this process does not see.
+ * @param text gets as much as fits, always with a terminator; may be NULL when @p capacity is 0
+ * @return the length of the whole list without the terminator; 0: nothing is live
+ */
+typedef size_t (*gpuipc_emulated_list_live_fn)(char *text, size_t capacity);
+#define GPUIPC_EMULATED_LIST_LIVE "gpuipc_emulated_list_live"
 
 /** Replaces what fails, in the form of GPUIPC_EMULATED_FAIL; "" or NULL: nothing. Call counts start
  *  at 0 again. @return 0, or -1 when the text is malformed (nothing is changed then) */

@@ -14,8 +14,11 @@ static CUresult event_find(CUevent handle, event **out) {
     if (what == NULL) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    *out = what;
-    return CUDA_SUCCESS;
+    const CUresult result = context_health(what->owner->handle);
+    if (result == CUDA_SUCCESS) {
+        *out = what;
+    }
+    return result;
 }
 
 void event_free(event *what) {
@@ -117,6 +120,7 @@ static CUresult event_synchronize(CUevent handle) {
         task *point = what->recorded;
         task_retain(point); /* another thread may destroy or record the event meanwhile */
         task_wait_done(point);
+        result = context_health(point->owner);
         task_release(point);
     }
     return result;

@@ -65,6 +65,16 @@ void *handle_find(handle_kind kind, uint64_t value) {
     return handles[position].object;
 }
 
+uint64_t handle_next(handle_kind kind, uint64_t after, void **object) {
+    for (size_t i = position_of(after + 1); i < handle_count; i++) {
+        if (handles[i].value % 16 == (uint64_t)kind) {
+            *object = handles[i].object;
+            return handles[i].value;
+        }
+    }
+    return 0;
+}
+
 void handle_remove(uint64_t value) {
     size_t position = position_of(value);
     if (position == handle_count || handles[position].value != value) {

@@ -23,6 +23,9 @@ uint64_t handle_add(handle_kind kind, void *object);
 /** The object, or NULL: not given out, removed, or of another kind. */
 void *handle_find(handle_kind kind, uint64_t value);
 
+/** The next value above @p after (0: the first) of a kind, with its object; 0: there is none. */
+uint64_t handle_next(handle_kind kind, uint64_t after, void **object);
+
 /** Whether this value was ever given out for that kind. */
 bool handle_was_given(handle_kind kind, uint64_t value);
 

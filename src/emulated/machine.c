@@ -81,6 +81,7 @@ static bool read_word(const char *text, const char *const *words, unsigned count
 
 static bool read_pairs(const char *text, machine *out) {
     memset(out->p2p, 0, sizeof(out->p2p));
+    out->has_p2p_list = false;
     if (strcmp(text, "none") == 0) {
         return true;
     }
@@ -88,6 +89,7 @@ static bool read_pairs(const char *text, machine *out) {
         memset(out->p2p, 0xff, sizeof(out->p2p));
         return true;
     }
+    out->has_p2p_list = true;
     for (;;) {
         uint64_t first;
         uint64_t second;
@@ -191,6 +193,19 @@ static machine machine_default(void) {
     return computer;
 }
 
+/* Whether a list of pairs names only devices that there are ("all" names every one there could be). */
+static bool pairs_exist(const machine *computer) {
+    for (unsigned first = 0; first < MACHINE_DEVICES_MAX; first++) {
+        for (unsigned second = 0; second < first; second++) {
+            bool paired = (computer->p2p[first] >> second & 1u) != 0;
+            if (paired && computer->has_p2p_list && first >= computer->devices) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 bool machine_parse(const char *text, machine *out, char *complaint, size_t complaint_size) {
     machine computer = machine_default();
     while (text != NULL && *text != '\0') {
@@ -213,6 +228,11 @@ bool machine_parse(const char *text, machine *out, char *complaint, size_t compl
         }
         text += length;
         text += *text == ';';
+    }
+    if (!pairs_exist(&computer)) {
+        snprintf(complaint, complaint_size, "p2p names a device beyond the %u there are",
+                 computer.devices);
+        return false;
     }
     *out = computer;
     return true;

@@ -39,6 +39,7 @@ typedef struct machine {
     unsigned devices;
     uint64_t memory_bytes;
     uint64_t p2p[MACHINE_DEVICES_MAX]; /**< bit j of p2p[i]: i reaches the memory of j */
+    bool has_p2p_list;                 /**< p2p was given as a list of pairs */
     machine_link link;
     machine_model model;
     bool has_vmm;

@@ -56,12 +56,24 @@ static bool find_peer(const context *ctx, CUcontext handle, unsigned *position) 
     return false;
 }
 
+/* Whichever of the two is not there, the answer is the same. */
+static CUresult find_both(CUcontext handle, context **current, context **peer) {
+    CUresult result = context_current(current);
+    if (result == CUDA_SUCCESS) {
+        result = context_find_healthy(handle, peer);
+    }
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS
+               ? result
+               : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 static CUresult enable(CUcontext handle, unsigned flags) {
     context *current;
     context *peer;
     unsigned position;
-    if (context_current(&current) != CUDA_SUCCESS || context_find(handle, &peer) != CUDA_SUCCESS) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+    const CUresult result = find_both(handle, &current, &peer);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     if (flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -86,8 +98,9 @@ static CUresult disable(CUcontext handle) {
     context *current;
     context *peer;
     unsigned position;
-    if (context_current(&current) != CUDA_SUCCESS || context_find(handle, &peer) != CUDA_SUCCESS) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+    const CUresult result = find_both(handle, &current, &peer);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     if (!find_peer(current, handle, &position)) {
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;

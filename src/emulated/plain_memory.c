@@ -90,6 +90,10 @@ static CUresult plain_free(CUdeviceptr address) {
     if (mapped == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    result = context_health(mapped->owner->handle);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     reservation *reserved = address_reservation(address);
     address_unmap(mapped);
     address_unreserve(reserved);

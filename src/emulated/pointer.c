@@ -108,6 +108,7 @@ static bool describe_memory(CUpointer_attribute attribute, const mapping *mapped
 static CUresult describe(CUpointer_attribute attribute, CUdeviceptr address, const mapping *mapped,
                          attribute_value *out) {
     context *current;
+    CUresult result;
     if (describe_range(attribute, mapped, out) || describe_memory(attribute, mapped, out)) {
         return CUDA_SUCCESS;
     }
@@ -119,8 +120,9 @@ static CUresult describe(CUpointer_attribute attribute, CUdeviceptr address, con
         *out = of_number(address);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        if (context_current(&current) != CUDA_SUCCESS) {
-            return CUDA_ERROR_INVALID_CONTEXT;
+        result = context_current(&current);
+        if (result != CUDA_SUCCESS) {
+            return result == CUDA_ERROR_ILLEGAL_ADDRESS ? result : CUDA_ERROR_INVALID_CONTEXT;
         }
         *out = of_word(mapped->access[current->device]);
         return CUDA_SUCCESS;

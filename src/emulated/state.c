@@ -3,10 +3,10 @@
 #include "state.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "entry.h"
 #include "fault.h"
+#include "live.h"
 
 state driver;
 
@@ -101,6 +101,10 @@ static CUresult start(void) {
     if (count == 0) {
         return CUDA_ERROR_NO_DEVICE;
     }
+    const CUresult result = live_report_at_exit();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     gpuipc_status status = os_fork_watch();
     if (status != GPUIPC_OK) {
         return state_result(status);
@@ -163,16 +167,6 @@ GPUIPC_EXPORTED CUresult cuDriverGetVersion(int *version) {
 GPUIPC_EXPORTED int gpuipc_emulated_mark(void);
 GPUIPC_EXPORTED int gpuipc_emulated_mark(void) {
     return 1;
-}
-
-GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out);
-GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out) {
-    memset(out, 0, sizeof(*out));
-    if (state_is_usable()) {
-        state_lock();
-        *out = driver.live;
-        state_unlock();
-    }
 }
 
 GPUIPC_EXPORTED int gpuipc_emulated_set_fail(const char *text);

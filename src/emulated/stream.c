@@ -127,8 +127,11 @@ CUresult stream_find(CUstream handle, stream **out) {
     if (on == NULL) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    *out = on;
-    return CUDA_SUCCESS;
+    const CUresult result = context_health(on->owner->handle);
+    if (result == CUDA_SUCCESS) {
+        *out = on;
+    }
+    return result;
 }
 
 /* Whether the legacy default stream waits for another and the other for it: all but those made
@@ -180,7 +183,7 @@ static CUresult enqueue(stream *on, task *one) {
 
 /* A task with all that it must wait for; the caller's reference. */
 static CUresult prepare(stream *on, work *todo, task **out) {
-    task *one = task_new(todo);
+    task *one = task_new(on->owner->handle, todo);
     if (one == NULL) {
         work_free(todo);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -212,6 +215,7 @@ CUresult stream_run(stream *on, work *todo) {
         set_latest(on, one);
         task_wait_ready(one);
         task_run(one);
+        result = context_health(one->owner);
         task_release(one);
     }
     return result;
@@ -253,7 +257,7 @@ CUresult stream_wait_for(stream *on, task *point) {
 
 /* A point behind all that the stream has, outside of it. */
 static CUresult stream_end(stream *on, task **out) {
-    task *one = task_new(NULL);
+    task *one = task_new(on->owner->handle, NULL);
     if (one == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -286,6 +290,7 @@ CUresult stream_synchronize(stream *on) {
     CUresult result = stream_end(on, &end);
     if (result == CUDA_SUCCESS) {
         task_wait_ready(end);
+        result = context_health(end->owner);
         task_release(end);
     }
     return result;
@@ -300,14 +305,34 @@ static task *unfinished(const context *owner) {
     return NULL;
 }
 
+/* A point behind all that is queued now. NULL when there is no memory for it. */
+static task *point_behind_all(const context *owner) {
+    task *point = task_new(owner->handle, NULL);
+    for (stream *on = owner->streams; on != NULL && point != NULL; on = on->next) {
+        if (on->latest != NULL && !on->latest->is_done && !task_add_after(point, on->latest)) {
+            task_release(point);
+            point = NULL;
+        }
+    }
+    return point;
+}
+
+/* What other threads queue meanwhile is not waited for, and the context may be destroyed meanwhile: it
+ * is not looked at again. */
 void stream_wait_context(context *owner) {
     task *latest;
+    free_finished(owner);
+    task *point = point_behind_all(owner);
+    if (point != NULL) {
+        task_wait_ready(point);
+        task_release(point);
+        return;
+    }
     while ((latest = unfinished(owner)) != NULL) {
         task_retain(latest); /* its stream may be closed meanwhile */
         task_wait_done(latest);
         task_release(latest);
     }
-    free_finished(owner);
 }
 
 void stream_close(stream *on) {

@@ -35,7 +35,8 @@ typedef struct stream {
 CUresult stream_create(context *owner, unsigned flags, int priority, stream **out);
 
 /** The stream behind a handle; the default ones are those of the current context.
- *  CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE. */
+ *  CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_ILLEGAL_ADDRESS: the
+ *  context is dead. */
 CUresult stream_find(CUstream handle, stream **out);
 
 /** The default stream of a context. */
@@ -43,7 +44,8 @@ CUresult stream_legacy(context *owner, stream **out);
 
 /** Appends work, to run some time later. Takes @p todo over, whatever the result. */
 CUresult stream_submit(stream *on, work *todo);
-/** Runs work in its turn and returns when it is done. Takes @p todo over, whatever the result. */
+/** Runs work in its turn and returns when it is done. Takes @p todo over, whatever the result.
+ *  CUDA_ERROR_ILLEGAL_ADDRESS: the context died of this work or of what it waited for. */
 CUresult stream_run(stream *on, work *todo);
 /** Appends a point that is done when all before it is; the caller's reference. */
 CUresult stream_mark(stream *on, task **out);
@@ -52,6 +54,7 @@ CUresult stream_wait_for(stream *on, task *point);
 
 /** CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult stream_query(stream *on);
+/** CUDA_ERROR_ILLEGAL_ADDRESS: the context died of what was waited for. */
 CUresult stream_synchronize(stream *on);
 /** Waits for all streams of a context. */
 void stream_wait_context(context *owner);

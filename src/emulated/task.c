@@ -4,10 +4,11 @@
 
 #include <stdlib.h>
 
-task *task_new(work *todo) {
+task *task_new(CUcontext owner, work *todo) {
     task *one = calloc(1, sizeof(*one));
     if (one != NULL) {
         one->references = 1;
+        one->owner = owner;
         one->todo = todo;
     }
     return one;
@@ -71,11 +72,22 @@ void task_wait_done(const task *one) {
     }
 }
 
+/* False: its memory was unmapped, or its access changed, before it ran or while it did. */
+static bool run_work(const work *todo) {
+    if (!work_is_mapped(todo)) {
+        return false;
+    }
+    state_unlock();
+    work_run(todo);
+    state_lock();
+    return work_is_mapped(todo);
+}
+
 void task_run(task *one) {
     if (one->todo != NULL) {
-        state_unlock();
-        work_run(one->todo);
-        state_lock();
+        if (context_health(one->owner) == CUDA_SUCCESS && !run_work(one->todo)) {
+            context_fault(one->owner);
+        }
         work_free(one->todo);
         one->todo = NULL;
     }

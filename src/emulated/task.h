@@ -8,6 +8,7 @@
 
 typedef struct task {
     unsigned references;
+    CUcontext owner; /**< whose work it is; it may be gone */
     bool is_done;
     uint64_t done_ns;    /**< on the monotonic clock */
     work *todo;          /**< NULL: it only marks a point */
@@ -17,7 +18,7 @@ typedef struct task {
 } task;
 
 /** One reference, for the caller. Takes @p todo over on success. NULL when there is no memory. */
-task *task_new(work *todo);
+task *task_new(CUcontext owner, work *todo);
 void task_retain(task *one);
 /** NULL is allowed. */
 void task_release(task *one);
@@ -31,7 +32,8 @@ bool task_is_ready(const task *one);
 void task_wait_ready(const task *one);
 void task_wait_done(const task *one);
 
-/** Runs it, with the lock released meanwhile, and finishes it. It is ready. */
+/** Runs it, with the lock released meanwhile, and finishes it. It is ready. Work whose memory was
+ *  unmapped ends its context; in a context that has ended so, nothing runs any more. */
 void task_run(task *one);
 
 #endif

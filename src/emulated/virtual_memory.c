@@ -149,7 +149,7 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     for (CUdeviceptr at = address; at != address + bytes;) {
         mapping *mapped = address_mapping(at);
         for (size_t i = 0; i < count; i++) {
-            mapped->access[wanted[i].location.id] = (uint8_t)wanted[i].flags;
+            address_set_access(mapped, wanted[i].location.id, wanted[i].flags);
         }
         at += mapped->at.size;
     }

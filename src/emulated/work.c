@@ -55,7 +55,16 @@ static CUresult resolve_device(side at, uint64_t bytes, touch how, pieces *list)
         const uint64_t offset = at.address - mapped->at.base;
         const uint64_t left = mapped->at.size - offset;
         const uint64_t size = bytes < left ? bytes : left;
-        if (!pieces_add(list, (piece){mapped->memory, mapped->memory->bytes + offset, size})) {
+        const piece next = {
+            .memory = mapped->memory,
+            .bytes = mapped->memory->bytes + offset,
+            .size = size,
+            .address = at.address,
+            .device = at.by->device,
+            /* cuMemFree waits for the work, cuMemUnmap does not. */
+            .epoch = mapped->owner == NULL ? mapped->epoch[at.by->device] : 0,
+        };
+        if (!pieces_add(list, next)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         allocation_retain(mapped->memory);
@@ -76,7 +85,7 @@ static CUresult resolve(side at, uint64_t bytes, touch how, pieces *list) {
     if (at.address == 0 || at.address > UINTPTR_MAX) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const piece host = {NULL, (uint8_t *)(uintptr_t)at.address, bytes};
+    const piece host = {.bytes = (uint8_t *)(uintptr_t)at.address, .size = bytes};
     return pieces_add(list, host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -170,6 +179,24 @@ static void copy_pieces(const pieces *to, const pieces *from) {
             done_from = 0;
         }
     }
+}
+
+static bool pieces_are_mapped(const pieces *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        const piece *at = &list->item[i];
+        if (at->epoch == 0) {
+            continue;
+        }
+        const mapping *mapped = address_mapping(at->address);
+        if (mapped == NULL || mapped->epoch[at->device] != at->epoch) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool work_is_mapped(const work *todo) {
+    return pieces_are_mapped(&todo->destination) && pieces_are_mapped(&todo->source);
 }
 
 void work_run(const work *todo) {

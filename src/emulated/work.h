@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file A copy or a fill that has been checked and may run at any time, from any thread. It holds
- * the memory that it touches, so unmapping while it waits is harmless.
+ * the memory that it touches; if that is unmapped meanwhile it must not run (work_is_mapped).
  */
 #ifndef GPUIPC_EMULATED_WORK_H
 #define GPUIPC_EMULATED_WORK_H
@@ -14,6 +14,9 @@ typedef struct piece {
     allocation *memory; /**< a reference, NULL: the caller's own host memory */
     uint8_t *bytes;
     uint64_t size;
+    CUdeviceptr address; /**< where the page table had it */
+    int device;          /**< the ordinal that reads or writes there */
+    uint64_t epoch;      /**< of the mapping for that device; 0: nothing of cuMemMap */
 } piece;
 
 /** A range of addresses as pieces, in order. */
@@ -47,6 +50,10 @@ CUresult work_stage(work *todo);
 /** A fill of rows of @p row_bytes; the driver's lock is held. */
 CUresult work_fill(side destination, uint64_t row_bytes, uint64_t rows, uint64_t pitch,
                    uint32_t value, unsigned width, work **out);
+
+/** Whether all that it touches is still mapped, and accessible, by the same cuMemMap and
+ *  cuMemSetAccess as when it was made; the driver's lock is held. */
+bool work_is_mapped(const work *todo);
 
 /** Does it; the driver's lock is not held. */
 void work_run(const work *todo);

@@ -68,18 +68,38 @@ static int gate_compare_count(leak_gate *gate, const char *name, uint64_t before
     return 1;
 }
 
+/** Everything that is live, also what was before; cut where the text is full. */
+static void gate_list_driver(leak_gate *gate) {
+    gpuipc_emulated_list_live_fn list_live;
+    void *symbol = os_library_symbol(gate->driver, GPUIPC_EMULATED_LIST_LIVE);
+    if (symbol == NULL) {
+        gate_report(gate, "an emulated driver without " GPUIPC_EMULATED_LIST_LIVE);
+        return;
+    }
+    memcpy(&list_live, &symbol, sizeof(symbol));
+    size_t used = strlen(gate->text);
+    snprintf(gate->text + used, sizeof(gate->text) - used, "live in the emulated driver now:\n");
+    used = strlen(gate->text);
+    list_live(gate->text + used, sizeof(gate->text) - used);
+}
+
 static int gate_compare_driver(leak_gate *gate) {
     gpuipc_emulated_live now;
     const gpuipc_emulated_live *then = &gate->live;
     gate->get_live(&now);
-    return gate_compare_count(gate, "allocations", then->allocations, now.allocations) +
-           gate_compare_count(gate, "reservations", then->reservations, now.reservations) +
-           gate_compare_count(gate, "mappings", then->mappings, now.mappings) +
-           gate_compare_count(gate, "plain allocations", then->plain, now.plain) +
-           gate_compare_count(gate, "streams", then->streams, now.streams) +
-           gate_compare_count(gate, "events", then->events, now.events) +
-           gate_compare_count(gate, "contexts", then->contexts, now.contexts) +
-           gate_compare_count(gate, "retains of primary contexts", then->primary, now.primary);
+    const int leaks =
+        gate_compare_count(gate, "allocations", then->allocations, now.allocations) +
+        gate_compare_count(gate, "reservations", then->reservations, now.reservations) +
+        gate_compare_count(gate, "mappings", then->mappings, now.mappings) +
+        gate_compare_count(gate, "plain allocations", then->plain, now.plain) +
+        gate_compare_count(gate, "streams", then->streams, now.streams) +
+        gate_compare_count(gate, "events", then->events, now.events) +
+        gate_compare_count(gate, "contexts", then->contexts, now.contexts) +
+        gate_compare_count(gate, "retains of primary contexts", then->primary, now.primary);
+    if (leaks > 0) {
+        gate_list_driver(gate);
+    }
+    return leaks;
 }
 
 int leak_gate_end(leak_gate *gate) {

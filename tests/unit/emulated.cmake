@@ -12,7 +12,7 @@ target_link_libraries(emulated_helper PRIVATE gpuipc_test_support)
 
 # setenv(3)
 set_source_files_properties(emulated_test.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
-foreach(unit entry fault live machine memory more process stream)
+foreach(unit dead entry fault live machine memory more process stream)
   set(sources test_emulated_${unit}.c emulated_test.c)
   if(unit STREQUAL machine)
     list(APPEND sources ${PROJECT_SOURCE_DIR}/src/emulated/machine.c)

@@ -4,9 +4,13 @@
  *   calls                    calls cuDeviceGetCount twice and says what it answers
  *   system                   loads the driver by the system's name and says whether it is emulated
  *   fork                     calls the driver in a forked child
+ *   leave                    exits with memory and contexts live, and says what and where
+ *   leave-forked             exits with a context live, after a forked child has exited likewise
+ *   nothing                  releases all before it exits
  *   import DIRECTORY NAME    takes a handle from a connection, opens it, and does as it is told
  *   export DIRECTORY NAME    gives a handle with the word 4711 to a connection, and waits
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,6 +66,57 @@ static int say_fork(void) {
     return 0;
 }
 
+static CUresult open_range(CUmemGenericAllocationHandle handle, CUdeviceptr *address) {
+    const CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = drv.cuMemAddressReserve(address, GRANULE, 0, 0, 0);
+    if (result == CUDA_SUCCESS) {
+        result = drv.cuMemMap(*address, GRANULE, 0, handle, 0);
+    }
+    return result == CUDA_SUCCESS ? drv.cuMemSetAccess(*address, GRANULE, &desc, 1) : result;
+}
+
+static int say_left(bool leaves) {
+    CUmemAllocationProp prop;
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr address = 0;
+    /* The test reads one pipe. */
+    if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) {
+        return 8;
+    }
+    begin();
+    memset(&prop, 0, sizeof(prop));
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    if (drv.cuMemCreate(&handle, GRANULE, &prop, 0) != CUDA_SUCCESS ||
+        open_range(handle, &address) != CUDA_SUCCESS) {
+        return 9;
+    }
+    if (!leaves && (drv.cuMemUnmap(address, GRANULE) != CUDA_SUCCESS ||
+                    drv.cuMemAddressFree(address, GRANULE) != CUDA_SUCCESS ||
+                    drv.cuDevicePrimaryCtxRelease(0) != CUDA_SUCCESS)) {
+        return 10;
+    }
+    helper_say("mapped %llx", (unsigned long long)address);
+    return drv.cuMemRelease(handle) == CUDA_SUCCESS ? 0 : 11;
+}
+
+static int say_left_forked(void) {
+    if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) {
+        return 8;
+    }
+    begin();
+    const pid_t child = fork();
+    if (child == 0) {
+        exit(0); /* with exit handlers, unlike _exit */
+    }
+    if (child < 0 || waitpid(child, NULL, 0) != child) {
+        return 1;
+    }
+    helper_say("the child has ended");
+    return 0;
+}
+
 static os_connection *join(const char *path, const char *name) {
     os_connection *connection;
     const os_directory directory = {path, false};
@@ -71,16 +126,6 @@ static os_connection *join(const char *path, const char *name) {
         _exit(5);
     }
     return connection;
-}
-
-static CUresult open_range(CUmemGenericAllocationHandle handle, CUdeviceptr *address) {
-    const CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
-                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult result = drv.cuMemAddressReserve(address, GRANULE, 0, 0, 0);
-    if (result == CUDA_SUCCESS) {
-        result = drv.cuMemMap(*address, GRANULE, 0, handle, 0);
-    }
-    return result == CUDA_SUCCESS ? drv.cuMemSetAccess(*address, GRANULE, &desc, 1) : result;
 }
 
 static void obey(CUdeviceptr address) {
@@ -174,6 +219,15 @@ int main(int count, char **arguments) {
     }
     if (count == 2 && strcmp(arguments[1], "fork") == 0) {
         return say_fork();
+    }
+    if (count == 2 && strcmp(arguments[1], "leave") == 0) {
+        return say_left(true);
+    }
+    if (count == 2 && strcmp(arguments[1], "leave-forked") == 0) {
+        return say_left_forked();
+    }
+    if (count == 2 && strcmp(arguments[1], "nothing") == 0) {
+        return say_left(false);
     }
     if (count == 4 && strcmp(arguments[1], "import") == 0) {
         return import(arguments[2], arguments[3]);

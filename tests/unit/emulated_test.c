@@ -7,6 +7,7 @@
 
 driver drv;
 gpuipc_emulated_live_fn get_live;
+gpuipc_emulated_list_live_fn list_live;
 gpuipc_emulated_fail_fn set_fail;
 gpuipc_emulated_calls_fn get_calls;
 gpuipc_emulated_delay_fn set_delay;
@@ -29,6 +30,7 @@ os_library *emulated_load(const char *machine) {
         check_ok(os_library_open_own(os_emulated_driver_name, &library));
     }
     emulated_symbol(library, GPUIPC_EMULATED_LIVE, &get_live);
+    emulated_symbol(library, GPUIPC_EMULATED_LIST_LIVE, &list_live);
     emulated_symbol(library, GPUIPC_EMULATED_SET_FAIL, &set_fail);
     emulated_symbol(library, GPUIPC_EMULATED_CALLS, &get_calls);
     emulated_symbol(library, GPUIPC_EMULATED_SET_DELAY, &set_delay);

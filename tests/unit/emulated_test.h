@@ -12,6 +12,7 @@
 /** The driver, after emulated_start. */
 extern driver drv;
 extern gpuipc_emulated_live_fn get_live;
+extern gpuipc_emulated_list_live_fn list_live;
 extern gpuipc_emulated_fail_fn set_fail;
 extern gpuipc_emulated_calls_fn get_calls;
 extern gpuipc_emulated_delay_fn set_delay;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The count of what is live, and that releasing everything leaves nothing. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "child.h"
 #include "emulated_test.h"
 #include "leak_gate.h"
 
@@ -134,4 +137,182 @@ Test(emulated_live, memory_is_taken_until_the_last_use) {
     check_result(CUDA_ERROR_OUT_OF_MEMORY, drv.cuMemAlloc(&plain, 1));
     check_success(drv.cuMemRelease(other));
     cr_assert_eq(free_bytes(), all);
+}
+
+/* What the list must be, with the value that the driver chose itself: that of the primary context,
+ * which is current. */
+static void expect_list(const char *rest) {
+    char expected[1024];
+    char got[1024];
+    CUcontext primary = NULL;
+    check_success(drv.cuCtxGetCurrent(&primary));
+    snprintf(expected, sizeof(expected), "%sprimary 0x%" PRIxPTR " device 0 count 1\n", rest,
+             (uintptr_t)primary);
+    cr_assert_eq(list_live(got, sizeof(got)), strlen(expected));
+    cr_assert_str_eq(got, expected);
+}
+
+Test(emulated_live, lists_nothing_before_init) {
+    char text[8] = "before";
+    emulated_load(NULL);
+    cr_assert_eq(list_live(text, sizeof(text)), 0);
+    cr_assert_str_eq(text, "");
+    cr_assert_eq(list_live(NULL, 0), 0);
+}
+
+Test(emulated_live, lists_memory) {
+    char rest[512];
+    CUdeviceptr plain = 0;
+    CUmemGenericAllocationHandle again = 0;
+    emulated_start(NULL);
+    expect_list("");
+    const CUmemGenericAllocationHandle handle = memory_create(1, 2 * GRANULE);
+    const CUdeviceptr address = memory_map(handle, 2 * GRANULE);
+    check_success(drv.cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)address));
+    check_success(drv.cuMemAlloc(&plain, 12345));
+    snprintf(rest, sizeof(rest),
+             "allocation 0x%llx size 4194304 device 1 count 2\n"
+             "reservation 0x%llx size 4194304\n"
+             "mapping 0x%llx size 4194304 device 1\n"
+             "plain 0x%llx size 12345 device 0\n",
+             handle, (unsigned long long)address, (unsigned long long)address,
+             (unsigned long long)plain);
+    expect_list(rest);
+    check_success(drv.cuMemRelease(handle));
+    check_success(drv.cuMemRelease(handle));
+    check_success(drv.cuMemFree(plain));
+    snprintf(rest, sizeof(rest),
+             "reservation 0x%llx size 4194304\nmapping 0x%llx size 4194304 device 1\n",
+             (unsigned long long)address, (unsigned long long)address);
+    expect_list(rest);
+    memory_unmake(address, 2 * GRANULE);
+    expect_list("");
+}
+
+Test(emulated_live, lists_the_rest) {
+    char expected[512];
+    char got[512];
+    CUstream stream = NULL;
+    CUevent event = NULL;
+    CUcontext made = NULL;
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    emulated_start(NULL);
+    emulated_symbol(drv.library, "cuCtxCreate_v2", &create);
+    check_success(drv.cuDevicePrimaryCtxRelease(0));
+    check_success(create(&made, 0, 1));
+    check_success(drv.cuStreamCreate(&stream, 0));
+    check_success(drv.cuEventCreate(&event, 0));
+    check_success(drv.cuMemsetD8(0, 0, 0)); /* makes the default stream, which nobody destroys */
+    snprintf(expected, sizeof(expected),
+             "stream 0x%" PRIxPTR " device 1\nevent 0x%" PRIxPTR " device 1\n"
+             "context 0x%" PRIxPTR " device 1\n",
+             (uintptr_t)stream, (uintptr_t)event, (uintptr_t)made);
+    cr_assert_eq(list_live(got, sizeof(got)), strlen(expected));
+    cr_assert_str_eq(got, expected);
+}
+
+Test(emulated_live, a_list_is_cut_to_the_room_for_it) {
+    char whole[256];
+    char part[256];
+    emulated_start(NULL);
+    memory_create(0, GRANULE);
+    const size_t length = list_live(whole, sizeof(whole));
+    cr_assert_eq(length, strlen(whole));
+    for (size_t capacity = 0; capacity <= length + 2; capacity++) {
+        memset(part, 'x', sizeof(part));
+        cr_assert_eq(list_live(capacity == 0 ? NULL : part, capacity), length);
+        if (capacity > 0) {
+            cr_assert_eq(strlen(part), capacity <= length ? capacity - 1 : length);
+            cr_assert_eq(strncmp(part, whole, capacity - 1), 0);
+        }
+        cr_assert_eq(part[capacity], 'x');
+    }
+}
+
+Test(emulated_live, a_gate_lists_what_leaked) {
+    leak_gate gate;
+    char line[128];
+    emulated_start(NULL);
+    leak_gate_begin(&gate);
+    const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
+    cr_assert_gt(leak_gate_end(&gate), 0);
+    snprintf(line, sizeof(line), "allocation 0x%llx size %zu device 0 count 1\n", handle, GRANULE);
+    cr_assert_not_null(strstr(gate.text, line), "%s", gate.text);
+    check_success(drv.cuMemRelease(handle));
+    leak_gate_begin(&gate);
+    cr_assert_eq(leak_gate_end(&gate), 0);
+    cr_assert_str_eq(gate.text, "");
+}
+
+#define WAIT_MS 20000
+
+static child_process *start_helper(const char *argument, const char *report) {
+    const char *const arguments[] = {argument, NULL};
+    const char *const environment[] = {report, "GPUIPC_EMULATED_MACHINE", NULL};
+    child_process *child;
+    check_ok(child_start("emulated_helper", arguments, environment, &child));
+    return child;
+}
+
+static void expect_end(child_process *child, int code) {
+    char line[CHILD_LINE_MAX];
+    child_end end;
+    check_result((CUresult)GPUIPC_ERR_PEER_CLOSED,
+                 (CUresult)child_read_line(child, line, sizeof(line), WAIT_MS));
+    check_ok(child_wait(child, WAIT_MS, &end));
+    cr_assert(end.exited && end.code == code, "exited %d, code %d", end.exited, end.code);
+    child_destroy(child);
+}
+
+Test(emulated_report, names_what_is_left_at_the_exit, .timeout = 60) {
+    const char *const before = "gpuipc emulated driver: still live: ";
+    char got[CHILD_LINE_MAX];
+    char expected[CHILD_LINE_MAX];
+    child_process *child = start_helper("leave", "GPUIPC_EMULATED_REPORT=1");
+    check_ok(child_read_line(child, got, sizeof(got), WAIT_MS));
+    cr_assert_eq(strncmp(got, "mapped ", 7), 0, "%s", got);
+    const char *const address = got + 7;
+    snprintf(expected, sizeof(expected), "%sreservation 0x%.20s size %zu", before, address,
+             GRANULE);
+    char line[CHILD_LINE_MAX];
+    cr_assert(child_expect_line(child, expected, line, WAIT_MS), "%s", line);
+    snprintf(expected, sizeof(expected), "%smapping 0x%.20s size %zu device 0", before, address,
+             GRANULE);
+    cr_assert(child_expect_line(child, expected, line, WAIT_MS), "%s", line);
+    check_ok(child_read_line(child, line, sizeof(line), WAIT_MS));
+    snprintf(expected, sizeof(expected), "%sprimary 0x", before);
+    cr_assert_eq(strncmp(line, expected, strlen(expected)), 0, "%s", line);
+    expect_end(child, 0);
+}
+
+Test(emulated_report, is_silent_when_nothing_is_left_or_nobody_asks, .timeout = 60) {
+    static const char *const rows[][2] = {{"nothing", "GPUIPC_EMULATED_REPORT=1"},
+                                          {"leave", "GPUIPC_EMULATED_REPORT=0"},
+                                          {"leave", "GPUIPC_EMULATED_REPORT="},
+                                          {"leave", "GPUIPC_EMULATED_REPORT"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char got[CHILD_LINE_MAX];
+        child_process *child = start_helper(rows[i][0], rows[i][1]);
+        check_ok(child_read_line(child, got, sizeof(got), WAIT_MS));
+        cr_assert_eq(strncmp(got, "mapped ", 7), 0, "%s", got);
+        expect_end(child, 0);
+    }
+}
+
+/* The forked child holds none of it, and says nothing. */
+Test(emulated_report, is_of_the_process_that_made_it, .timeout = 60) {
+    char got[CHILD_LINE_MAX];
+    const char *const expected = "gpuipc emulated driver: still live: primary ";
+    child_process *child = start_helper("leave-forked", "GPUIPC_EMULATED_REPORT=1");
+    cr_assert(child_expect_line(child, "the child has ended", got, WAIT_MS), "%s", got);
+    check_ok(child_read_line(child, got, sizeof(got), WAIT_MS));
+    cr_assert_eq(strncmp(got, expected, strlen(expected)), 0, "%s", got);
+    expect_end(child, 0);
+}
+
+Test(emulated_report, is_0_or_1, .timeout = 60) {
+    environment_set("GPUIPC_EMULATED_REPORT", "yes");
+    check_result(CUDA_ERROR_INVALID_VALUE, emulated_init(NULL));
+    environment_set("GPUIPC_EMULATED_REPORT", "0");
+    check_success(emulated_init(NULL));
 }

@@ -69,6 +69,8 @@ Test(emulated_machine, refuses_what_is_malformed) {
         "p2p=0-0",
         "p2p=0-64",
         "p2p=0-1;p2p=0-1,",
+        "devices=2;p2p=0-5",
+        "p2p=0-5;devices=5",
         "link=usb",
         "driver-model=x",
         "vmm=2",

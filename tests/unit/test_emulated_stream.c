@@ -200,15 +200,6 @@ Test(emulated_stream, freeing_waits_for_the_work) {
     check_success(drv.cuStreamQuery(stream));
 }
 
-Test(emulated_stream, unmapping_does_not_break_the_work) {
-    const CUdeviceptr gone = memory_make(0, GRANULE);
-    check_success(drv.cuMemsetD8Async(gone, 1, GRANULE, stream));
-    check_success(drv.cuMemcpyDtoDAsync(memory, gone, 4, stream));
-    memory_unmake(gone, GRANULE);
-    check_success(drv.cuStreamSynchronize(stream));
-    cr_assert_eq(glance(), 0x01010101);
-}
-
 Test(emulated_stream, a_released_context_ends_its_work) {
     CUstream made = NULL;
     context_use(1);

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What is live in this process: counted, listed, and reported at its end. */
+#ifndef GPUIPC_EMULATED_LIVE_LIST_H
+#define GPUIPC_EMULATED_LIVE_LIST_H
+
+#include "state.h"
+
+/** Reads GPUIPC_EMULATED_REPORT; if it is 1, what is live at the exit of the process is printed.
+ *  CUDA_ERROR_INVALID_VALUE, with a line printed: it is malformed. */
+CUresult live_report_at_exit(void);
+
+#endif
