@@ -73,7 +73,14 @@ static gpuipc_status load(const char *choice, os_library **out_library) {
     if (strcmp(choice, "emulated") == 0) {
         return os_library_open_own(os_emulated_driver_name, out_library);
     }
-    return os_library_open_path(choice, out_library);
+    gpuipc_status status = os_library_open_path(choice, out_library);
+    if (status == GPUIPC_ERR_INVALID_ARGUMENT) {
+        return status_fail(status, "driver_open",
+                           "\"%s\" is no driver: it is auto, emulated or an absolute path "
+                           "(gpuipc_context_config::driver, GPUIPC_CUDA_DRIVER)",
+                           choice);
+    }
+    return status;
 }
 
 /* Drivers already loaded, for the life of the process: a CUDA driver has threads and exit handlers

@@ -21,7 +21,7 @@ static gpuipc_status total_of(const segment *segments, size_t count, uint64_t *o
 
 static gpuipc_status map_segment(const driver *drv, CUdeviceptr at, const segment *self) {
     CUresult result = drv->cuMemMap(at, self->bytes, 0, self->allocation, 0);
-    /* NOT_SUPPORTED is the driver's answer to any size but the allocation's own (FACTS §5). */
+    /* NOT_SUPPORTED is the driver's answer to any size but the allocation's own (tests/conformance). */
     if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE) {
         return status_fail_cuda(GPUIPC_ERR_SIZE_MISMATCH, result, "cuMemMap",
                                 "the allocation has not the %" PRIu64 " bytes it is said to have",

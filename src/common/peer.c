@@ -56,6 +56,9 @@ gpuipc_status peer_check_name(const char *name, const char *operation) {
         name++;
     }
     size_t good = strspn(name, allowed);
+    if (name[0] == '\0') {
+        return status_fail(GPUIPC_ERR_NAME_INVALID, operation, "the name is empty");
+    }
     if (good == 0 || name[good] != '\0' || name[0] == '.') {
         return status_fail(GPUIPC_ERR_NAME_INVALID, operation,
                            "a name is made of A-Z a-z 0-9 . _ - and does not begin with a dot; "

@@ -232,7 +232,7 @@ void allocation_handle_release(allocation *memory) {
 CUresult allocation_find(CUmemGenericAllocationHandle handle, const char *call, allocation **out) {
     allocation *memory = handle_find(HANDLE_MEMORY, handle);
     if (handle != 0 && !handle_was_given(HANDLE_MEMORY, handle)) {
-        /* FACTS.md §5: here the real driver crashes, so a program must not get past it. */
+        /* Measured: here the real driver crashes, so a program must not get past it. */
         fprintf(stderr,
                 "gpuipc emulated driver: %s got the handle 0x%llx, which no call gave out\n", call,
                 handle);

@@ -9,7 +9,7 @@
 
 #include "state.h"
 
-/** The id of a device that this process does not see, in CUmemLocation (FACTS.md §5). */
+/** The id of a device that this process does not see, in CUmemLocation (measured on an H200). */
 #define ALLOCATION_DEVICE_HIDDEN (-2)
 
 typedef struct allocation {

@@ -58,7 +58,7 @@ static int attribute_value(CUdevice_attribute attribute, const device *of) {
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED:
         return has_handle_type(CU_MEM_HANDLE_TYPE_WIN32);
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
-        /* FACTS.md §5: the attribute says 1 where there is no IMEX channel too. */
+        /* Measured on an H200: the attribute says 1 where there is no IMEX channel too. */
         return has_handle_type(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     default:
         break;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file Virtual memory management: physical allocations, their handles, and how those travel to
- * other processes. FACTS.md §5 says what each call answers. None of them needs a current context.
+ * other processes. tests/conformance says what each call answers. None of them needs a current context.
  */
 #include <string.h>
 
 #include "address_space.h"
 #include "entry.h"
 
-/* What a caller may ask memory to be exported as: only what this system has and, by FACTS.md §5,
+/* What a caller may ask memory to be exported as: only what this system has and, as an H200 answers,
  * not FABRIC, as on a machine without an IMEX channel. */
 static CUresult check_handle_types(const CUmemAllocationProp *prop) {
     const int types = (int)prop->requestedHandleTypes;

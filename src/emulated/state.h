@@ -11,7 +11,7 @@
 #include "machine.h"
 #include "os.h"
 
-/** What memory is divided into: VMM sizes and addresses are multiples of it (FACTS.md §5). */
+/** What memory is divided into: VMM sizes and addresses are multiples of it, as on an H200. */
 #define STATE_GRANULE ((uint64_t)2 << 20)
 
 struct context;
@@ -51,7 +51,7 @@ void state_machine(machine *out);
 /** The device with this ordinal, or CUDA_ERROR_INVALID_DEVICE. */
 CUresult state_device(CUdevice ordinal, device **out);
 
-/** Whether the machine has virtual memory management: WDDM has, TCC has not (FACTS.md §6). */
+/** Whether the machine has virtual memory management: WDDM has, TCC has not. */
 bool state_has_vmm(void);
 
 /** What CUDA says for a failure of the operating system. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file Virtual memory management: addresses, mappings, access. FACTS.md §5 says what each call
+ * @file Virtual memory management: addresses, mappings, access. tests/conformance says what each call
  * answers. None of these calls needs a current context.
  */
 #include "address_space.h"

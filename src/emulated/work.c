@@ -14,7 +14,7 @@ typedef enum touch {
 
 /* What cuMemMap mapped may be touched by the devices that cuMemSetAccess named. Memory of
  * cuMemAlloc may be copied by any context, because the driver carries it through the host where the
- * devices have no way of their own (FACTS.md §3b); all else takes cuCtxEnablePeerAccess. */
+ * devices have no way of their own; all else takes cuCtxEnablePeerAccess. */
 static bool may_touch(const mapping *mapped, const context *by, touch how) {
     if (mapped->owner != NULL) {
         return how != TOUCH_FILL || context_reaches(by, mapped->owner);

@@ -141,8 +141,11 @@ gpuipc_status os_library_open_own(const char *name, os_library **out_library) {
         return os_library_open_path(path, out_library);
     }
 #endif
-    return status_fail(GPUIPC_ERR_NOT_FOUND, "dlopen",
-                       "%s is neither in %.160s nor in a gpuipc folder beside it", name, folder);
+    return status_fail(
+        GPUIPC_ERR_NOT_FOUND, "dlopen",
+        "%s is neither in %.120s nor in a gpuipc folder beside it; its path can be given in "
+        "GPUIPC_CUDA_DRIVER",
+        name, folder);
 }
 
 void *os_library_symbol(os_library *library, const char *name) {

@@ -7,13 +7,12 @@
 #include <string.h>
 
 #include "bench_copy.h"
+#include "copy_check.h"
 #include "kernel.h"
 #include "pattern.h"
 #include "quantity.h"
 #include "role.h"
 
-/* Opening memory is no copy of it: the owner's free memory must change by less than this. */
-#define FREE_CHANGE_MAX (INT64_C(2) << 20)
 /* Other programs allocate on the same device meanwhile: only what repeats is a failure. */
 #define FREE_TRIES 3
 
@@ -139,7 +138,7 @@ static bool hear_memory(consumer *self, const char *arguments) {
                          self->info.bytes, self->bytes);
     }
     int64_t change = (int64_t)free_after - (int64_t)self->free_before;
-    if (change >= FREE_CHANGE_MAX || change <= -FREE_CHANGE_MAX) {
+    if (copy_check_is_copy(change)) {
         self->tries++;
         return ask_again(self, change);
     }

@@ -52,3 +52,11 @@ add_dependencies(core_threads gpuipc_emulated)
 gpuipc_test_command(command unit.core_threads core_threads)
 add_test(NAME unit.core_threads COMMAND ${command})
 set_tests_properties(unit.core_threads PROPERTIES TIMEOUT 120)
+
+# The judgements of gpuipc-selftest, apart from the tool: it never sees a wrong word on its own.
+if(GPUIPC_BUILD_SELFTEST)
+  gpuipc_add_test(unit selftest_judgement DRIVER
+                  SOURCES test_selftest_judgement.c ${PROJECT_SOURCE_DIR}/src/selftest/pattern.c
+                  LIBRARIES gpuipc_core_fixture)
+  target_include_directories(test_unit_selftest_judgement PRIVATE ${PROJECT_SOURCE_DIR}/src/selftest)
+endif()

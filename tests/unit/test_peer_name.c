@@ -21,13 +21,15 @@ Test(peer_name, good_names_pass) {
 
 Test(peer_name, bad_names_are_refused) {
     static const char *const names[] = {
-        "",    ".",     "..",  ".hidden",     "@",     "@.a",  "@@a",  "a@b",
+        ".",   "..",    "...", ".hidden",     "@.",    "@.a",  "@@a",  "a@b",
         "a/b", "../up", "/",   "a b",         " a",    "a\n",  "\t",   "a\\b",
         "a:b", "a*",    "a\"", "caf\xC3\xA9", "a\x7F", "\x01", "\xFF",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         check_refused(GPUIPC_ERR_NAME_INVALID, "A-Z a-z 0-9", peer_check_name(names[i], "test"));
     }
+    check_refused(GPUIPC_ERR_NAME_INVALID, "the name is empty", peer_check_name("", "test"));
+    check_refused(GPUIPC_ERR_NAME_INVALID, "the name is empty", peer_check_name("@", "test"));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, peer_check_name(NULL, "test"));
 }
 
