@@ -216,7 +216,8 @@ GPUIPC_API gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
  * several that touch; all of them are shared. Whole allocations travel: the receiver can reach
  * what lies beside the range.
  * @param address device address of the first byte  @param bytes length of the range
- * @errors ::GPUIPC_ERR_NOT_DEVICE_MEMORY, ::GPUIPC_ERR_NOT_SHAREABLE (memory of another kind, or
+ * @errors ::GPUIPC_ERR_NOT_DEVICE_MEMORY (also mapped memory that no device has been given access
+ *         to), ::GPUIPC_ERR_NOT_SHAREABLE (memory of another kind, or
  *         opened from another process), ::GPUIPC_ERR_OUT_OF_RANGE (part of it is not mapped),
  *         ::GPUIPC_ERR_VMM_UNSUPPORTED, ::GPUIPC_ERR_DEVICE_NOT_FOUND (its device is not visible)
  * @ownership the buffer keeps the physical memory alive, but not the caller's mapping, which must
@@ -261,7 +262,7 @@ typedef struct gpuipc_buffer_info {
     uint32_t device;          /**< owning device here, or ::GPUIPC_DEVICE_NONE when not visible */
     gpuipc_uuid device_uuid;  /**< the owning device everywhere */
     uint32_t access_device;   /**< the device it was mapped for */
-    gpuipc_access access;     /**< what access_device may do; 0: nothing (wrapped memory) */
+    gpuipc_access access;     /**< what access_device may do; 0: nothing (wrapped) */
     gpuipc_buffer_origin origin; /**< see the type */
     uint8_t exporter_id[16];     /**< the instance id of the context that made or wrapped it */
     uint64_t buffer_id;          /**< its number there; the two together name a buffer, and travel

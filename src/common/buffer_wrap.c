@@ -110,9 +110,17 @@ static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, CUdeviceptr
     if ((status = device_enter(self->context, self->owner, &scope)) != GPUIPC_OK) {
         goto release;
     }
-    status = driver_status(drv, drv->cuMemGetAddressRange(out_base, &bytes, address),
-                           "cuMemGetAddressRange", "asking how far a mapping reaches");
+    result = drv->cuMemGetAddressRange(out_base, &bytes, address);
     device_leave(&scope);
+    /* It is mapped, as the retain has shown, but the driver does not find a mapping that no device may
+     * use (measured on an H200, driver 580). */
+    status = result == CUDA_ERROR_NOT_FOUND
+                 ? status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemGetAddressRange",
+                                    "the memory at 0x%llx is mapped, but no device has access to "
+                                    "it; call cuMemSetAccess first",
+                                    address)
+                 : driver_status(drv, result, "cuMemGetAddressRange",
+                                 "asking how far a mapping reaches");
     if (status != GPUIPC_OK) {
         goto release;
     }

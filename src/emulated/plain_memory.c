@@ -116,6 +116,15 @@ static CUresult get_info(size_t *free_bytes, size_t *total_bytes) {
     return CUDA_SUCCESS;
 }
 
+/* A mapping that no device may use is not found (measured on an H200). */
+static bool has_access(const mapping *mapped) {
+    bool found = mapped->owner != NULL; /* plain memory has it by itself */
+    for (unsigned i = 0; i < MACHINE_DEVICES_MAX && !found; i++) {
+        found = mapped->access[i] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    }
+    return found;
+}
+
 /* Memory of cuMemAlloc is not found from a context that has no access to it (measured). */
 static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
     context *current;
@@ -124,7 +133,8 @@ static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (mapped == NULL || (mapped->owner != NULL && !context_reaches(current, mapped->owner))) {
+    if (mapped == NULL || !has_access(mapped) ||
+        (mapped->owner != NULL && !context_reaches(current, mapped->owner))) {
         return CUDA_ERROR_NOT_FOUND;
     }
     if (base != NULL) {

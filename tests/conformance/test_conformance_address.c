@@ -174,6 +174,12 @@ Test(address, no_use_before_access) {
           drv.cuMemcpyDtoDAsync(address, source.address, 16, NULL));
     OK(memory_access(address, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     CHECK("the same, with access", CUDA_SUCCESS, write_word(address));
+    OK(drv.cuCtxSynchronize()); /* work whose access changes ends its context */
+    OK(memory_access(address, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CHECK("measured: a mapping that no device may use is not found", CUDA_ERROR_NOT_FOUND,
+          drv.cuMemGetAddressRange(&base, &size, address));
     memory_unmap(address, GRANULE);
     OK(drv.cuMemRelease(handle));
     memory_undo(&source);

@@ -99,8 +99,7 @@ Test(buffer_wrap, the_access_is_what_the_program_gave) {
         CUmemAccess_flags given;
         gpuipc_access told;
     } rows[] = {{CU_MEM_ACCESS_FLAGS_PROT_READWRITE, GPUIPC_ACCESS_READ_WRITE},
-                {CU_MEM_ACCESS_FLAGS_PROT_READ, GPUIPC_ACCESS_READ},
-                {CU_MEM_ACCESS_FLAGS_PROT_NONE, (gpuipc_access)0}};
+                {CU_MEM_ACCESS_FLAGS_PROT_READ, GPUIPC_ACCESS_READ}};
     const own_memory own = own_memory_make(1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         give_access(0, own.base, rows[i].given);
@@ -109,6 +108,8 @@ Test(buffer_wrap, the_access_is_what_the_program_gave) {
                      (int)core_info(buffer).access);
         check_ok(gpuipc_buffer_release(buffer));
     }
+    give_access(0, own.base, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "no device has access", own.base, core_unit);
     own_memory_undo(&own);
 }
 
