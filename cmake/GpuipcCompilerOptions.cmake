@@ -2,7 +2,23 @@
 # gpuipc_compiler_options: how everything in this build is compiled. It is never installed.
 add_library(gpuipc_compiler_options INTERFACE)
 
-if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
+if(MSVC)
+  # Microsoft's compiler, and clang-cl, which takes its options.
+  target_compile_options(gpuipc_compiler_options INTERFACE /W4 /utf-8)
+  # fopen and strncpy are what C has.
+  target_compile_definitions(gpuipc_compiler_options INTERFACE _CRT_SECURE_NO_WARNINGS)
+  if(CMAKE_C_COMPILER_ID STREQUAL "MSVC")
+    if(CMAKE_C_COMPILER_VERSION VERSION_LESS 19.35)
+      message(FATAL_ERROR "gpuipc needs C11's atomics: Visual Studio 2022 17.5 or later (cl 19.35)")
+    endif()
+    target_compile_options(gpuipc_compiler_options INTERFACE /experimental:c11atomics)
+  else()
+    target_compile_options(gpuipc_compiler_options INTERFACE /clang:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  endif()
+  if(GPUIPC_WERROR)
+    target_compile_options(gpuipc_compiler_options INTERFACE /WX)
+  endif()
+elseif(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
   target_compile_options(gpuipc_compiler_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
     # Assertion messages name files of the project, not of the machine that built it.
@@ -10,6 +26,11 @@ if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
   if(GPUIPC_WERROR)
     target_compile_options(gpuipc_compiler_options INTERFACE -Werror)
   endif()
+endif()
+
+if(MINGW)
+  # printf and its kin as C has them (%zu, %lld); msvcrt.dll's own are older.
+  target_compile_definitions(gpuipc_compiler_options INTERFACE __USE_MINGW_ANSI_STDIO=1)
 endif()
 
 if(GPUIPC_SANITIZE)

@@ -69,7 +69,8 @@ typedef void (*gpuipc_log_callback)(void *user_data, gpuipc_log_level level, con
 
 /** Other users of a group may share the runtime directory: it may belong to another user and admit
  *  its group, but nobody else. Combine with a ::gpuipc_peer_policy; without one, other users are
- *  still refused. */
+ *  still refused. Linux only: on Windows no handle reaches another user's process, and calls that
+ *  need the directory answer ::GPUIPC_ERR_NOT_SUPPORTED. */
 #define GPUIPC_CONTEXT_SHARED_DIRECTORY 0x1u
 
 /** How a context is made. Zero everywhere (or NULL) is the right choice for most programs. */
@@ -79,9 +80,11 @@ typedef struct gpuipc_context_config {
      *  or the absolute path of a library. NULL: the environment variable GPUIPC_CUDA_DRIVER, which
      *  is not read in a set-uid program, else "auto". "auto" never turns to the emulated driver. */
     const char *driver;
-    /** Directory of the sockets, which must be the user's own with mode 0700. NULL: the environment
-     *  variable GPUIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/gpuipc, else /tmp/gpuipc-UID. Made when
-     *  it is missing. Linux only. */
+    /** Directory in which names live, as an absolute path in UTF-8. It must be the user's own: with
+     *  mode 0700 on Linux; on Windows, which wants a local drive, with no right to change it for
+     *  anybody but the user, the system and the administrators. NULL: the environment variable
+     *  GPUIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and
+     *  %LOCALAPPDATA%\gpuipc on Windows. Made when it is missing. */
     const char *runtime_directory;
     uint32_t flags; /**< GPUIPC_CONTEXT_* */
     /** Most buffers accepted in one message; 0: 4096. */

@@ -28,9 +28,10 @@ typedef struct gpuipc_connection gpuipc_connection; /**< a conversation with one
 typedef struct gpuipc_peer_info {
     size_t struct_size;  /**< sizeof(gpuipc_peer_info), set by the caller */
     uint64_t process_id; /**< as this process's PID namespace numbers it; 0: not in it */
-    char user[192];      /**< Linux: decimal user id; Windows: SID text */
-    int32_t same_user;   /**< 1: the user this process runs as */
-    int32_t is_running;  /**< 1: the process lives, 0: it has ended, -1: cannot be known */
+    char user[192];     /**< Linux: decimal user id; Windows: SID text, "unknown" where this process
+                            may not look at the other */
+    int32_t same_user;  /**< 1: the user this process runs as */
+    int32_t is_running; /**< 1: the process lives, 0: it has ended, -1: cannot be known */
 } gpuipc_peer_info;
 
 /** Decides whether a peer may talk to us. Returns 0 to refuse. Called inside accept and open, on
@@ -48,13 +49,16 @@ typedef struct gpuipc_endpoint_config {
  * Opens an endpoint that other processes reach by name.
  * @param name 1 to ::GPUIPC_NAME_MAX of A-Z a-z 0-9 . _ - and no leading dot. A leading '@' (Linux)
  *        asks for an abstract socket, which has no directory to guard it and ends at the network
- *        namespace; other users are still refused.
+ *        namespace; other users are still refused. On Windows capitals and small letters of a name
+ *        are the same.
  * @errors ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_NAME_IN_USE,
- *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT
+ *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT,
+ *         ::GPUIPC_ERR_NOT_SUPPORTED ('@' or a shared directory on Windows)
  * @ownership the caller's; gpuipc_listener_close() ends it and frees the name
  * @threads any
- * @blocking no; when another process keeps the directory locked, up to 2 s and then
- *         ::GPUIPC_ERR_TIMEOUT  @since 0.1
+ * @blocking no; when another process keeps the directory locked (Linux), up to 2 s and then
+ *         ::GPUIPC_ERR_TIMEOUT; when one keeps the name's last file open (Windows), up to 2 s and
+ *         then ::GPUIPC_ERR_NAME_IN_USE  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_listener_open(gpuipc_context *context, const char *name,
                                               const gpuipc_endpoint_config *config,
@@ -62,7 +66,7 @@ GPUIPC_API gpuipc_status gpuipc_listener_open(gpuipc_context *context, const cha
 
 /**
  * Waits for a process to connect. One that the policy refuses costs its own connection and
- * nothing else: the wait goes on.
+ * nothing else: the wait goes on. On Windows so does one that has ended by now, whatever it sent.
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_TOO_MANY_HANDLES
  * @ownership the connection is the caller's; gpuipc_connection_close() ends it
  * @threads any number at once  @blocking up to timeout_ms  @since 0.1
@@ -84,7 +88,8 @@ GPUIPC_API gpuipc_status gpuipc_listener_close(gpuipc_listener *listener);
  * @errors ::GPUIPC_ERR_NOT_FOUND (nobody listened before the time ran out),
  *         ::GPUIPC_ERR_TIMEOUT (somebody listens but accepts nobody), ::GPUIPC_ERR_ACCESS_DENIED,
  *         ::GPUIPC_ERR_PROTOCOL (the name is another program's), ::GPUIPC_ERR_NAME_INVALID,
- *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES,
+ *         ::GPUIPC_ERR_NOT_SUPPORTED (as for gpuipc_listener_open(); a 32-bit listener)
  * @ownership the caller's; gpuipc_connection_close() ends it
  * @threads any  @blocking up to timeout_ms  @since 0.1
  */

@@ -89,7 +89,7 @@ extern "C" {
     X(ERR_NAME_IN_USE, 62, "a living process already listens under this name; choose another")       \
     X(ERR_UNSAFE_DIRECTORY, 63,                                                                      \
       "the runtime directory could be entered or changed by other users; it must be a real "         \
-      "directory of this user with mode 0700")                                                       \
+      "directory of this user's alone (mode 0700 on Linux)")                                         \
     X(ERR_ACCESS_DENIED, 64, "the other process runs as another user, or a policy refused it")       \
     X(ERR_PEER_CLOSED, 65,                                                                           \
       "the other process closed the connection or died; close this end; buffers already received "   \

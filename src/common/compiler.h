@@ -3,13 +3,20 @@
 #ifndef GPUIPC_COMPILER_H
 #define GPUIPC_COMPILER_H
 
-#if defined(__GNUC__)
+#if defined(__MINGW32__) && !defined(__clang__)
+/* The build sets __USE_MINGW_ANSI_STDIO: C's own formats, not those of an old msvcrt.dll. */
+#define GPUIPC_PRINTF(string, first) __attribute__((format(gnu_printf, string, first)))
+#elif defined(__GNUC__)
 /** Lets the compiler check format strings: format is the position of the string, first that "...". */
 #define GPUIPC_PRINTF(string, first) __attribute__((format(printf, string, first)))
+#else
+#define GPUIPC_PRINTF(string, first)
+#endif
+
+#if defined(__GNUC__)
 /** Exports a symbol of a library that hides all others (the emulated driver). */
 #define GPUIPC_EXPORTED __attribute__((visibility("default")))
 #else
-#define GPUIPC_PRINTF(string, first)
 #define GPUIPC_EXPORTED
 #endif
 

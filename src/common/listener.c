@@ -80,8 +80,13 @@ static gpuipc_status admit(const listener *self, os_connection *os, bool *out_re
     connection *made;
     gpuipc_status status = os_connection_get_peer(os, &peer);
     if (status != GPUIPC_OK) {
-        /* A client that is gone before it was looked at is nobody's failure. */
-        *out_refused = status == GPUIPC_ERR_PEER_CLOSED;
+        /* A client that is gone before it was looked at, or of a kind that cannot be served, or that
+         * cannot be looked at, is nobody's failure; having no room to look is ours. */
+        *out_refused = status != GPUIPC_ERR_OUT_OF_MEMORY && status != GPUIPC_ERR_TOO_MANY_HANDLES;
+        if (*out_refused) {
+            context_log(self->context, GPUIPC_LOG_WARNING, "refused a connection: %s",
+                        gpuipc_error_get()->sentence);
+        }
         goto destroy_os;
     }
     status = peer_check(&peer, &self->config, operation);

@@ -37,6 +37,11 @@ gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle);
  *  @param written at least 8 bytes, zero before the driver wrote there */
 gpuipc_status os_handle_adopt_exported(const void *written, os_handle *out_handle);
 
+/** What the driver has to be told about the rights of the handles that it makes of memory: on Windows
+ *  an OBJECT_ATTRIBUTES whose descriptor admits this user only; on Linux NULL, since a descriptor
+ *  reaches nobody to whom it is not sent. Lives as long as the library. win32_security.c */
+gpuipc_status os_handle_attributes(const void **out_attributes);
+
 /** Gives the handle out: it is no longer the library's. Returns the native value; *handle is none. */
 intptr_t os_handle_give_up(os_handle *handle);
 
@@ -49,7 +54,7 @@ gpuipc_status os_handle_duplicate_native(intptr_t native, os_handle *out_handle)
 /** Closes and sets to none. None is allowed. */
 void os_handle_close(os_handle *handle);
 
-/* ---- deadline: posix_clock.c, win32_clock.c ---------------------------------------------- */
+/* ---- deadline: deadline.c, posix_clock.c, win32_clock.c ---------------------------------- */
 
 /** A point on the monotonic clock. One is made at the start of a call and passed down. */
 typedef struct os_deadline {
@@ -111,7 +116,8 @@ gpuipc_status os_fork_watch(void);
 
 uint64_t os_process_id(void);
 
-/** An environment variable, or NULL; always NULL in a set-uid program. The text is the system's. */
+/** An environment variable, or NULL; always NULL in a set-uid program. The text is the system's (on
+ *  Windows a copy in UTF-8, which is kept for ever) and good until the variable is changed. */
 const char *os_environment(const char *name);
 
 gpuipc_status os_random(void *bytes, size_t size);
@@ -201,10 +207,11 @@ void os_connection_destroy(os_connection *connection);
 /* ---- shared memory: posix_memory.c, win32_memory.c --------------------------------------- */
 
 /** Anonymous memory of a fixed size that another process maps through its handle. It can neither
- *  grow nor shrink (memfd seals, section). Starts as zeroes; no memory is used until touched. */
+ *  grow nor shrink (memfd seals, section). Starts as zeroes; no memory is used until touched (Windows
+ *  promises all of it at once, and refuses more than it could keep). */
 gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle *out_handle);
-/** The size, and whether it is memory made by os_memory_create (sealed, a section): ERR_PROTOCOL
- *  when the handle is anything else. */
+/** The size (a section's: rounded up to whole pages), and whether it is memory made by
+ *  os_memory_create (sealed, a section): ERR_PROTOCOL when the handle is anything else. */
 gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes);
 gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, void **out_address);
 void os_memory_unmap(void *address, uint64_t bytes);
@@ -223,7 +230,8 @@ extern const int
 /** Loads from where the system keeps its libraries. ERR_NOT_FOUND when there is none;
  *  ERR_OS when there is one that does not load (the record has the loader's words). */
 gpuipc_status os_library_open_system(const char *name, os_library **out_library);
-/** Loads this absolute path. */
+/** Loads this absolute path. ERR_INVALID_ARGUMENT when it is not absolute (on Windows: with a drive or
+ *  a share), ERR_NOT_FOUND when there is no such file, ERR_OS as above. */
 gpuipc_status os_library_open_path(const char *path, os_library **out_library);
 /** Loads a file that came with gpuipc: beside the code of this library or in gpuipc/ beside it, or
  *  in the lib directory it was installed with. */

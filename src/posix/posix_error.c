@@ -7,22 +7,28 @@
 #include <stdio.h>
 #include <string.h>
 
-gpuipc_status posix_error_status(int code) {
+#include "os_situation.h"
+
+static os_situation error_situation(int code) {
     switch (code) {
     case EMFILE:
     case ENFILE:
-        return GPUIPC_ERR_TOO_MANY_HANDLES;
+        return OS_SITUATION_NO_HANDLE_LEFT;
     case ETOOMANYREFS: /* man 7 unix: more descriptors in flight than RLIMIT_NOFILE of the user */
-        return GPUIPC_ERR_TOO_MANY_IN_FLIGHT;
+        return OS_SITUATION_HANDLES_IN_FLIGHT;
     case ENOMEM:
     case ENOBUFS:
-        return GPUIPC_ERR_OUT_OF_MEMORY;
+        return OS_SITUATION_NO_MEMORY;
     case EPIPE:
     case ECONNRESET:
-        return GPUIPC_ERR_PEER_CLOSED;
+        return OS_SITUATION_PEER_GONE;
     default:
-        return GPUIPC_ERR_OS;
+        return OS_SITUATION_OTHER;
     }
+}
+
+gpuipc_status posix_error_status(int code) {
+    return os_situation_status(error_situation(code));
 }
 
 static void error_record(gpuipc_status status, int code, const char *operation, const char *format,

@@ -155,6 +155,11 @@ gpuipc_status os_handle_adopt_exported(const void *written, os_handle *out_handl
     return status;
 }
 
+gpuipc_status os_handle_attributes(const void **out_attributes) {
+    *out_attributes = NULL;
+    return GPUIPC_OK;
+}
+
 intptr_t os_handle_give_up(os_handle *handle) {
     intptr_t native = handle->value;
     if (os_handle_is_valid(*handle)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file Helper programs: started by a test, talked to line by line, and never outliving it.
- * posix_child.c. Statuses are those of gpuipc, with the error record filled.
+ * posix_child.c, win32_child.c. Statuses are those of gpuipc, with the error record filled.
  */
 #ifndef GPUIPC_TEST_CHILD_H
 #define GPUIPC_TEST_CHILD_H
@@ -16,20 +16,22 @@ typedef struct child_process child_process;
 
 /** How a helper ended. */
 typedef struct child_end {
-    bool exited; /**< by itself, with code; else killed by the signal number in code */
-    int code;
+    bool exited; /**< by itself, with code; else killed, or by a fault of its own */
+    int code;    /**< not exited: the signal's number, or on Windows the NTSTATUS; there every exit
+                      code from 0xC0000000 on counts as one. abort() there is exit code 3 */
 } child_end;
 
 /**
- * Starts the program @p name from the folder that this program lies in. It dies when the *thread*
- * that started it ends: start helpers from the test's own thread.
+ * Starts the program @p name (without ".exe") from the folder that this program lies in. It dies at
+ * the latest when this process ends; on Linux when the *thread* that started it ends, so start
+ * helpers from the test's own thread; on Windows in child_destroy, with all that it has started.
  * @param arguments   what follows its name; ends with NULL; NULL: none
  * @param environment "NAME=value" sets, "NAME" removes; ends with NULL; NULL: as it is here
  */
 gpuipc_status child_start(const char *name, const char *const *arguments,
                           const char *const *environment, child_process **out_child);
 
-/** Reads one line of what it prints, without the newline (longer ones are cut).
+/** Reads one line of what it prints, without the newline, or "\r\n" (longer ones are cut).
  *  ERR_TIMEOUT; ERR_PEER_CLOSED when it has closed its output, as its end does. */
 gpuipc_status child_read_line(child_process *child, char *line, size_t capacity, int timeout_ms);
 

@@ -10,9 +10,10 @@
 
 #include "compiler.h"
 
-/** First of all: from now on this process dies with the thread that started it. To be called again
- *  after a change of user, which undoes it (prctl(2), PR_SET_PDEATHSIG). Ends the process if the
- *  one that started it is gone already. */
+/** First of all: from now on this process dies with the one that started it; on Linux with the thread
+ *  that did, and to be called again after a change of user, which undoes it (prctl(2),
+ *  PR_SET_PDEATHSIG). Ends the process if the one that started it is gone already.
+ *  posix_helper.c, win32_helper.c */
 void helper_begin(void);
 
 /** Prints one line and flushes. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Whether a thread is asleep: how a test knows that a call is waiting, without a pause that
- *  would only make it likely. posix_thread_state.c. */
+ *  would only make it likely. posix_thread_state.c, win32_thread_state.c. */
 #ifndef GPUIPC_TEST_THREAD_STATE_H
 #define GPUIPC_TEST_THREAD_STATE_H
 

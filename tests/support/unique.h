@@ -12,10 +12,11 @@
 /** A name for a listener: process, counter and random bits; allowed as a gpuipc name. */
 void unique_name(char name[UNIQUE_NAME_MAX]);
 
-/** Room for a runtime directory's path; short, so that socket paths in it are within their limit. */
-#define RUNTIME_DIRECTORY_MAX 48
+/** Room for a runtime directory's path: short, so that those of sockets in it are within their limit
+ *  (man 7 unix), and enough for where a Windows user's temporary files are. */
+#define RUNTIME_DIRECTORY_MAX 96
 
-/** Makes an empty directory of this user's with mode 0700. False when it cannot be made. */
+/** Makes an empty directory that this user alone may enter. False when it cannot be made. */
 bool runtime_directory_make(char path[RUNTIME_DIRECTORY_MAX]);
 
 /** Removes it and the files in it (a test has no directories in it). */

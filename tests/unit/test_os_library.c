@@ -5,13 +5,11 @@
 
 #include "check.h"
 #include "leak_gate.h"
+#include "library_names.h"
 #include "os.h"
 #include "unique.h"
 
 TestSuite(os_library, .timeout = 30);
-
-/** A library that every Linux with this C library has. */
-static const char system_library[] = "libm.so.6";
 
 static void check_cosine(os_library *library) {
     double (*cosine)(double);
@@ -29,8 +27,8 @@ Test(os_library, the_systems_own_by_name_and_again_by_path) {
     os_library *again;
     check_ok(os_library_open_system(system_library, &library));
     check_cosine(library);
-    cr_assert_eq(os_library_path(library)[0], '/', "%s", os_library_path(library));
-    cr_assert(strstr(os_library_path(library), system_library) != NULL);
+    cr_assert(strstr(os_library_path(library), system_library) != NULL, "%s",
+              os_library_path(library));
     check_ok(os_library_open_path(os_library_path(library), &again));
     check_cosine(again);
     cr_assert_str_eq(os_library_path(again), os_library_path(library));
@@ -43,8 +41,8 @@ Test(os_library, missing_is_not_found) {
     os_library *library = NULL;
     check_refused(GPUIPC_ERR_NOT_FOUND, "libgpuipc-no-such.so.1",
                   os_library_open_system("libgpuipc-no-such.so.1", &library));
-    check_refused(GPUIPC_ERR_NOT_FOUND, "/nonexistent/lib.so",
-                  os_library_open_path("/nonexistent/lib.so", &library));
+    check_refused(GPUIPC_ERR_NOT_FOUND, absent_library_path,
+                  os_library_open_path(absent_library_path, &library));
     check_refused(GPUIPC_ERR_NOT_FOUND, "libgpuipc-no-such.so",
                   os_library_open_own("libgpuipc-no-such.so", &library));
     cr_assert_null(library);
@@ -52,9 +50,10 @@ Test(os_library, missing_is_not_found) {
 
 Test(os_library, a_path_must_be_absolute) {
     os_library *library = NULL;
-    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "absolute",
-                  os_library_open_path("libm.so.6", &library));
-    check_status(GPUIPC_ERR_INVALID_ARGUMENT, os_library_open_path("", &library));
+    for (size_t i = 0; relative_library_paths[i] != NULL; i++) {
+        check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "absolute",
+                      os_library_open_path(relative_library_paths[i], &library));
+    }
     cr_assert_null(library);
 }
 
@@ -69,11 +68,11 @@ Test(os_library, there_but_no_library_is_another_failure_than_missing) {
     fputs("this is no library", file);
     fclose(file);
     check_refused(GPUIPC_ERR_OS, "does not load", os_library_open_path(path, &library));
-    /* The loader takes a name with a slash as a path, so this is "installed here". */
     check_refused(GPUIPC_ERR_OS, "installed but does not load",
-                  os_library_open_system(path, &library));
+                  os_library_open_system(broken_system_library(path), &library));
     runtime_directory_remove(directory);
-    check_refused(GPUIPC_ERR_NOT_FOUND, "not installed", os_library_open_system(path, &library));
+    check_refused(GPUIPC_ERR_NOT_FOUND, "not installed",
+                  os_library_open_system(absent_system_library(path), &library));
     cr_assert_null(library);
 }
 

@@ -43,6 +43,34 @@ static gpuipc_status connect_once(const os_pair *pair, bool shared) {
     return status;
 }
 
+typedef struct sentences {
+    int count;
+    char last[256];
+} sentences;
+
+static void sentence_note(void *user_data, const char *sentence) {
+    sentences *all = user_data;
+    all->count++;
+    snprintf(all->last, sizeof(all->last), "%s", sentence);
+}
+
+Test(posix_directory, a_socket_of_a_dead_process_is_replaced_and_that_is_told) {
+    os_pair pair;
+    sentences told = {0};
+    os_log log = {sentence_note, &told};
+    char line[CHILD_LINE_MAX];
+    child_process *helper;
+    os_pair_name(&pair);
+    const char *const arguments[] = {"listen", pair.path, pair.name, NULL};
+    check_ok(child_start("unit_helper", arguments, NULL, &helper));
+    cr_assert(child_expect_line(helper, "GPUIPC_OK", line, SOON_MS), "%s", line);
+    child_destroy(helper);
+    check_ok(os_listener_open(&pair.directory, pair.name, &log, &pair.listener));
+    cr_assert_eq(told.count, 1);
+    cr_assert(strstr(told.last, pair.name) != NULL, "%s", told.last);
+    os_pair_close(&pair);
+}
+
 Test(posix_directory, rights_of_others_are_refused) {
     static const struct {
         mode_t mode;

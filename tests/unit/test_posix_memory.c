@@ -72,6 +72,18 @@ Test(posix_memory, what_is_no_sealed_memory_is_refused) {
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
 }
 
+Test(posix_memory, says_its_exact_size) {
+    static const uint64_t sizes[] = {1, 4095, 4096, 2u << 20, UINT64_C(1) << 40};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        os_handle handle;
+        uint64_t bytes = 0;
+        check_ok(os_memory_create("size", sizes[i], &handle));
+        check_ok(os_memory_inspect(handle, &bytes));
+        cr_assert_eq(bytes, sizes[i]);
+        os_handle_close(&handle);
+    }
+}
+
 Test(posix_memory, sealed_memory_cannot_change_its_size) {
     os_handle handle;
     check_ok(os_memory_create("sealed", 8192, &handle));

@@ -26,8 +26,9 @@ static void raw_open(raw_pair *both) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     leak_gate_begin(&both->gate);
     os_pair_listen(&both->pair);
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s.sock", both->pair.path,
-             both->pair.name);
+    int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s.sock", both->pair.path,
+                          both->pair.name);
+    cr_assert(length > 0 && (size_t)length < sizeof(address.sun_path));
     both->raw = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     cr_assert_eq(connect(both->raw, (struct sockaddr *)&address, sizeof(address)), 0);
     check_ok(

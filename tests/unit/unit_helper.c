@@ -2,6 +2,7 @@
 /** @file The second process of the unit tests: unit_helper ROLE ARGUMENTS. */
 #include <inttypes.h>
 
+#include "child.h"
 #include "helper.h"
 #include "helper_role.h"
 #include "os.h"
@@ -11,6 +12,14 @@ static int role_environment(char **arguments) {
     const char *value = os_environment(arguments[0]);
     helper_say("%" PRIu64, os_process_id());
     helper_say("%s", value != NULL ? value : "(none)");
+    return 0;
+}
+
+/** arguments FOUR: prints them, a line for each. */
+static int role_arguments(char **arguments) {
+    for (int i = 0; i < 4; i++) {
+        helper_say("%s", arguments[i]);
+    }
     return 0;
 }
 
@@ -39,6 +48,31 @@ static int role_connect(char **arguments) {
     return 0;
 }
 
+/** hold DIRECTORY NAME: connects, and waits for what never comes. */
+static int role_hold(char **arguments) {
+    os_directory directory = {arguments[0], false};
+    os_connection *connection;
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    char byte;
+    size_t size;
+    size_t count;
+    if (os_connection_open(&directory, arguments[1], os_deadline_after(20000), &connection) !=
+        GPUIPC_OK) {
+        return 1;
+    }
+    os_connection_receive(connection, &byte, 1, &size, handles, &count, os_deadline_after(-1));
+    return 1;
+}
+
+/** start DIRECTORY NAME: starts a helper that holds a connection, and waits for it. */
+static int role_start(char **arguments) {
+    const char *const theirs[] = {"hold", arguments[0], arguments[1], NULL};
+    child_process *helper;
+    gpuipc_status status = child_start("unit_helper", theirs, NULL, &helper);
+    helper_say_status(status);
+    return status == GPUIPC_OK ? (int)child_wait(helper, -1, NULL) : 1;
+}
+
 /** listen DIRECTORY NAME: listens until its input says "end", then takes the name away. */
 static int role_listen(char **arguments) {
     os_directory directory = {arguments[0], false};
@@ -55,8 +89,11 @@ static int role_listen(char **arguments) {
 
 static const helper_role roles[] = {
     {"environment", 1, role_environment},
+    {"arguments", 4, role_arguments},
     {"echo", 0, role_echo},
     {"connect", 2, role_connect},
+    {"hold", 2, role_hold},
+    {"start", 2, role_start},
     {"listen", 2, role_listen},
 };
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Deadlines: arithmetic on the monotonic clock that each system has in its own way. */
+#include <limits.h>
+
+#include "os.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+
+static const uint64_t never = UINT64_MAX;
+
+os_deadline os_deadline_after(int timeout_ms) {
+    if (timeout_ms < 0) {
+        return (os_deadline){never};
+    }
+    return (os_deadline){os_clock_ns() + (uint64_t)timeout_ms * NS_PER_MS};
+}
+
+bool os_deadline_passed(os_deadline deadline) {
+    return deadline.at_ns != never && os_clock_ns() >= deadline.at_ns;
+}
+
+int os_deadline_left_ms(os_deadline deadline) {
+    if (deadline.at_ns == never) {
+        return -1;
+    }
+    uint64_t now = os_clock_ns();
+    if (now >= deadline.at_ns) {
+        return 0;
+    }
+    uint64_t left = deadline.at_ns - now;
+    uint64_t milliseconds = left / NS_PER_MS + (left % NS_PER_MS != 0);
+    return milliseconds > INT_MAX ? INT_MAX : (int)milliseconds;
+}

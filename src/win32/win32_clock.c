@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The monotonic clock, and waiting until a point on it. */
+#include "win32.h"
+
+#define NS_PER_MS      UINT64_C(1000000)
+#define NS_PER_S       UINT64_C(1000000000)
+#define BACKOFF_MAX_MS 20u
+
+uint64_t os_clock_ns(void) {
+    LARGE_INTEGER ticks;
+    LARGE_INTEGER frequency;
+    /* Neither can fail since Windows XP, and the frequency is that of the boot
+     * (learn.microsoft.com, QueryPerformanceCounter and QueryPerformanceFrequency). */
+    QueryPerformanceFrequency(&frequency);
+    QueryPerformanceCounter(&ticks);
+    uint64_t count = (uint64_t)ticks.QuadPart;
+    uint64_t per_second = (uint64_t)frequency.QuadPart;
+    /* Whole seconds apart: ticks times 10^9 would overflow after half an hour at 10 MHz. What is
+     * left of a second does not, with a clock below 18 GHz. */
+    return count / per_second * NS_PER_S + count % per_second * NS_PER_S / per_second;
+}
+
+void os_sleep_ms(unsigned milliseconds) {
+    os_deadline until = {os_clock_ns() + milliseconds * NS_PER_MS};
+    /* learn.microsoft.com, Sleep: may be shorter than asked for by up to a tick of the system. */
+    for (int left; (left = os_deadline_left_ms(until)) > 0;) {
+        Sleep((DWORD)left);
+    }
+}
+
+DWORD win32_left_ms(os_deadline deadline) {
+    int left = os_deadline_left_ms(deadline);
+    return left < 0 ? INFINITE : (DWORD)left;
+}
+
+unsigned win32_backoff_next(unsigned *milliseconds, os_deadline deadline) {
+    *milliseconds = *milliseconds == 0 ? 1 : *milliseconds * 2;
+    if (*milliseconds > BACKOFF_MAX_MS) {
+        *milliseconds = BACKOFF_MAX_MS;
+    }
+    int left = os_deadline_left_ms(deadline);
+    return left >= 0 && (unsigned)left < *milliseconds ? (unsigned)left : *milliseconds;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Packets: bytes and handles, sent and received whole or not at all.
+ *
+ * A packet is one message of the pipe: an envelope, which stands for what SCM_RIGHTS is on Linux, and
+ * then the packet's bytes, which are the same on both systems. docs/wire-format.md has its layout.
+ */
+#include "win32.h"
+
+#include <string.h>
+
+#define ENVELOPE_BYTES   24u
+#define ENVELOPE_VERSION 1u
+#define FLAG_LEDGER      1u
+
+static const unsigned char envelope_magic[4] = {'G', 'I', 'P', 'E'};
+
+/** What stands in an envelope. */
+typedef struct envelope {
+    bool has_ledger;
+    size_t handle_count; /**< with the ledger */
+    size_t byte_count;
+    uint64_t number; /**< of the packet, among those with handles; 0 without any */
+} envelope;
+
+static void put_number(unsigned char *at, size_t size, uint64_t value) {
+    for (size_t i = 0; i < size; i++) {
+        at[i] = (unsigned char)(value >> (8 * i));
+    }
+}
+
+static uint64_t get_number(const unsigned char *at, size_t size) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < size; i++) {
+        value |= (uint64_t)at[i] << (8 * i);
+    }
+    return value;
+}
+
+/** Writes the whole frame. @return its size */
+static size_t frame_put(unsigned char *frame, const win32_loan *loan, const void *bytes,
+                        size_t size) {
+    size_t count = loan != NULL ? loan->count : 0;
+    memcpy(frame, envelope_magic, sizeof(envelope_magic));
+    put_number(frame + 4, 2, ENVELOPE_VERSION);
+    put_number(frame + 6, 2, loan != NULL && loan->has_ledger ? FLAG_LEDGER : 0);
+    put_number(frame + 8, 4, count);
+    put_number(frame + 12, 4, size);
+    put_number(frame + 16, 8, loan != NULL ? loan->number : 0);
+    for (size_t i = 0; i < count; i++) {
+        put_number(frame + ENVELOPE_BYTES + 8 * i, 8, loan->values[i]);
+    }
+    memcpy(frame + ENVELOPE_BYTES + 8 * count, bytes, size);
+    return ENVELOPE_BYTES + 8 * count + size;
+}
+
+static gpuipc_status frame_broken(const char *what) {
+    return status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile", "the peer sent a packet %s", what);
+}
+
+static gpuipc_status frame_get(const unsigned char *frame, size_t size, envelope *out) {
+    if (size < ENVELOPE_BYTES || memcmp(frame, envelope_magic, sizeof(envelope_magic)) != 0) {
+        return frame_broken("without gpuipc's envelope");
+    }
+    uint64_t version = get_number(frame + 4, 2);
+    uint64_t flags = get_number(frame + 6, 2);
+    if (version != ENVELOPE_VERSION) {
+        return status_fail(GPUIPC_ERR_VERSION, "ReadFile",
+                           "the peer's envelopes have version %u; this side knows %u",
+                           (unsigned)version, ENVELOPE_VERSION);
+    }
+    envelope found = {.has_ledger = (flags & FLAG_LEDGER) != 0,
+                      .handle_count = (size_t)get_number(frame + 8, 4),
+                      .byte_count = (size_t)get_number(frame + 12, 4),
+                      .number = get_number(frame + 16, 8)};
+    if ((flags & ~(uint64_t)FLAG_LEDGER) != 0) {
+        return frame_broken("with flags that are not known");
+    }
+    size_t most = OS_PACKET_HANDLES_MAX + (found.has_ledger ? 1u : 0u);
+    if (found.handle_count > most) {
+        return status_fail(GPUIPC_ERR_HANDLE_COUNT, "ReadFile",
+                           "the peer sent %zu handles; %d are possible", found.handle_count,
+                           OS_PACKET_HANDLES_MAX);
+    }
+    /* A ledger comes with handles only, and a number with either. */
+    if ((found.has_ledger && found.handle_count < 2) ||
+        (found.handle_count == 0) != (found.number == 0)) {
+        return frame_broken("whose envelope contradicts itself");
+    }
+    if (found.byte_count == 0 ||
+        size != ENVELOPE_BYTES + 8 * found.handle_count + found.byte_count) {
+        return frame_broken("of another length than its envelope says, or empty");
+    }
+    *out = found;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status send_failed(DWORD code) {
+    switch (code) {
+    case WAIT_TIMEOUT:
+        return status_fail(GPUIPC_ERR_TIMEOUT, "WriteFile",
+                           "the peer did not take its packets before the time ran out");
+    case ERROR_OPERATION_ABORTED:
+        return status_fail(GPUIPC_ERR_RELEASED, "WriteFile", "the connection was interrupted");
+    default:
+        return win32_fail(code, "WriteFile", "the packet cannot be sent");
+    }
+}
+
+/** Writes one message of the pipe. */
+static gpuipc_status frame_write(os_connection *connection, size_t size, os_deadline deadline) {
+    HANDLE pipe = win32_handle_native(connection->pipe);
+    OVERLAPPED operation = {.hEvent = win32_handle_native(connection->writing)};
+    DWORD written = 0;
+    if (!WriteFile(pipe, connection->frame_out, (DWORD)size, NULL, &operation) &&
+        GetLastError() != ERROR_IO_PENDING) {
+        return send_failed(GetLastError());
+    }
+    DWORD code = win32_pipe_finish(pipe, &operation, win32_handle_native(connection->interrupted),
+                                   deadline, &written);
+    return code == 0 ? GPUIPC_OK : send_failed(code);
+}
+
+/* Asked before anything is made: a pseudo-handle can be duplicated, and would hand this whole process
+ * over. */
+static gpuipc_status handles_check(const os_handle *handles, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (!win32_handle_is_open(handles[i].value)) {
+            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "DuplicateHandle",
+                               "handle %lld is not open", (long long)handles[i].value);
+        }
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status packet_send(os_connection *connection, const void *bytes, size_t size,
+                                 const os_handle *handles, size_t count, os_deadline deadline) {
+    win32_loan *loan = NULL;
+    const os_peer *peer;
+    gpuipc_status status = win32_connection_usable(connection, "WriteFile");
+    if (status == GPUIPC_OK) {
+        status = handles_check(handles, count);
+    }
+    if (status == GPUIPC_OK && count > 0) {
+        status = win32_connection_peer(connection, &peer);
+        if (status == GPUIPC_OK) {
+            status = win32_lender_lend(&connection->lender, peer, handles, count, &loan);
+        }
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    size_t whole = frame_put(connection->frame_out, loan, bytes, size);
+    status = frame_write(connection, whole, deadline);
+    if (loan != NULL && status == GPUIPC_OK) {
+        win32_lender_keep(&connection->lender, loan);
+    } else if (loan != NULL) {
+        /* The receiver never saw their numbers. */
+        gpuipc_error why = status_save();
+        win32_lender_take_back(&connection->lender, loan);
+        status_restore(&why);
+    }
+    return status;
+}
+
+gpuipc_status os_connection_send(os_connection *connection, const void *bytes, size_t size,
+                                 const os_handle *handles, size_t count, os_deadline deadline) {
+    if (size == 0 || size > OS_PACKET_BYTES_MAX || count > OS_PACKET_HANDLES_MAX) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "WriteFile",
+                           "a packet has 1 to %d bytes and up to %d handles, not %zu and %zu",
+                           OS_PACKET_BYTES_MAX, OS_PACKET_HANDLES_MAX, size, count);
+    }
+    AcquireSRWLockShared(&connection->use);
+    atomic_store(&connection->is_used, true);
+    gpuipc_status status = packet_send(connection, bytes, size, handles, count, deadline);
+    ReleaseSRWLockShared(&connection->use);
+    return status;
+}
+
+static gpuipc_status receive_failed(DWORD code) {
+    switch (code) {
+    case WAIT_TIMEOUT:
+        return status_fail(GPUIPC_ERR_TIMEOUT, "ReadFile",
+                           "no packet came before the time ran out");
+    case ERROR_OPERATION_ABORTED:
+        return status_fail(GPUIPC_ERR_RELEASED, "ReadFile", "the connection was interrupted");
+    case ERROR_MORE_DATA:
+        return frame_broken("longer than any may be");
+    default:
+        return win32_fail(code, "ReadFile", "no packet can be received");
+    }
+}
+
+/** Reads one message of the pipe into frame_in. */
+static gpuipc_status frame_read(os_connection *connection, os_deadline deadline, size_t *out_size) {
+    HANDLE pipe = win32_handle_native(connection->pipe);
+    OVERLAPPED operation = {.hEvent = win32_handle_native(connection->reading)};
+    DWORD got = 0;
+    if (!ReadFile(pipe, connection->frame_in, WIN32_FRAME_BYTES_MAX, NULL, &operation)) {
+        DWORD code = GetLastError();
+        /* After ERROR_MORE_DATA the operation is over as well. */
+        if (code != ERROR_IO_PENDING) {
+            return receive_failed(code);
+        }
+    }
+    DWORD code = win32_pipe_finish(pipe, &operation, win32_handle_native(connection->interrupted),
+                                   deadline, &got);
+    if (code != 0) {
+        return receive_failed(code);
+    }
+    *out_size = got;
+    return GPUIPC_OK;
+}
+
+/** Takes the handles of the packet that lies in frame_in. */
+static gpuipc_status frame_take(os_connection *connection, const envelope *found,
+                                os_handle *handles, size_t *out_count) {
+    uint64_t values[WIN32_LENT_MAX];
+    if (found->handle_count == 0) {
+        *out_count = 0;
+        return GPUIPC_OK;
+    }
+    for (size_t i = 0; i < found->handle_count; i++) {
+        values[i] = get_number(connection->frame_in + ENVELOPE_BYTES + 8 * i, 8);
+    }
+    gpuipc_status status =
+        win32_borrower_take(&connection->borrower, found->number, found->has_ledger, values,
+                            found->handle_count, handles);
+    if (status == GPUIPC_OK) {
+        *out_count = found->handle_count - (found->has_ledger ? 1 : 0);
+    }
+    return status;
+}
+
+/** A frame that is refused may have had handles; from now on none is taken (win32_ledger.c). */
+static gpuipc_status packet_receive(os_connection *connection, os_handle *handles,
+                                    size_t *out_count, envelope *out_found, os_deadline deadline) {
+    size_t size;
+    gpuipc_status status = frame_read(connection, deadline, &size);
+    if (status != GPUIPC_OK) {
+        connection->borrower.refused |= status == GPUIPC_ERR_PROTOCOL;
+        return status;
+    }
+    status = frame_get(connection->frame_in, size, out_found);
+    if (status != GPUIPC_OK) {
+        connection->borrower.refused = true;
+        return status;
+    }
+    return frame_take(connection, out_found, handles, out_count);
+}
+
+gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
+                                    size_t *out_size, os_handle *handles, size_t *out_count,
+                                    os_deadline deadline) {
+    envelope found;
+    os_handle came[OS_PACKET_HANDLES_MAX];
+    size_t count = 0;
+    AcquireSRWLockShared(&connection->use);
+    atomic_store(&connection->is_used, true);
+    gpuipc_status status = win32_connection_usable(connection, "ReadFile");
+    if (status == GPUIPC_OK) {
+        status = packet_receive(connection, came, &count, &found, deadline);
+    }
+    if (status == GPUIPC_OK && found.byte_count > capacity) {
+        for (size_t i = 0; i < count; i++) {
+            os_handle_close(&came[i]);
+        }
+        status =
+            status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile",
+                        "the peer sent a packet longer than the %zu bytes there may be", capacity);
+    }
+    if (status == GPUIPC_OK) {
+        memcpy(bytes, connection->frame_in + ENVELOPE_BYTES + 8 * found.handle_count,
+               found.byte_count);
+        memcpy(handles, came, count * sizeof(*handles));
+        *out_size = found.byte_count;
+        *out_count = count;
+    }
+    ReleaseSRWLockShared(&connection->use);
+    return status;
+}
+
+/** Whether handles of this peer may be taken by an end that never asked for its packets: one that was
+ *  refused could name numbers of this process's own. */
+static bool drain_may_take(os_connection *connection) {
+    const os_peer *peer;
+    if (connection->peer_was_refused) {
+        return false;
+    }
+    return atomic_load(&connection->is_used) ||
+           (win32_connection_peer(connection, &peer) == GPUIPC_OK && peer->same_user);
+}
+
+/* The interrupt event is set by now and would take every reading back, so it is reset. A peer that
+ * goes on writing does not keep this going: it ends after what the pipe can have held, and with the
+ * first packet that breaks a rule, after which nothing is taken (win32_ledger.c). */
+void win32_packet_drain(os_connection *connection) {
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t drained = 0;
+    gpuipc_status status = GPUIPC_OK;
+    if (!drain_may_take(connection)) {
+        return;
+    }
+    ResetEvent(win32_handle_native(connection->interrupted));
+    while (status == GPUIPC_OK && drained <= WIN32_PIPE_ROOM) {
+        envelope found;
+        size_t count;
+        status = packet_receive(connection, handles, &count, &found, os_deadline_after(0));
+        if (status == GPUIPC_OK) {
+            for (size_t i = 0; i < count; i++) {
+                os_handle_close(&handles[i]);
+            }
+            drained += ENVELOPE_BYTES + 8 * found.handle_count + found.byte_count;
+        }
+    }
+    SetEvent(win32_handle_native(connection->interrupted));
+}
