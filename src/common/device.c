@@ -155,9 +155,17 @@ gpuipc_status device_allocation_prop(const device *self, const char *operation,
     if (!self->info.can_share) {
         return status_fail(self->why_not, operation, "%s: %s", self->info.name, self->info.why_not);
     }
+    const void *rights;
+    gpuipc_status status = os_handle_attributes(&rights);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     CUmemAllocationProp prop = {0};
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.requestedHandleTypes = self->handle_type;
+    /* cuda.h: an OBJECT_ATTRIBUTES where the type is WIN32, and zero in all other cases. The member is
+     * not const, and the driver has no reason to write there. */
+    prop.win32HandleMetaData = (void *)(uintptr_t)rights;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = self->ordinal;
     prop.allocFlags.gpuDirectRDMACapable = self->rdma_capable ? 1 : 0;

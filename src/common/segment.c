@@ -27,9 +27,9 @@ gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
     segment opened = SEGMENT_NONE;
     CUresult result =
         drv->cuMemImportFromShareableHandle(&opened.allocation, (void *)native, HANDLE_TYPE);
-    /* The driver answers UNKNOWN for every handle that is not memory of its own (tests/conformance: -1, a
-     * file, a memfd, an eventfd, a socket, /dev/null); INVALID_VALUE and INVALID_HANDLE are what
-     * its documentation promises for them. */
+    /* On Linux the driver answers UNKNOWN for every handle that is not memory of its own
+     * (tests/conformance: -1, a file, a memfd, an eventfd, a socket, /dev/null); INVALID_VALUE and
+     * INVALID_HANDLE are what its documentation promises for them. */
     if (result == CUDA_ERROR_UNKNOWN || result == CUDA_ERROR_INVALID_VALUE ||
         result == CUDA_ERROR_INVALID_HANDLE) {
         return status_fail_cuda(GPUIPC_ERR_NOT_GPU_MEMORY, result, "cuMemImportFromShareableHandle",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "handle_table.h"
+#include "live.h"
 
 /* The header takes a page, so that the bytes behind it stay aligned to one.
  *   0  magic (8 bytes)   8  version (4)   12  size of the header (4)   16  size of the memory (8)
@@ -74,14 +75,13 @@ static allocation *allocation_new(uint64_t size) {
     return memory;
 }
 
-static CUresult map_bytes(allocation *memory, os_handle handle) {
+static gpuipc_status map_bytes(allocation *memory, os_handle handle) {
     gpuipc_status status =
         os_memory_map(handle, HEADER_BYTES + memory->size, true, &memory->mapped);
-    if (status != GPUIPC_OK) {
-        return CUDA_ERROR_OUT_OF_MEMORY; /* the only thing a mapping of ours can lack */
+    if (status == GPUIPC_OK) {
+        memory->bytes = (uint8_t *)memory->mapped + HEADER_BYTES;
     }
-    memory->bytes = (uint8_t *)memory->mapped + HEADER_BYTES;
-    return CUDA_SUCCESS;
+    return status;
 }
 
 /* The owner as this process numbers devices, and as the machine does. */
@@ -109,10 +109,10 @@ static CUresult make_shared(allocation *memory, const header *about) {
     if (status != GPUIPC_OK) {
         return state_result(status);
     }
-    CUresult result = map_bytes(memory, handle);
-    if (result != CUDA_SUCCESS) {
+    status = map_bytes(memory, handle);
+    if (status != GPUIPC_OK) {
         os_handle_close(&handle);
-        return result;
+        return state_result(status);
     }
     header_encode(about, memory->mapped);
     if (about->handle_types == 0) {
@@ -177,10 +177,11 @@ CUresult allocation_import(intptr_t native, allocation **out) {
     if (memory == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    result = map_bytes(memory, handle);
-    if (result != CUDA_SUCCESS) {
+    const gpuipc_status status = map_bytes(memory, handle);
+    if (status != GPUIPC_OK) {
         free(memory);
-        return result;
+        /* A handle may carry less rights than its memory has: then it is not what was exported. */
+        return status == GPUIPC_ERR_OUT_OF_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
     }
     memcpy(memory->id, about.id, sizeof(memory->id));
     set_owner(memory, about.owner);
@@ -236,6 +237,7 @@ CUresult allocation_find(CUmemGenericAllocationHandle handle, const char *call, 
         fprintf(stderr,
                 "gpuipc emulated driver: %s got the handle 0x%llx, which no call gave out\n", call,
                 handle);
+        live_report_cancel();
         abort();
     }
     if (memory == NULL || memory->handle_count == 0) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "live.h"
 #include "os.h"
 
 #define FAULT_RULES_MAX 64
@@ -203,6 +204,7 @@ CUresult fault_check(entry_id id) {
         os_sleep_ms((unsigned)effect.delay_ms);
     }
     if (effect.die) {
+        live_report_cancel();
         _Exit(FAULT_EXIT_STATUS);
     }
     return effect.answer;

@@ -3,6 +3,7 @@
 #include "live.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "stream.h"
 
 #define LINE_BYTES 160
+/* How long the report waits for a thread that is in the driver. */
+#define REPORT_WAIT_MS 1000
 
 /* A text that grows to its whole length even where it no longer fits. */
 typedef struct listing {
@@ -123,16 +126,9 @@ GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out) {
     }
 }
 
-GPUIPC_EXPORTED size_t gpuipc_emulated_list_live(char *text, size_t capacity);
-GPUIPC_EXPORTED size_t gpuipc_emulated_list_live(char *text, size_t capacity) {
+/* The lock is held. */
+static size_t list_all(char *text, size_t capacity) {
     listing list = {text, capacity, 0};
-    if (capacity > 0) {
-        text[0] = '\0';
-    }
-    if (!state_is_usable()) {
-        return 0;
-    }
-    state_lock();
     add_allocations(&list);
     add_reservations(&list);
     add_mappings(&list, false);
@@ -140,19 +136,62 @@ GPUIPC_EXPORTED size_t gpuipc_emulated_list_live(char *text, size_t capacity) {
     add_streams(&list);
     add_events(&list);
     add_contexts(&list);
-    state_unlock();
     return list.length;
 }
 
-/* In a forked child too, but there nothing is live. Other threads may still make and release: the
- * list is cut where it no longer fits. */
+GPUIPC_EXPORTED size_t gpuipc_emulated_list_live(char *text, size_t capacity);
+GPUIPC_EXPORTED size_t gpuipc_emulated_list_live(char *text, size_t capacity) {
+    size_t length = 0;
+    if (capacity > 0) {
+        text[0] = '\0';
+    }
+    if (state_is_usable()) {
+        state_lock();
+        length = list_all(text, capacity);
+        state_unlock();
+    }
+    return length;
+}
+
+static atomic_bool is_cancelled;
+
+void live_report_cancel(void) {
+    atomic_store(&is_cancelled, true);
+}
+
+/* For the report: other threads may still run, and then give the lock back. On Windows the handlers of
+ * a library run when the system has ended all other threads, wherever they were
+ * (learn.microsoft.com, ExitProcess), and what one of them had locked stays so. */
+static bool lock_at_exit(void) {
+    const os_deadline deadline = os_deadline_after(REPORT_WAIT_MS);
+    while (!state_try_lock()) {
+        if (os_deadline_passed(deadline)) {
+            return false;
+        }
+        os_sleep_ms(1);
+    }
+    return true;
+}
+
+/* In a forked child too, but there nothing is live. */
 static void report(void) {
-    const size_t length = gpuipc_emulated_list_live(NULL, 0);
+    if (atomic_load(&is_cancelled) || !state_is_usable()) {
+        return;
+    }
+    if (!lock_at_exit()) {
+        fprintf(stderr, "gpuipc emulated driver: still live: not known, since a thread was in the "
+                        "driver when the process ended\n");
+        return;
+    }
+    const size_t length = list_all(NULL, 0);
     char *text = length == 0 ? NULL : malloc(length + 1);
+    if (text != NULL) {
+        list_all(text, length + 1);
+    }
+    state_unlock();
     if (text == NULL) {
         return;
     }
-    gpuipc_emulated_list_live(text, length + 1);
     char *line = text;
     while (*line != '\0') {
         const size_t size = strcspn(line, "\n");

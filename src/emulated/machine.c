@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda_api.h"
+#include "os.h"
+
 #define UUID_TEXT_SIZE 37
 
 /* Digits from *text on; false when there is none or the value passes @p limit. */
@@ -189,6 +192,8 @@ static machine machine_default(void) {
     memset(computer.p2p, 0xff, sizeof(computer.p2p));
     computer.has_vmm = true;
     computer.has_shareable_handles = true;
+    computer.model = os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32 ? MACHINE_MODEL_WDDM
+                                                                          : MACHINE_MODEL_NONE;
     computer.version = 13000;
     return computer;
 }

@@ -7,7 +7,8 @@
  *   memory=4G           bytes of each; K, M and G are powers of 1024
  *   p2p=all             pairs with peer access: all, none, or a list such as 0-1,2-3
  *   link=nvlink         what joins them: nvlink or pcie (which has no native atomics)
- *   driver-model=none   none (Linux), wddm or tcc (which has no VMM)
+ *   driver-model=none   none, wddm (what it is on Windows unless told otherwise), or tcc, which has
+ *                       no VMM
  *   vmm=1               0: no virtual memory management
  *   fd-handles=1        0: memory cannot be exported through the handles of this system
  *   version=13000       what cuDriverGetVersion answers; newer entry points are not found

@@ -7,6 +7,7 @@
 
 #include "address_space.h"
 #include "entry.h"
+#include "handle_rights.h"
 
 /* What a caller may ask memory to be exported as: only what this system has and, as an H200 answers,
  * not FABRIC, as on a machine without an IMEX channel. */
@@ -19,8 +20,13 @@ static CUresult check_handle_types(const CUmemAllocationProp *prop) {
     if ((types & ~os_shareable_handle_type) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (wants_metadata != (prop->win32HandleMetaData != NULL)) {
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!wants_metadata && prop->win32HandleMetaData != NULL) {
+        return CUDA_ERROR_INVALID_VALUE; /* cuda.h: zero but for that type */
+    }
+    const CUresult result =
+        wants_metadata ? handle_rights_check(prop->win32HandleMetaData) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     if (types != 0 && !driver.computer.has_shareable_handles) {
         return CUDA_ERROR_NOT_SUPPORTED;

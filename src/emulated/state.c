@@ -2,6 +2,7 @@
 /** @file See state.h; and cuInit, which fills it, and the functions that show it to tests. */
 #include "state.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "entry.h"
@@ -13,7 +14,9 @@ state driver;
 /* Guards the way to usable; driver_lock exists only after it. Held over a fork, unlike driver_lock,
  * which a forked child never touches: some thread of the parent may have held it for ever. */
 static os_static_mutex start_mutex;
-static bool is_started;
+/* Set once, after all that it stands for; so that to ask takes no lock, which on Windows a thread that
+ * the exit of the process has ended may hold for ever. */
+static atomic_bool is_started;
 static uint32_t started_generation;
 static os_mutex driver_lock;
 static os_condition driver_progress;
@@ -21,14 +24,15 @@ static os_condition driver_progress;
 static bool delay_is_set;
 
 bool state_is_usable(void) {
-    os_static_mutex_lock(&start_mutex);
-    bool usable = is_started && started_generation == os_fork_generation();
-    os_static_mutex_unlock(&start_mutex);
-    return usable;
+    return atomic_load(&is_started) && started_generation == os_fork_generation();
 }
 
 void state_lock(void) {
     os_mutex_lock(&driver_lock);
+}
+
+bool state_try_lock(void) {
+    return os_mutex_try_lock(&driver_lock);
 }
 
 void state_unlock(void) {
@@ -58,7 +62,7 @@ static bool read_machine(machine *out, bool complain) {
 
 void state_machine(machine *out) {
     os_static_mutex_lock(&start_mutex);
-    if (is_started) {
+    if (atomic_load(&is_started)) {
         *out = driver.computer;
     } else if (!read_machine(out, false)) {
         machine_parse(NULL, out, NULL, 0);
@@ -127,7 +131,7 @@ static CUresult start(void) {
         driver.stream_delay_ms = computer.stream_delay_ms;
     }
     started_generation = os_fork_generation();
-    is_started = true;
+    atomic_store(&is_started, true);
     return CUDA_SUCCESS;
 }
 
@@ -141,7 +145,7 @@ GPUIPC_EXPORTED CUresult cuInit(unsigned int flags) {
     }
     os_static_mutex_lock(&start_mutex);
     CUresult result = CUDA_SUCCESS;
-    if (!is_started) {
+    if (!atomic_load(&is_started)) {
         result = start();
     } else if (started_generation != os_fork_generation()) {
         result = CUDA_ERROR_NOT_INITIALIZED;
@@ -182,7 +186,7 @@ GPUIPC_EXPORTED uint64_t gpuipc_emulated_get_calls(const char *name) {
 GPUIPC_EXPORTED void gpuipc_emulated_set_stream_delay(unsigned milliseconds);
 GPUIPC_EXPORTED void gpuipc_emulated_set_stream_delay(unsigned milliseconds) {
     os_static_mutex_lock(&start_mutex);
-    const bool usable = is_started && started_generation == os_fork_generation();
+    const bool usable = state_is_usable();
     if (usable) {
         state_lock();
     }

@@ -38,6 +38,8 @@ extern state driver;
 bool state_is_usable(void);
 
 void state_lock(void);
+/** False, at once, when another thread has it. */
+bool state_try_lock(void);
 void state_unlock(void);
 
 /** Tells every thread in state_wait that something has finished. The lock is held. */

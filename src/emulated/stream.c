@@ -318,10 +318,9 @@ static task *point_behind_all(const context *owner) {
 }
 
 /* What other threads queue meanwhile is not waited for, and the context may be destroyed meanwhile: it
- * is not looked at again. */
-void stream_wait_context(context *owner) {
+ * is not looked at again before it has been found once more. */
+static void wait_for_all(context *owner) {
     task *latest;
-    free_finished(owner);
     task *point = point_behind_all(owner);
     if (point != NULL) {
         task_wait_ready(point);
@@ -332,6 +331,15 @@ void stream_wait_context(context *owner) {
         task_retain(latest); /* its stream may be closed meanwhile */
         task_wait_done(latest);
         task_release(latest);
+    }
+}
+
+void stream_wait_context(context *owner) {
+    const CUcontext handle = owner->handle;
+    free_finished(owner); /* also of a context that is ending, which is not found any more */
+    wait_for_all(owner);
+    if (context_find(handle, &owner) == CUDA_SUCCESS) {
+        free_finished(owner);
     }
 }
 

@@ -3,9 +3,9 @@
 #include "conformance.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "conformance_process.h"
 #include "emulated.h"
 
 driver drv;
@@ -36,7 +36,7 @@ void conformance_start(void) {
 /** Ends the test as failed. Criterion ignores an assertion that fails in a .fini, but not this. */
 static void fail_in_finish(const char *what, unsigned long long count) {
     fprintf(stderr, "after the test: %s (%llu)\n", what, count);
-    abort();
+    program_crash();
 }
 
 /** On the emulated driver: everything that was made is gone again. */
@@ -107,7 +107,8 @@ bool conformance_is_measured_machine(void) {
     char name[128] = "";
     OK(drv.cuDeviceGetName(name, sizeof name, 0));
     return drv.is_emulated ? os_environment("GPUIPC_EMULATED_MACHINE") == NULL
-                           : strstr(name, "H200") != NULL;
+                           : SYSTEM_TYPE == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+                                 strstr(name, "H200") != NULL;
 }
 
 const char *conformance_code(CUresult code) {
@@ -129,7 +130,10 @@ CUmemAllocationProp memory_properties(int device, bool exportable) {
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
     if (exportable) {
-        properties.requestedHandleTypes = (CUmemAllocationHandleType)os_shareable_handle_type;
+        const void *rights = NULL;
+        cr_assert_eq(os_handle_attributes(&rights), GPUIPC_OK);
+        properties.requestedHandleTypes = SYSTEM_TYPE;
+        properties.win32HandleMetaData = (void *)(uintptr_t)rights;
     }
     return properties;
 }
@@ -174,16 +178,14 @@ void memory_undo(const memory *made) {
 os_handle memory_export(CUmemGenericAllocationHandle handle) {
     uint64_t written = 0;
     os_handle shareable = OS_HANDLE_NONE;
-    OK(drv.cuMemExportToShareableHandle(&written, handle,
-                                        (CUmemAllocationHandleType)os_shareable_handle_type, 0));
+    OK(drv.cuMemExportToShareableHandle(&written, handle, SYSTEM_TYPE, 0));
     cr_assert_eq(os_handle_adopt_exported(&written, &shareable), GPUIPC_OK);
     return shareable;
 }
 
 CUresult memory_import(os_handle shareable, CUmemGenericAllocationHandle *out_handle) {
     /* The call takes the handle's value where a pointer stands (cuda.h's own example does so). */
-    return drv.cuMemImportFromShareableHandle(out_handle, (void *)shareable.value,
-                                              (CUmemAllocationHandleType)os_shareable_handle_type);
+    return drv.cuMemImportFromShareableHandle(out_handle, (void *)shareable.value, SYSTEM_TYPE);
 }
 
 uint32_t word_read(CUdeviceptr address) {

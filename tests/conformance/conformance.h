@@ -35,8 +35,8 @@ CUcontext conformance_context(int device);
 void conformance_use(int device);
 /** Skips the test, with the reason, where there are fewer devices. */
 void conformance_need_devices(int count);
-/** True where FACTS section 5's values of a particular machine hold: its kind of GPU, or the emulated
- *  machine when nothing else was described. */
+/** True where FACTS section 5's values of a particular machine hold: its kind of GPU, on Linux, or the
+ *  emulated machine when nothing else was described. */
 bool conformance_is_measured_machine(void);
 
 /** The name of a code, such as "CUDA_ERROR_INVALID_VALUE (1)". Four results are valid at a time. */
@@ -61,6 +61,12 @@ typedef struct memory {
     CUdeviceptr address;
     size_t bytes;
 } memory;
+
+/** How handles of memory travel on this system, and on the other one. */
+#define SYSTEM_TYPE ((CUmemAllocationHandleType)os_shareable_handle_type)
+#define FOREIGN_TYPE                                                                               \
+    ((CUmemAllocationHandleType)(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR +                        \
+                                 CU_MEM_HANDLE_TYPE_WIN32 - os_shareable_handle_type))
 
 /** What the call wants for memory on a device, exportable if @p exportable. */
 CUmemAllocationProp memory_properties(int device, bool exportable);

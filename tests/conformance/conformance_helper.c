@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file The second process of the conformance tests. It takes one-line commands from its socket and
+ * @file The second process of the conformance tests. It takes one-line commands from the test and
  * answers each; it holds one piece of memory, which it made or imported. Commands:
  *   open                     loads the driver; answers the gpuipc_status
  *   context DEVICE           retains its primary context and makes it current; answers the CUresult
@@ -11,17 +11,13 @@
  *   close                    undoes everything about the memory; answers the first CUresult that failed
  *   garbage CALL             passes a handle value that the driver never gave out; answers only if
  *                            it lives to do so
- * It ends when its socket does, and dies with its parent.
+ * It ends when the conversation does, and dies with its parent.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include "conformance_message.h"
+#include "conformance_link.h"
 #include "driver.h"
 
 static driver drv;
@@ -35,7 +31,7 @@ static struct {
 } held;
 
 static gpuipc_status open_driver(void) {
-    const char *choice = getenv("GPUIPC_CUDA_DRIVER");
+    const char *choice = os_environment("GPUIPC_CUDA_DRIVER");
     if (is_open) {
         return GPUIPC_OK;
     }
@@ -54,7 +50,7 @@ static CUresult use_device(int device) {
 }
 
 static void answer(const char *line, os_handle handle) {
-    if (!message_send(MESSAGE_HELPER_SOCKET, line, handle)) {
+    if (!link_send(line, handle)) {
         exit(1); /* the test is gone */
     }
 }
@@ -91,14 +87,19 @@ static CUresult write_word(uint32_t word) {
 }
 
 static void do_create(int device, size_t bytes, uint32_t word) {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .requestedHandleTypes =
-                                                (CUmemAllocationHandleType)os_shareable_handle_type,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    const void *rights = NULL;
     uint64_t written = 0;
     os_handle shareable = OS_HANDLE_NONE;
     int ignored;
     CUresult result = use_device(device);
+    if (result == CUDA_SUCCESS && os_handle_attributes(&rights) != GPUIPC_OK) {
+        result = CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .requestedHandleTypes =
+                                                (CUmemAllocationHandleType)os_shareable_handle_type,
+                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+                                            .win32HandleMetaData = (void *)(uintptr_t)rights};
     if (result == CUDA_SUCCESS) {
         result = drv.cuMemCreate(&held.handle, bytes, &properties, 0);
     }
@@ -174,16 +175,11 @@ static CUresult close_held(void) {
 /** Dies here, unless the driver survives. */
 static void do_garbage(const char *call) {
     const CUmemGenericAllocationHandle garbage = 0x1234;
-    const struct rlimit no_core = {0, 0};
     CUmemAllocationProp properties;
     uint64_t written = 0;
     CUdeviceptr address = 0;
     CUresult result = use_device(0);
-    setrlimit(RLIMIT_CORE, &no_core);
-    /* A sanitizer's own handler would make an exit code of the signal. */
-    signal(SIGSEGV, SIG_DFL);
-    signal(SIGBUS, SIG_DFL);
-    signal(SIGABRT, SIG_DFL);
+    link_expect_crash();
     if (result == CUDA_SUCCESS && strcmp(call, "cuMemMap") == 0) {
         result = drv.cuMemAddressReserve(&address, (size_t)2 << 20, 0, 0, 0);
         if (result == CUDA_SUCCESS) {
@@ -228,14 +224,13 @@ static bool obey(const char *line, os_handle handle) {
     return true;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     char line[MESSAGE_BYTES];
     os_handle handle;
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    if (!link_open(argc, argv)) {
         return 1;
     }
-    /* A parent that died before this call is noticed by the end of the socket. */
-    while (message_receive(MESSAGE_HELPER_SOCKET, line, &handle)) {
+    while (link_receive(line, &handle)) {
         const bool known = obey(line, handle);
         os_handle_close(&handle);
         if (!known) {

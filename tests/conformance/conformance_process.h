@@ -8,15 +8,15 @@
 #define GPUIPC_TEST_CONFORMANCE_PROCESS_H
 
 #include "conformance.h"
-#include "conformance_message.h"
+#include "conformance_link.h"
 
 /** A running conformance_helper. */
 typedef struct helper helper;
 
 /** What became of a helper. */
 typedef struct helper_ending {
-    int exit_code; /**< -1 when a signal ended it */
-    int signal;    /**< 0 when it exited */
+    int exit_code; /**< -1 when it crashed or was killed */
+    int crash;     /**< 0 when it exited; else the signal, or the code that Windows ended it with */
 } helper_ending;
 
 /** Starts one. @param visible_devices its CUDA_VISIBLE_DEVICES; NULL: the same as here */
@@ -25,11 +25,11 @@ helper *helper_start(const char *visible_devices);
 void helper_tell(helper *process, os_handle handle, const char *format, ...) GPUIPC_PRINTF(3, 4);
 /** Receives an answer. @param out_handle takes the handle that came with it; NULL: none may */
 void helper_hear(helper *process, char line[MESSAGE_BYTES], os_handle *out_handle);
-/** Waits until an answer lies in the socket, and leaves it there. */
+/** Waits until an answer has come, and leaves it there; a handle with it is nobody's until then. */
 void helper_await_answer(helper *process);
-/** Kills it with SIGKILL and waits until it is gone. The socket, and what lies in it, stays. */
+/** Kills it and waits until it is gone. The answer that has come stays. */
 void helper_kill(helper *process);
-/** Waits for it to end; it does when it has answered everything, because the socket is closed. */
+/** Waits for it to end; it does when it has answered everything, because nothing more comes. */
 helper_ending helper_end(helper *process);
 /** Waits for it to end by its own doing. */
 helper_ending helper_await_end(helper *process);
@@ -63,22 +63,22 @@ void device_uuid_text(int device, char text[48]);
 /** Handles that are open but no GPU memory, and values that are no open handle. */
 typedef struct wrong_handle {
     const char *what;
-    os_handle handle; /**< none: this machine has no such thing */
-    bool is_open;     /**< to be closed */
+    os_handle handle;
+    bool is_open; /**< to be closed */
 } wrong_handle;
-#define WRONG_HANDLES 7
-void wrong_handles_open(wrong_handle wrong[WRONG_HANDLES]);
-void wrong_handles_close(wrong_handle wrong[WRONG_HANDLES]);
+#define WRONG_HANDLES_MAX 16
+/** @return how many this machine has */
+size_t wrong_handles_open(wrong_handle wrong[WRONG_HANDLES_MAX]);
+/** Asserts that the driver closed none of them. */
+void wrong_handles_close(const wrong_handle *wrong, size_t count);
+
+/** Ends this program in a way that Criterion counts as a failure, in a .fini as well. */
+void program_crash(void);
 
 /** True when the handle is still open here. */
 bool handle_is_open(os_handle handle);
-/** What fstat and fcntl say about an exported handle. */
-typedef struct handle_facts {
-    bool character_device;
-    unsigned major, minor; /**< of the character device */
-    unsigned mode;         /**< permission bits */
-    bool close_on_exec;
-} handle_facts;
-handle_facts handle_inspect(intptr_t native);
+/** Asserts what the system says about what an export wrote. It is looked at before
+ *  os_handle_adopt_exported, which would itself see to it that no other program inherits it. */
+void handle_check_exported(const void *written);
 
 #endif

@@ -26,8 +26,8 @@ static void check_import(const import_report *report, const char *row, uint32_t 
 
 static void check_exit(helper *process) {
     const helper_ending ending = helper_end(process);
-    cr_assert(ending.exit_code == 0 && ending.signal == 0, "the helper: exit code %d, signal %d",
-              ending.exit_code, ending.signal);
+    cr_assert(ending.exit_code == 0 && ending.crash == 0, "the helper: exit code %d, crash %d",
+              ending.exit_code, ending.crash);
 }
 
 /** Imports a handle here, maps it, and asserts the first word. Leaves nothing. */
@@ -85,7 +85,7 @@ Test(process, descriptor_in_flight_keeps_memory) {
     helper *exporter = helper_start(NULL);
     helper_tell(exporter, OS_HANDLE_NONE, "create 0 %zu %u", GRANULE, 0xF117F117U);
     helper_await_answer(exporter);
-    helper_kill(exporter); /* the fd lies in the socket, and nowhere else */
+    helper_kill(exporter); /* on Linux the fd lies in the socket, and nowhere else */
     helper_hear(exporter, line, &shareable);
     cr_assert(os_handle_is_valid(shareable));
     check_word_behind(shareable, GRANULE, 0xF117F117,
@@ -199,7 +199,7 @@ Test(process, handle_value_that_was_never_given_out) {
         helper *victim = helper_start(NULL);
         helper_tell(victim, OS_HANDLE_NONE, "garbage %s", calls[i]);
         const helper_ending ending = helper_await_end(victim);
-        cr_assert_neq(ending.signal, 0,
+        cr_assert_neq(ending.crash, 0,
                       "FACTS: a handle value the driver never gave out, passed to %s: the process "
                       "crashes; it exited with %d",
                       calls[i], ending.exit_code);

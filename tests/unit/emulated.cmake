@@ -1,25 +1,35 @@
 # SPDX-License-Identifier: MIT
 # The emulated driver: what the conformance suite, which also runs on a real GPU, cannot test.
-if(WIN32)
-  message(STATUS "unit.emulated_* is not built: its environment and its helper are not written for Windows yet")
-  return()
-endif()
+set_source_files_properties(${system}_environment.c ${system}_outputs.c PROPERTIES COMPILE_DEFINITIONS
+                            "${system_definitions}")
 
-add_executable(emulated_helper emulated_helper.c)
-target_compile_definitions(emulated_helper PRIVATE _GNU_SOURCE)
-target_include_directories(emulated_helper PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
-target_link_libraries(emulated_helper PRIVATE gpuipc_test_support)
+function(emulated_helper_add name)
+  add_executable(${name} ${name}.c emulated_helper_open.c ${system}_outputs.c)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
+  target_link_libraries(${name} PRIVATE gpuipc_test_support)
+endfunction()
+emulated_helper_add(emulated_helper)
 
-# setenv(3)
-set_source_files_properties(emulated_test.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
-foreach(unit dead entry fault live machine memory more process stream)
-  set(sources test_emulated_${unit}.c emulated_test.c)
-  if(unit STREQUAL machine)
-    list(APPEND sources ${PROJECT_SOURCE_DIR}/src/emulated/machine.c)
-  endif()
-  gpuipc_add_test(unit emulated_${unit} SOURCES ${sources} LIBRARIES gpuipc_test_support)
-  add_dependencies(test_unit_emulated_${unit} gpuipc_emulated emulated_helper)
+# emulated_add(UNIT [SOURCE...])
+function(emulated_add unit)
+  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c emulated_test.c ${system}_environment.c ${ARGN}
+                  LIBRARIES gpuipc_test_support)
+  add_dependencies(test_unit_${unit} gpuipc_emulated emulated_helper)
+endfunction()
+foreach(unit dead entry fault live memory more process stream)
+  emulated_add(emulated_${unit})
 endforeach()
+emulated_add(emulated_machine ${PROJECT_SOURCE_DIR}/src/emulated/machine.c)
+gpuipc_add_test(unit emulated_rights SOURCES test_emulated_rights.c
+                ${PROJECT_SOURCE_DIR}/src/emulated/handle_rights.c)
+
+emulated_add(${system}_emulated)
+target_compile_definitions(test_unit_${system}_emulated PRIVATE ${system_definitions})
+if(NOT WIN32)
+  emulated_helper_add(posix_emulated_helper)
+  target_compile_definitions(posix_emulated_helper PRIVATE ${system_definitions})
+  add_dependencies(test_unit_posix_emulated posix_emulated_helper)
+endif()
 
 add_executable(emulated_threads emulated_threads.c)
 target_include_directories(emulated_threads PRIVATE ${PROJECT_SOURCE_DIR}/src/common
@@ -31,5 +41,5 @@ add_test(NAME unit.emulated_threads COMMAND ${command})
 set_tests_properties(unit.emulated_threads PROPERTIES TIMEOUT 120)
 
 add_test(NAME unit.emulated_symbols
-  COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DLIBRARY=$<TARGET_FILE:gpuipc_emulated>
-          -P ${CMAKE_CURRENT_SOURCE_DIR}/emulated_symbols.cmake)
+  COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DOBJDUMP=${CMAKE_OBJDUMP} -DWINDOWS=${WIN32}
+          -DLIBRARY=$<TARGET_FILE:gpuipc_emulated> -P ${CMAKE_CURRENT_SOURCE_DIR}/emulated_symbols.cmake)

@@ -2,68 +2,44 @@
 /**
  * @file The other process of the emulated driver's tests. Its first argument says what it does:
  *   calls                    calls cuDeviceGetCount twice and says what it answers
- *   system                   loads the driver by the system's name and says whether it is emulated
- *   fork                     calls the driver in a forked child
  *   leave                    exits with memory and contexts live, and says what and where
- *   leave-forked             exits with a context live, after a forked child has exited likewise
  *   nothing                  releases all before it exits
+ *   busy                     exits while a stream has work, with what that needs live
+ *   calling                  exits while threads are in the driver
+ *   garbage CALL             passes a handle that was never given out for memory; says so if it lives
  *   import DIRECTORY NAME    takes a handle from a connection, opens it, and does as it is told
  *   export DIRECTORY NAME    gives a handle with the word 4711 to a connection, and waits
  */
+#include "emulated_helper.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "driver.h"
-#include "helper.h"
+#include "helper_role.h"
 
 #define GRANULE ((size_t)2 << 20)
 #define WAIT_MS 20000
+/* How many threads are in the driver at the end. */
+#define THREADS 4
 
-static driver drv;
-static const char *driver_choice = "emulated";
-
-static void begin(void) {
-    CUcontext context;
-    if (driver_open(driver_choice, &drv) != GPUIPC_OK ||
-        drv.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
-        drv.cuCtxPushCurrent(context) != CUDA_SUCCESS) {
-        helper_say("no driver: %s", gpuipc_error_get()->sentence);
-        _exit(4);
-    }
-}
-
-static int say_calls(void) {
+static int role_calls(char **arguments) {
     int count;
-    begin();
+    (void)arguments;
+    if (!outputs_join()) {
+        return 8;
+    }
+    emulated_helper_open("emulated");
     helper_say("first %d", (int)drv.cuDeviceGetCount(&count));
     helper_say("second %d", (int)drv.cuDeviceGetCount(&count));
     return 0;
 }
 
-static int say_system(void) {
-    driver_choice = "auto";
-    begin();
-    helper_say("emulated %d", drv.is_emulated);
-    return 0;
-}
-
-static int say_fork(void) {
-    int count;
-    CUdeviceptr address;
-    begin();
-    const pid_t child = fork();
-    if (child == 0) {
-        helper_say("child %d %d %d", (int)drv.cuInit(0), (int)drv.cuDeviceGetCount(&count),
-                   (int)drv.cuMemAlloc(&address, 4));
-        _exit(0);
-    }
-    if (child < 0 || waitpid(child, NULL, 0) != child) {
-        return 1;
-    }
-    helper_say("parent %d", (int)drv.cuMemAlloc(&address, 4));
-    return 0;
+static CUmemAllocationProp memory_properties(void) {
+    CUmemAllocationProp prop;
+    memset(&prop, 0, sizeof(prop));
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    return prop;
 }
 
 static CUresult open_range(CUmemGenericAllocationHandle handle, CUdeviceptr *address) {
@@ -77,17 +53,13 @@ static CUresult open_range(CUmemGenericAllocationHandle handle, CUdeviceptr *add
 }
 
 static int say_left(bool leaves) {
-    CUmemAllocationProp prop;
+    const CUmemAllocationProp prop = memory_properties();
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr address = 0;
-    /* The test reads one pipe. */
-    if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) {
+    if (!outputs_join()) {
         return 8;
     }
-    begin();
-    memset(&prop, 0, sizeof(prop));
-    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    emulated_helper_open("emulated");
     if (drv.cuMemCreate(&handle, GRANULE, &prop, 0) != CUDA_SUCCESS ||
         open_range(handle, &address) != CUDA_SUCCESS) {
         return 9;
@@ -101,19 +73,86 @@ static int say_left(bool leaves) {
     return drv.cuMemRelease(handle) == CUDA_SUCCESS ? 0 : 11;
 }
 
-static int say_left_forked(void) {
-    if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) {
+static int role_leave(char **arguments) {
+    (void)arguments;
+    return say_left(true);
+}
+
+static int role_nothing(char **arguments) {
+    (void)arguments;
+    return say_left(false);
+}
+
+static int role_busy(char **arguments) {
+    CUstream stream;
+    CUdeviceptr address;
+    (void)arguments;
+    if (!outputs_join()) {
         return 8;
     }
-    begin();
-    const pid_t child = fork();
-    if (child == 0) {
-        exit(0); /* with exit handlers, unlike _exit */
+    emulated_helper_open("emulated");
+    if (drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        drv.cuMemAlloc(&address, 4096) != CUDA_SUCCESS ||
+        drv.cuMemsetD8Async(address, 1, 4096, stream) != CUDA_SUCCESS) {
+        return 9;
     }
-    if (child < 0 || waitpid(child, NULL, 0) != child) {
-        return 1;
+    helper_say("query %d", (int)drv.cuStreamQuery(stream));
+    return 0;
+}
+
+static void call_for_ever(void *argument) {
+    CUdeviceptr address;
+    (void)argument;
+    while (drv.cuCtxSetCurrent(NULL) == CUDA_SUCCESS) {
+        CUcontext context;
+        if (drv.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+            drv.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+            drv.cuMemAlloc(&address, 64) != CUDA_SUCCESS ||
+            drv.cuMemFree(address) != CUDA_SUCCESS ||
+            drv.cuDevicePrimaryCtxRelease(0) != CUDA_SUCCESS) {
+            helper_say("a call failed");
+            return;
+        }
     }
-    helper_say("the child has ended");
+}
+
+static int role_calling(char **arguments) {
+    static os_thread *threads[THREADS];
+    (void)arguments;
+    if (!outputs_join()) {
+        return 8;
+    }
+    emulated_helper_open("emulated");
+    for (int i = 0; i < THREADS; i++) {
+        if (os_thread_start(call_for_ever, NULL, &threads[i]) != GPUIPC_OK) {
+            return 9;
+        }
+    }
+    helper_say("calling");
+    return 0;
+}
+
+static int role_garbage(char **arguments) {
+    CUmemGenericAllocationHandle handle = 0x1234;
+    CUdeviceptr address = 0;
+    CUstream stream = NULL;
+    if (!outputs_join()) {
+        return 8;
+    }
+    emulated_helper_open("emulated");
+    if (strcmp(arguments[0], "cuMemMap") == 0) {
+        if (drv.cuMemAddressReserve(&address, GRANULE, 0, 0, 0) != CUDA_SUCCESS) {
+            return 9;
+        }
+        helper_say("lives %d", (int)drv.cuMemMap(address, GRANULE, 0, handle, 0));
+    } else {
+        /* given out, but for a stream */
+        if (drv.cuStreamCreate(&stream, 0) != CUDA_SUCCESS) {
+            return 9;
+        }
+        handle = (CUmemGenericAllocationHandle)(uintptr_t)stream;
+        helper_say("lives %d", (int)drv.cuMemRelease(handle));
+    }
     return 0;
 }
 
@@ -123,7 +162,7 @@ static os_connection *join(const char *path, const char *name) {
     if (os_connection_open(&directory, name, os_deadline_after(WAIT_MS), &connection) !=
         GPUIPC_OK) {
         helper_say("no connection: %s", gpuipc_error_get()->sentence);
-        _exit(5);
+        exit(5);
     }
     return connection;
 }
@@ -150,7 +189,7 @@ static void obey(CUdeviceptr address) {
     }
 }
 
-static int import(const char *path, const char *name) {
+static int role_import(char **arguments) {
     char byte;
     size_t size = 0;
     size_t count = 0;
@@ -158,8 +197,8 @@ static int import(const char *path, const char *name) {
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp prop;
     CUdeviceptr address = 0;
-    begin();
-    os_connection *connection = join(path, name);
+    emulated_helper_open("emulated");
+    os_connection *connection = join(arguments[0], arguments[1]);
     if (os_connection_receive(connection, &byte, 1, &size, handles, &count,
                               os_deadline_after(WAIT_MS)) != GPUIPC_OK ||
         count != 1) {
@@ -179,20 +218,22 @@ static int import(const char *path, const char *name) {
     return 0;
 }
 
-static int export(const char *path, const char *name) {
-    CUmemAllocationProp prop;
+static int role_export(char **arguments) {
+    CUmemAllocationProp prop = memory_properties();
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr address = 0;
     intptr_t written = 0;
+    const void *rights;
     os_handle exported;
     const uint32_t word = 4711;
     const char byte = 1;
-    begin();
-    memset(&prop, 0, sizeof(prop));
-    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    emulated_helper_open("emulated");
+    if (os_handle_attributes(&rights) != GPUIPC_OK) {
+        return 12;
+    }
     prop.requestedHandleTypes = (CUmemAllocationHandleType)os_shareable_handle_type;
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    os_connection *connection = join(path, name);
+    prop.win32HandleMetaData = (void *)(uintptr_t)rights;
+    os_connection *connection = join(arguments[0], arguments[1]);
     if (drv.cuMemCreate(&handle, GRANULE, &prop, 0) != CUDA_SUCCESS ||
         open_range(handle, &address) != CUDA_SUCCESS ||
         drv.cuMemcpyHtoD(address, &word, sizeof(word)) != CUDA_SUCCESS ||
@@ -209,31 +250,12 @@ static int export(const char *path, const char *name) {
     return 0;
 }
 
-int main(int count, char **arguments) {
-    helper_begin();
-    if (count == 2 && strcmp(arguments[1], "calls") == 0) {
-        return say_calls();
-    }
-    if (count == 2 && strcmp(arguments[1], "system") == 0) {
-        return say_system();
-    }
-    if (count == 2 && strcmp(arguments[1], "fork") == 0) {
-        return say_fork();
-    }
-    if (count == 2 && strcmp(arguments[1], "leave") == 0) {
-        return say_left(true);
-    }
-    if (count == 2 && strcmp(arguments[1], "leave-forked") == 0) {
-        return say_left_forked();
-    }
-    if (count == 2 && strcmp(arguments[1], "nothing") == 0) {
-        return say_left(false);
-    }
-    if (count == 4 && strcmp(arguments[1], "import") == 0) {
-        return import(arguments[2], arguments[3]);
-    }
-    if (count == 4 && strcmp(arguments[1], "export") == 0) {
-        return export(arguments[2], arguments[3]);
-    }
-    return 2;
+static const helper_role roles[] = {
+    {"calls", 0, role_calls},   {"leave", 0, role_leave},     {"nothing", 0, role_nothing},
+    {"busy", 0, role_busy},     {"calling", 0, role_calling}, {"garbage", 1, role_garbage},
+    {"import", 2, role_import}, {"export", 2, role_export},
+};
+
+int main(int argc, char **argv) {
+    return helper_role_run(roles, sizeof(roles) / sizeof(roles[0]), argc, argv);
 }

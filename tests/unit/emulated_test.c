@@ -2,8 +2,9 @@
 /** @file See emulated_test.h. */
 #include "emulated_test.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "core_fixture.h"
 
 driver drv;
 gpuipc_emulated_live_fn get_live;
@@ -13,8 +14,7 @@ gpuipc_emulated_calls_fn get_calls;
 gpuipc_emulated_delay_fn set_delay;
 
 void environment_set(const char *name, const char *value) {
-    const int failed = value == NULL ? unsetenv(name) : setenv(name, value, 1);
-    cr_assert_eq(failed, 0, "the environment could not be changed");
+    core_environment_set(name, value);
 }
 
 void emulated_symbol(os_library *library, const char *name, void *function) {
@@ -59,11 +59,14 @@ CUcontext context_use(int device) {
 
 CUmemAllocationProp shareable_on(int device) {
     CUmemAllocationProp prop;
+    const void *rights;
+    check_ok(os_handle_attributes(&rights));
     memset(&prop, 0, sizeof(prop));
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.requestedHandleTypes = (CUmemAllocationHandleType)os_shareable_handle_type;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = device;
+    prop.win32HandleMetaData = (void *)(uintptr_t)rights;
     return prop;
 }
 

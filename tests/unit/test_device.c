@@ -4,12 +4,14 @@
 
 #include <string.h>
 
+#include "context.h"
+
 TestSuite(device, .init = core_start, .fini = core_finish, .timeout = 60);
 TestSuite(device_machine, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
 
-static gpuipc_device_info info_of(gpuipc_context *context, uint32_t device) {
+static gpuipc_device_info info_of(gpuipc_context *made, uint32_t index) {
     gpuipc_device_info info = {.struct_size = sizeof(info)};
-    check_ok(gpuipc_device_get_info(context, device, &info));
+    check_ok(gpuipc_device_get_info(made, index, &info));
     return info;
 }
 
@@ -75,6 +77,106 @@ Test(device, info_needs_a_struct_size) {
     cr_assert_eq(info.name[0], '\0');
 }
 
+/* ---- what the driver is asked for -------------------------------------------------------- */
+
+/** What cuMemCreate got, and what its metadata pointed to then. */
+static struct {
+    CUresult (*call)(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *prop, unsigned long long flags);
+    unsigned calls;
+    size_t bytes;
+    unsigned long long flags;
+    CUmemAllocationProp prop;
+    unsigned char attributes[48];
+} recorded;
+
+static CUresult record_create(CUmemGenericAllocationHandle *handle, size_t bytes,
+                              const CUmemAllocationProp *prop, unsigned long long flags) {
+    recorded.calls++;
+    recorded.bytes = bytes;
+    recorded.flags = flags;
+    recorded.prop = *prop;
+    if (prop->win32HandleMetaData != NULL) {
+        memcpy(recorded.attributes, prop->win32HandleMetaData, sizeof(recorded.attributes));
+    }
+    return recorded.call(handle, bytes, prop, flags);
+}
+
+static void record_memory_of(uint32_t index) {
+    context *ctx;
+    check_ok(context_acquire(core_context, "test", &ctx));
+    recorded.call = ctx->driver.cuMemCreate;
+    ctx->driver.cuMemCreate = record_create;
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = index, .bytes = 1};
+    gpuipc_buffer *buffer = NULL;
+    gpuipc_status status = gpuipc_buffer_create(core_context, &config, &buffer);
+    ctx->driver.cuMemCreate = recorded.call;
+    context_unreference(ctx);
+    check_ok(status);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
+/* An OBJECT_ATTRIBUTES of 64-bit Windows, by the offsets of ntdef.h. */
+static uint64_t attribute_at(size_t offset, size_t bytes) {
+    uint64_t value = 0;
+    memcpy(&value, recorded.attributes + offset, bytes);
+    return value;
+}
+
+static void check_attributes(void) {
+    cr_assert_eq(attribute_at(0, 4), 48, "Length is %u", (unsigned)attribute_at(0, 4));
+    cr_assert_eq(attribute_at(8, 8), 0, "there is a RootDirectory");
+    cr_assert_eq(attribute_at(16, 8), 0, "there is an ObjectName");
+    cr_assert_eq(attribute_at(24, 4), 0, "Attributes are 0x%x", (unsigned)attribute_at(24, 4));
+    cr_assert_eq(attribute_at(40, 8), 0, "there is a SecurityQualityOfService");
+    /* In one piece, whatever the driver does with it. winnt.h, SECURITY_DESCRIPTOR_RELATIVE: Revision,
+     * Sbz1, Control with SE_DACL_PRESENT, SE_DACL_PROTECTED and SE_SELF_RELATIVE; then where the owner,
+     * group, SACL and DACL are. Who is in it: test_win32_security.c. */
+    const unsigned char *descriptor = (const unsigned char *)(uintptr_t)attribute_at(32, 8);
+    uint16_t control;
+    uint32_t dacl;
+    cr_assert_not_null(descriptor, "there is no SecurityDescriptor");
+    cr_assert_eq(descriptor[0], 1);
+    memcpy(&control, descriptor + 2, sizeof(control));
+    memcpy(&dacl, descriptor + 16, sizeof(dacl));
+    cr_assert_eq(control & 0x9004, 0x9004, "Control is 0x%x", control);
+    cr_assert_neq(dacl, 0, "a DACL that is absent admits everybody");
+}
+
+Test(device, memory_is_asked_for_as_this_system_shares_it) {
+    for (uint32_t i = 0; i < core_device_count; i++) {
+        CUdevice ordinal = -1;
+        int rdma = -1;
+        cr_assert_eq(core_driver()->cuDeviceGet(&ordinal, (int)i), CUDA_SUCCESS);
+        cr_assert_eq(
+            core_driver()->cuDeviceGetAttribute(
+                &rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, ordinal),
+            CUDA_SUCCESS);
+        memset(&recorded, 0, sizeof(recorded));
+        record_memory_of(i);
+        cr_assert_eq(recorded.calls, 1);
+        cr_assert_eq(recorded.bytes, info_of(core_context, i).granularity_bytes);
+        cr_assert_eq(recorded.flags, 0);
+
+        CUmemAllocationProp expected;
+        memset(&expected, 0, sizeof(expected));
+        expected.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        expected.requestedHandleTypes = (CUmemAllocationHandleType)os_shareable_handle_type;
+        expected.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        expected.location.id = ordinal;
+        expected.allocFlags.gpuDirectRDMACapable = (unsigned char)rdma;
+        expected.win32HandleMetaData = recorded.prop.win32HandleMetaData;
+        cr_assert_eq(memcmp(&recorded.prop, &expected, sizeof(expected)), 0);
+        if (os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32) {
+            check_attributes();
+        } else {
+            cr_assert_eq(os_shareable_handle_type, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+            cr_assert_null(recorded.prop.win32HandleMetaData);
+        }
+    }
+}
+
 /* ---- machines of other kinds, which only the emulated driver can be ---------------------- */
 
 static gpuipc_context *on_machine(const char *machine) {
@@ -83,16 +185,49 @@ static gpuipc_context *on_machine(const char *machine) {
     return core_context_new();
 }
 
-static void check_cannot_share(gpuipc_context *context, gpuipc_status expected, const char *why) {
-    const gpuipc_device_info info = info_of(context, 0);
+/* What was picked for device 0. */
+static void check_picked(gpuipc_context *made, int handle_type, gpuipc_status why_not) {
+    context *ctx;
+    check_ok(context_acquire(made, "test", &ctx));
+    cr_assert_eq((int)ctx->devices[0].handle_type, handle_type);
+    cr_assert_eq(ctx->devices[0].why_not, why_not);
+    context_unreference(ctx);
+}
+
+static gpuipc_driver_model on_windows(gpuipc_driver_model model) {
+    return os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32 ? model
+                                                                : GPUIPC_DRIVER_MODEL_NOT_WINDOWS;
+}
+
+static void check_cannot_share(gpuipc_context *made, gpuipc_status expected, const char *why) {
+    const gpuipc_device_info info = info_of(made, 0);
     gpuipc_buffer *buffer = NULL;
+    check_picked(made, CU_MEM_HANDLE_TYPE_NONE, expected);
     cr_assert_eq(info.can_share, 0);
     cr_assert_eq(info.granularity_bytes, 0);
     cr_assert(strstr(info.why_not, why) != NULL, "%s", info.why_not);
     const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 1};
-    check_refused(expected, info.why_not, gpuipc_buffer_create(context, &config, &buffer));
+    check_refused(expected, info.why_not, gpuipc_buffer_create(made, &config, &buffer));
     cr_assert_null(buffer);
-    check_ok(gpuipc_context_destroy(context));
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(device_machine, of_the_usual_kind_shares_as_the_system_does) {
+    gpuipc_context *made = on_machine("");
+    const gpuipc_device_info info = info_of(made, 0);
+    cr_assert_eq(info.can_share, 1);
+    cr_assert_eq(info.driver_model, on_windows(GPUIPC_DRIVER_MODEL_WDDM));
+    check_picked(made, os_shareable_handle_type, GPUIPC_OK);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+/* TCC is a kind of driver on Windows; elsewhere the machine only lacks what that driver lacks. */
+Test(device_machine, of_the_tcc_kind_cannot_share) {
+    gpuipc_context *made = on_machine("driver-model=tcc");
+    const bool is_windows = os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32;
+    cr_assert_eq(info_of(made, 0).driver_model, on_windows(GPUIPC_DRIVER_MODEL_TCC));
+    check_cannot_share(made, GPUIPC_ERR_VMM_UNSUPPORTED,
+                       is_windows ? "TCC" : "no virtual memory management");
 }
 
 Test(device_machine, without_virtual_memory_management) {
@@ -106,25 +241,25 @@ Test(device_machine, without_handles_of_this_system) {
 }
 
 Test(device_machine, a_slice_is_recognised_by_its_name) {
-    gpuipc_context *context = on_machine("mig=1");
-    cr_assert_eq(info_of(context, 0).is_mig, 1);
-    check_ok(gpuipc_context_destroy(context));
+    gpuipc_context *made = on_machine("mig=1");
+    cr_assert_eq(info_of(made, 0).is_mig, 1);
+    check_ok(gpuipc_context_destroy(made));
 }
 
 Test(device_machine, a_whole_gpu_is_no_slice) {
-    gpuipc_context *context = on_machine("devices=3");
+    gpuipc_context *made = on_machine("devices=3");
     uint32_t count = 0;
-    check_ok(gpuipc_device_count(context, &count));
+    check_ok(gpuipc_device_count(made, &count));
     cr_assert_eq(count, 3);
-    cr_assert_eq(info_of(context, 2).is_mig, 0);
-    check_ok(gpuipc_context_destroy(context));
+    cr_assert_eq(info_of(made, 2).is_mig, 0);
+    check_ok(gpuipc_context_destroy(made));
 }
 
 Test(device_machine, hidden_devices_are_not_counted) {
     core_environment_set("CUDA_VISIBLE_DEVICES", "1");
-    gpuipc_context *context = on_machine("devices=3");
+    gpuipc_context *made = on_machine("devices=3");
     uint32_t count = 0;
-    check_ok(gpuipc_device_count(context, &count));
+    check_ok(gpuipc_device_count(made, &count));
     cr_assert_eq(count, 1);
-    check_ok(gpuipc_context_destroy(context));
+    check_ok(gpuipc_context_destroy(made));
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/** @file What the library exports, what cuGetProcAddress finds, and that it stands in for the
- *  system's driver. */
-#include <stdio.h>
+/** @file What the library exports, what cuGetProcAddress finds, and that it stays. */
 #include <string.h>
 
-#include "child.h"
 #include "emulated_test.h"
 
 TestSuite(emulated_entry, .timeout = 60);
@@ -123,20 +120,17 @@ Test(emulated_entry, nothing_works_before_init) {
     cr_assert_eq(number, 13000);
 }
 
-/* bin/emulated/libcuda.so.1: found by the name that every program asks for. */
-Test(emulated_entry, stands_in_for_the_drivers_own_library) {
-    char variable[1024];
-    char got[CHILD_LINE_MAX];
-    const char *const arguments[] = {"system", NULL};
-    const char *environment[] = {variable, NULL};
-    child_process *child;
-    child_end end;
-    const char *path = os_library_path(emulated_load(NULL));
-    const int length = (int)(strlen(path) - strlen(os_emulated_driver_name));
-    snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%.*semulated", length, path);
-    check_ok(child_start("emulated_helper", arguments, environment, &child));
-    cr_assert(child_expect_line(child, "emulated 1", got, 20000), "%s", got);
-    check_ok(child_wait(child, 20000, &end));
-    cr_assert(end.exited && end.code == 0);
-    child_destroy(child);
+/* Its threads may be waiting for work when a program closes it. */
+Test(emulated_entry, stays_in_the_process_when_it_is_closed) {
+    os_library *library;
+    gpuipc_emulated_mark_fn mark;
+    void *symbol;
+    check_ok(os_library_open_own(os_emulated_driver_name, &library));
+    emulated_symbol(library, GPUIPC_EMULATED_MARK, &mark);
+    os_library_close(library);
+    cr_assert_eq(mark(), 1);
+    check_ok(os_library_open_own(os_emulated_driver_name, &library));
+    symbol = os_library_symbol(library, GPUIPC_EMULATED_MARK);
+    cr_assert_eq(memcmp(&symbol, &mark, sizeof(mark)), 0);
+    os_library_close(library);
 }

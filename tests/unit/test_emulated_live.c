@@ -246,6 +246,9 @@ Test(emulated_live, a_gate_lists_what_leaked) {
 
 #define WAIT_MS 20000
 
+/* How every line of the report begins. */
+static const char before[] = "gpuipc emulated driver: still live: ";
+
 static child_process *start_helper(const char *argument, const char *report) {
     const char *const arguments[] = {argument, NULL};
     const char *const environment[] = {report, "GPUIPC_EMULATED_MACHINE", NULL};
@@ -265,7 +268,6 @@ static void expect_end(child_process *child, int code) {
 }
 
 Test(emulated_report, names_what_is_left_at_the_exit, .timeout = 60) {
-    const char *const before = "gpuipc emulated driver: still live: ";
     char got[CHILD_LINE_MAX];
     char expected[CHILD_LINE_MAX];
     child_process *child = start_helper("leave", "GPUIPC_EMULATED_REPORT=1");
@@ -299,15 +301,45 @@ Test(emulated_report, is_silent_when_nothing_is_left_or_nobody_asks, .timeout = 
     }
 }
 
-/* The forked child holds none of it, and says nothing. */
-Test(emulated_report, is_of_the_process_that_made_it, .timeout = 60) {
+/* What ends with the process is not waited for: the work would take a minute. */
+Test(emulated_report, does_not_wait_for_work, .timeout = 60) {
+    static const char *const kinds[] = {"plain", "stream", "primary"};
+    const char *const arguments[] = {"busy", NULL};
+    const char *const environment[] = {"GPUIPC_EMULATED_REPORT=1",
+                                       "GPUIPC_EMULATED_MACHINE=stream-delay-ms=60000", NULL};
     char got[CHILD_LINE_MAX];
-    const char *const expected = "gpuipc emulated driver: still live: primary ";
-    child_process *child = start_helper("leave-forked", "GPUIPC_EMULATED_REPORT=1");
-    cr_assert(child_expect_line(child, "the child has ended", got, WAIT_MS), "%s", got);
-    check_ok(child_read_line(child, got, sizeof(got), WAIT_MS));
-    cr_assert_eq(strncmp(got, expected, strlen(expected)), 0, "%s", got);
+    char expected[CHILD_LINE_MAX];
+    child_process *child;
+    check_ok(child_start("emulated_helper", arguments, environment, &child));
+    snprintf(expected, sizeof(expected), "query %d", (int)CUDA_ERROR_NOT_READY);
+    cr_assert(child_expect_line(child, expected, got, WAIT_MS), "%s", got);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        snprintf(expected, sizeof(expected), "%s%s 0x", before, kinds[i]);
+        check_ok(child_read_line(child, got, sizeof(got), WAIT_MS));
+        cr_assert_eq(strncmp(got, expected, strlen(expected)), 0, "%s", got);
+    }
     expect_end(child, 0);
+}
+
+/* On Windows the system ends them first, wherever they are, and the report comes after; elsewhere the
+ * report comes while they go on. */
+Test(emulated_report, comes_while_threads_are_in_the_driver, .timeout = 60) {
+    for (int round = 0; round < 4; round++) {
+        char got[CHILD_LINE_MAX];
+        unsigned lines = 0;
+        child_end end;
+        child_process *child = start_helper("calling", "GPUIPC_EMULATED_REPORT=1");
+        cr_assert(child_expect_line(child, "calling", got, WAIT_MS), "%s", got);
+        while (child_read_line(child, got, sizeof(got), WAIT_MS) == GPUIPC_OK) {
+            cr_assert_eq(strncmp(got, before, strlen(before)), 0, "%s", got);
+            lines++;
+        }
+        cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_PEER_CLOSED);
+        cr_assert_gt(lines, 0, "the retain of the main thread is always there");
+        check_ok(child_wait(child, WAIT_MS, &end));
+        cr_assert(end.exited && end.code == 0, "exited %d, code %d", end.exited, end.code);
+        child_destroy(child);
+    }
 }
 
 Test(emulated_report, is_0_or_1, .timeout = 60) {

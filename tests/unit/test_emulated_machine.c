@@ -24,6 +24,9 @@ Test(emulated_machine, has_defaults) {
         cr_assert(computer.has_vmm && computer.has_shareable_handles && !computer.is_mig);
         cr_assert_eq(computer.p2p[0] >> 1 & 1, 1);
         cr_assert_eq(computer.stream_delay_ms, 0);
+        cr_assert_eq(computer.model, os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32
+                                         ? MACHINE_MODEL_WDDM
+                                         : MACHINE_MODEL_NONE);
     }
 }
 
@@ -256,7 +259,28 @@ Test(emulated_machine, without_vmm) {
 }
 
 Test(emulated_machine, tcc_has_no_vmm) {
+    int value = -1;
     check_without_vmm("driver-model=tcc");
+    check_success(drv.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_TCC_DRIVER, 0));
+    cr_assert_eq(value, 1);
+    check_success(drv.cuDeviceGetAttribute(
+        &value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0));
+    cr_assert_eq(value, 0);
+}
+
+Test(emulated_machine, shares_as_its_system_does) {
+    int descriptors = -1;
+    int handles = -1;
+    int tcc = -1;
+    emulated_start(NULL);
+    check_success(drv.cuDeviceGetAttribute(
+        &descriptors, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
+    check_success(drv.cuDeviceGetAttribute(
+        &handles, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0));
+    check_success(drv.cuDeviceGetAttribute(&tcc, CU_DEVICE_ATTRIBUTE_TCC_DRIVER, 0));
+    cr_assert_eq(descriptors, os_shareable_handle_type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    cr_assert_eq(handles, os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32);
+    cr_assert_eq(tcc, 0);
 }
 
 Test(emulated_machine, without_shareable_handles) {
@@ -265,6 +289,7 @@ Test(emulated_machine, without_shareable_handles) {
     emulated_start("fd-handles=0");
     check_result(CUDA_ERROR_NOT_SUPPORTED, drv.cuMemCreate(&handle, GRANULE, &prop, 0));
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    prop.win32HandleMetaData = NULL;
     check_success(drv.cuMemCreate(&handle, GRANULE, &prop, 0));
     check_success(drv.cuMemRelease(handle));
 }

@@ -220,16 +220,3 @@ Test(emulated_process, a_header_that_lies_is_refused) {
     os_handle_close(&exported);
     check_success(drv.cuMemRelease(handle));
 }
-
-Test(emulated_process, a_forked_child_gets_no_driver) {
-    const char *const arguments[] = {"fork", NULL};
-    child_process *child;
-    child_end end;
-    char got[CHILD_LINE_MAX];
-    check_ok(child_start("emulated_helper", arguments, NULL, &child));
-    cr_assert(child_expect_line(child, "child 3 3 3", got, WAIT_MS), "%s", got);
-    cr_assert(child_expect_line(child, "parent 0", got, WAIT_MS), "%s", got);
-    check_ok(child_wait(child, WAIT_MS, &end));
-    cr_assert(end.exited && end.code == 0);
-    child_destroy(child);
-}

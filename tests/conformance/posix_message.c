@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Messages over a SOCK_SEQPACKET pair, with the handle as SCM_RIGHTS. */
-#include "conformance_message.h"
+#include "posix_message.h"
 
 #include <string.h>
 #include <sys/socket.h>

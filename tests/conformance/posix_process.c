@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "posix_message.h"
+
 /** How long a helper may take to answer; starting a GPU takes seconds when many do it at once. */
 #define ANSWER_SECONDS 40
 
@@ -112,7 +114,7 @@ void helper_await_answer(helper *process) {
 
 static helper_ending ending_of(int status) {
     return (helper_ending){.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-                           .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+                           .crash = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
 }
 
 void helper_kill(helper *process) {
@@ -134,8 +136,12 @@ helper_ending helper_end(helper *process) {
     if (process->pid == -1) { /* killed before */
         close(process->socket);
         free(process);
-        return (helper_ending){.exit_code = -1, .signal = SIGKILL};
+        return (helper_ending){.exit_code = -1, .crash = SIGKILL};
     }
     cr_assert_eq(shutdown(process->socket, SHUT_RDWR), 0);
     return helper_await_end(process);
+}
+
+void program_crash(void) {
+    abort();
 }

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/**
- * @file One line of text and at most one handle over a socket pair: how a conformance test and its
- * helper process talk. Deliberately not the library's own connection, which rests on the driver
- * behaviour that is tested here.
- */
-#ifndef GPUIPC_TEST_CONFORMANCE_MESSAGE_H
-#define GPUIPC_TEST_CONFORMANCE_MESSAGE_H
+/** @file One line of text and at most one handle over a socket pair: how a conformance test and its
+ *  helper process talk on Linux. */
+#ifndef GPUIPC_TEST_CONFORMANCE_POSIX_MESSAGE_H
+#define GPUIPC_TEST_CONFORMANCE_POSIX_MESSAGE_H
 
-#include "os.h"
-
-/** Room for any line. */
-#define MESSAGE_BYTES 256
+#include "conformance_link.h"
 
 /** The helper's end of the socket pair. */
 #define MESSAGE_HELPER_SOCKET 3
