@@ -2,10 +2,13 @@
 /** @file See allocation.h. */
 #include "allocation.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "compiler.h"
+#include <gpuipc/gpuipc_status.h>
+
+#include "thread_state.h"
 
 /* The names are those that ld(1) makes of --wrap=SYMBOL. */
 void *__real_malloc(size_t size);
@@ -18,38 +21,51 @@ void *__wrap_realloc(void *memory, size_t size);
 char *__wrap_strdup(const char *text);
 void __wrap_free(void *memory);
 
-static GPUIPC_THREAD_LOCAL bool watching;
-static GPUIPC_THREAD_LOCAL uint64_t fails_at;
-static GPUIPC_THREAD_LOCAL size_t most_bytes;
-static GPUIPC_THREAD_LOCAL uint64_t count;
-static GPUIPC_THREAD_LOCAL int64_t live;
+/* The one thread that is watched; 0: none is. Not variables of each thread: libgcc's emulation of
+ * those, on Windows, allocates when one is first used, and would come back here (emutls.c). */
+static _Atomic uint64_t watched_thread;
+static uint64_t fails_at;
+static size_t most_bytes;
+static uint64_t count;
+static int64_t live;
 
-void allocation_watch(uint64_t fail_at) {
-    watching = true;
+static bool is_watched(void) {
+    const uint64_t thread = atomic_load(&watched_thread);
+    return thread != 0 && thread == thread_state_own_number();
+}
+
+static void watch(uint64_t fail_at, size_t most) {
+    /* This thread's error record is a variable of the thread as well, and where the emulation of those
+     * gets no memory it ends the process; so it is there before anything is denied. */
+    (void)gpuipc_error_get();
     fails_at = fail_at;
-    most_bytes = SIZE_MAX;
+    most_bytes = most;
     count = 0;
     live = 0;
+    atomic_store(&watched_thread, thread_state_own_number());
+}
+
+void allocation_watch(uint64_t fail_at) {
+    watch(fail_at, SIZE_MAX);
 }
 
 void allocation_watch_large(size_t most) {
-    allocation_watch(0);
-    most_bytes = most;
+    watch(0, most);
 }
 
 uint64_t allocation_unwatch(int64_t *out_live) {
-    watching = false;
+    atomic_store(&watched_thread, 0);
     *out_live = live;
     return count;
 }
 
 /* Counts one; true when it is the one that fails. */
 static bool fails_now(size_t bytes) {
-    return watching && (++count == fails_at || bytes > most_bytes);
+    return is_watched() && (++count == fails_at || bytes > most_bytes);
 }
 
 static void *made(void *memory) {
-    live += watching && memory != NULL;
+    live += memory != NULL && is_watched();
     return memory;
 }
 
@@ -76,6 +92,6 @@ char *__wrap_strdup(const char *text) {
 }
 
 void __wrap_free(void *memory) {
-    live -= watching && memory != NULL;
+    live -= memory != NULL && is_watched();
     __real_free(memory);
 }

@@ -71,12 +71,15 @@ static gpuipc_status prepare_own_memory(scenario_state *state) {
     const driver *drv = &state->driver;
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes =
-                                          (CUmemAllocationHandleType)os_shareable_handle_type,
-                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes =
+                                    (CUmemAllocationHandleType)os_shareable_handle_type,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const void *rights;
     gpuipc_status status;
     TRY(prepare_context(state))
+    TRY(os_handle_attributes(&rights))
+    prop.win32HandleMetaData = (void *)(uintptr_t)rights;
     TRY(driver_open("emulated", &state->driver))
     TRY(cuda(drv->cuMemAddressReserve(&state->own_address, 2 * state->unit, 0, 0, 0)))
     for (size_t i = 0; i < 2; i++) {

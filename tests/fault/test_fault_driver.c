@@ -16,6 +16,10 @@ TestSuite(fault_driver, .timeout = 300);
 
 static const int codes[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
                             CUDA_ERROR_OPERATING_SYSTEM};
+#define CODES (sizeof(codes) / sizeof(codes[0]))
+
+/* CODES_PER_CALL (CMakeLists.txt): with how many of them each call fails; the calls take turns. */
+_Static_assert(CODES_PER_CALL >= 1 && CODES_PER_CALL <= CODES, "there are no more codes");
 
 /* Every entry point by name, in the order in which the loader looks for them. */
 static const struct {
@@ -39,9 +43,11 @@ static bool is_even(uint64_t number) {
     return number % 2 == 0;
 }
 
-/* For each device: two versions that must be known, then three abilities. */
+/* For each device: two versions that must be known, then three abilities, and on Windows the driver
+ * model besides. */
 static bool is_ability(uint64_t number) {
-    return (number - 1) % 5 >= 2;
+    const uint64_t asked = os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32 ? 6 : 5;
+    return (number - 1) % asked >= 2;
 }
 
 static bool is_optional_entry_point(uint64_t number) {
@@ -166,8 +172,8 @@ static size_t fail_every_call(const scenario *what, const char *name) {
     size_t failures = 0;
     check_ok(run(what, "", name, &count));
     for (uint64_t number = 1; number <= count; number++) {
-        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++, failures++) {
-            fail_once(what, name, number, codes[i]);
+        for (size_t i = 0; i < CODES_PER_CALL; i++, failures++) {
+            fail_once(what, name, number, codes[(number + i) % CODES]);
         }
     }
     return failures;
@@ -199,8 +205,7 @@ Test(fault_driver, context) {
  * does, the others do as well. */
 Test(fault_driver, life) {
     const scenario *what = start("life");
-    cr_assert_eq(fail_every_call(what, "cuDevicePrimaryCtxRelease"),
-                 sizeof(codes) / sizeof(codes[0]));
+    cr_assert_eq(fail_every_call(what, "cuDevicePrimaryCtxRelease"), CODES_PER_CALL);
 }
 
 Test(fault_driver, create) {

@@ -4,19 +4,17 @@ foreach(unit wire struct_size peer_name object)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c LIBRARIES gpuipc_test_support)
 endforeach()
 
-add_library(gpuipc_core_fixture STATIC core_fixture.c)
-if(NOT WIN32)
-  target_sources(gpuipc_core_fixture PRIVATE posix_environment.c)
-  set_source_files_properties(posix_environment.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
-endif()
+add_library(gpuipc_core_fixture STATIC core_fixture.c ${system}_environment.c)
+set_source_files_properties(${system}_environment.c PROPERTIES COMPILE_DEFINITIONS
+                            "${system_definitions}")
 target_include_directories(gpuipc_core_fixture PRIVATE ${PROJECT_SOURCE_DIR}/src/common
                            ${PROJECT_SOURCE_DIR}/src/emulated)
 target_link_libraries(gpuipc_core_fixture PUBLIC gpuipc_test_support PkgConfig::CRITERION)
 add_dependencies(gpuipc_core_fixture gpuipc_emulated)
 
 # These run unchanged on a real GPU.
-foreach(unit context buffer buffer_copy buffer_wrap native incoming listener connection
-        connection_end connection_kept connection_peer arguments)
+foreach(unit context buffer buffer_copy buffer_wrap native incoming listener listener_crowd
+        connection connection_end connection_kept connection_peer arguments)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
 endforeach()
 
@@ -41,7 +39,7 @@ foreach(number 1 2 3 4)
   target_compile_definitions(${stand_in} PRIVATE STAND_IN=${number})
   target_include_directories(${stand_in} PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
   set_target_properties(${stand_in} PROPERTIES PREFIX "" OUTPUT_NAME gpuipc-stand-in-${number}
-                        SUFFIX .so)
+                        SUFFIX ${CMAKE_SHARED_LIBRARY_SUFFIX})
   add_dependencies(test_unit_driver ${stand_in})
 endforeach()
 

@@ -64,7 +64,7 @@ void core_start(void) {
 /* Ends the test as failed: Criterion ignores an assertion that fails in a .fini, but not this. */
 static void fail_in_finish(const char *what) {
     fprintf(stderr, "after the test: %s\n", what);
-    abort();
+    core_crash();
 }
 
 void core_finish(void) {
@@ -139,7 +139,7 @@ static void wait_in_call(void *argument) {
     self->status = self->call(self->argument);
 }
 
-void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument) {
+void core_waiter_begin(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument) {
     *self = (core_waiter){.call = call, .argument = argument};
     check_ok(os_mutex_init(&self->mutex));
     check_ok(os_condition_init(&self->started));
@@ -149,6 +149,10 @@ void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument),
         cr_assert(os_condition_wait(&self->started, &self->mutex, os_deadline_after(SOON_MS)));
     }
     os_mutex_unlock(&self->mutex);
+}
+
+void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument) {
+    core_waiter_begin(self, call, argument);
     cr_assert(thread_state_wait_asleep(self->number, SOON_MS));
 }
 

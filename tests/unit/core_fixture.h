@@ -44,8 +44,16 @@ gpuipc_context_config core_context_config(void);
 void core_need_devices(uint32_t count);
 void core_need_emulated(void);
 
-/** Sets a variable of this process's environment, or removes it (NULL). posix_environment.c */
+/* What each system has of its own: posix_environment.c, win32_environment.c. */
+
+/** Sets a variable of this process's environment, or removes it (NULL). */
 void core_environment_set(const char *name, const char *value);
+
+/** Ends this process as one that crashed, which fails the program's run wherever it happens. */
+void core_crash(void);
+
+/** Whether "Camera" and "camera" are two names. */
+extern const bool core_names_have_case;
 
 /** The driver's own entry points, as a program that uses CUDA beside gpuipc has them. */
 const driver *core_driver(void);
@@ -72,7 +80,10 @@ typedef struct core_waiter {
     os_thread *thread;
 } core_waiter;
 
-/** Makes the call in a thread of its own; returns when that thread sleeps in it. */
+/** Makes the call in a thread of its own. */
+void core_waiter_begin(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument);
+/** The same; returns when that thread sleeps in it. Not for a call that writes more than 64 KiB at a
+ *  time: the look at a thread ends one that stands in the midst of that, under Wine 8. */
 void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument);
 /** Waits for the end of the call. @return what it answered */
 gpuipc_status core_waiter_end(core_waiter *self);

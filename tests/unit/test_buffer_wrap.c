@@ -35,6 +35,11 @@ static void own_memory_map(own_memory *own, uint32_t part, int ordinal, int hand
                                 .requestedHandleTypes = (CUmemAllocationHandleType)handle_types,
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal}};
     const CUdeviceptr at = own->base + part * core_unit;
+    const void *rights = NULL;
+    if (handle_types == os_shareable_handle_type) {
+        check_ok(os_handle_attributes(&rights));
+    }
+    prop.win32HandleMetaData = (void *)(uintptr_t)rights;
     cr_assert_eq(drv->cuMemCreate(&own->handles[part], core_unit, &prop, 0), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemMap(at, core_unit, 0, own->handles[part], 0), CUDA_SUCCESS);
     give_access(ordinal, at, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);

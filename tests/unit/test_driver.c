@@ -21,21 +21,31 @@ static void check_driver_refused(gpuipc_status expected, const char *text, const
     cr_assert_null(context);
 }
 
-/* The path of a library that lies beside this program. */
+/* The path of a library that lies beside this program. It ends as the names of libraries do here. */
 static const char *stand_in(int number) {
     static char paths[5][512];
     char name[64];
     os_library *library;
-    (void)snprintf(name, sizeof(name), "gpuipc-stand-in-%d.so", number);
+    (void)snprintf(name, sizeof(name), "gpuipc-stand-in-%d%s", number,
+                   strrchr(os_emulated_driver_name, '.'));
     check_ok(os_library_open_own(name, &library));
     (void)snprintf(paths[number], sizeof(paths[number]), "%s", os_library_path(library));
     os_library_close(library);
     return paths[number];
 }
 
+/* The absolute path of a file in the fixture's directory. */
+static const char *path_of(const char *name) {
+    static char path[RUNTIME_DIRECTORY_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/%s", core_directory, name);
+    return path;
+}
+
 Test(driver, a_missing_path_is_a_driver_that_does_not_load) {
-    check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, "there is no /nowhere/libcuda.so.1",
-                         "/nowhere/libcuda.so.1");
+    char sentence[RUNTIME_DIRECTORY_MAX + 64];
+    const char *path = path_of("libcuda.so.1");
+    (void)snprintf(sentence, sizeof(sentence), "there is no %s", path);
+    check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, sentence, path);
 }
 
 Test(driver, a_path_must_be_absolute) {
@@ -46,11 +56,10 @@ Test(driver, a_path_must_be_absolute) {
 }
 
 Test(driver, a_file_that_is_no_library_says_so) {
-    char path[RUNTIME_DIRECTORY_MAX + 16];
-    (void)snprintf(path, sizeof(path), "%s/text", core_directory);
+    const char *path = path_of("text");
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
-    cr_assert_gt(fputs("no library", file), 0);
+    cr_assert_geq(fputs("no library", file), 0);
     cr_assert_eq(fclose(file), 0);
     check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, path, path);
 }
@@ -78,7 +87,7 @@ Test(driver, a_driver_that_counts_no_device_has_none) {
 
 Test(driver, the_environment_chooses_when_the_config_does_not) {
     gpuipc_context *context = NULL;
-    core_environment_set("GPUIPC_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+    core_environment_set("GPUIPC_CUDA_DRIVER", path_of("libcuda.so.1"));
     check_status(GPUIPC_ERR_DRIVER_FAILED, create(NULL, &context));
     check_ok(create("emulated", &context)); /* the config is the stronger one */
     check_ok(gpuipc_context_destroy(context));

@@ -31,6 +31,25 @@ Test(listener, a_name_is_taken_until_it_is_closed) {
     check_ok(gpuipc_listener_close(NULL));
 }
 
+/* Where the system's files keep capitals and small letters apart, so do names. */
+Test(listener, names_in_another_case) {
+    gpuipc_listener *first;
+    gpuipc_listener *second = NULL;
+    gpuipc_connection *connection = NULL;
+    check_ok(open_listener("Camera", &first));
+    if (core_names_have_case) {
+        check_status(GPUIPC_ERR_NOT_FOUND, open_connection("camera", 0, &connection));
+        check_ok(open_listener("camera", &second));
+        check_ok(gpuipc_listener_close(second));
+    } else {
+        check_refused(GPUIPC_ERR_NAME_IN_USE, "camera", open_listener("camera", &second));
+        check_ok(open_connection("cAMERA", 0, &connection));
+        check_ok(gpuipc_connection_close(connection));
+        cr_assert_null(second);
+    }
+    check_ok(gpuipc_listener_close(first));
+}
+
 Test(listener, bad_names_are_refused_on_both_sides) {
     static const struct {
         gpuipc_status expected;
