@@ -4,6 +4,7 @@
 
 #include "consume.h"
 #include "produce.h"
+#include "program.h"
 #include "run.h"
 
 static int obey(const options *wanted) {
@@ -17,7 +18,7 @@ static int obey(const options *wanted) {
     }
 }
 
-int main(int count, char **arguments) {
+int program_run(int count, char **arguments) {
     options wanted;
     int code;
     if (options_read(count, arguments, &wanted, &code)) {

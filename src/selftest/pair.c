@@ -132,18 +132,16 @@ static void listen_to_both(pair *self) {
 
 /* Waits for a program's end; false when that was no good one. */
 static bool finish(pair *self, int program) {
+    char text[CHILD_END_MAX];
     bool killed = false;
     os_deadline deadline = os_deadline_after(self->ended[program] ? GRACE_MS : 0);
     child_end end = child_finish(self->programs[program], deadline, &killed);
     if (killed) {
         printf("      the %s hung and was killed; its last step: %s\n", names[program],
                self->step[program][0] != '\0' ? self->step[program] : "none");
-    } else if (!end.exited) {
-        printf("      the %s was ended by signal %d; its last step: %s\n", names[program], end.code,
+    } else if (!end.exited || (end.code != EXIT_PASS && end.code != EXIT_NOTHING)) {
+        printf("      the %s %s; its last step: %s\n", names[program], child_end_text(end, text),
                self->step[program]);
-    } else if (end.code != EXIT_PASS && end.code != EXIT_NOTHING) {
-        printf("      the %s ended with exit code %d; its last step: %s\n", names[program],
-               end.code, self->step[program]);
     } else {
         return true;
     }

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -212,6 +213,12 @@ void child_destroy(child *self) {
         close(self->output);
     }
     free(self);
+}
+
+const char *child_end_text(child_end end, char text[CHILD_END_MAX]) {
+    (void)snprintf(text, CHILD_END_MAX, "%s %d",
+                   end.exited ? "ended with exit code" : "was ended by signal", end.code);
+    return text;
 }
 
 bool child_bind_to(uint64_t process_id) {

@@ -3,11 +3,11 @@
 #include "watchdog.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "options.h"
 #include "os.h"
+#include "program.h"
 
 /* One for the program. The thread is never joined: it ends with the process. */
 static struct {
@@ -27,7 +27,7 @@ static void watch(void *unused) {
         (void)os_condition_wait(&dog.changed, &dog.mutex, dog.deadline);
         if (os_deadline_passed(dog.deadline)) {
             fprintf(stderr, "gpuipc-selftest: FAIL: hung; the step was: %s\n", dog.step);
-            _Exit(EXIT_FAIL); /* no clean-up: what hangs would hang it as well */
+            program_end_now(EXIT_FAIL);
         }
     }
 }

@@ -9,6 +9,8 @@
 #include <gpuipc/gpuipc.h>
 #include <stdbool.h>
 
+#include "raw_peer.h"
+
 #define HELPER_BUFFERS_MAX 4096
 
 /** What the helper has. */
@@ -20,7 +22,7 @@ typedef struct helper_state {
     gpuipc_buffer *buffers[HELPER_BUFFERS_MAX];
     size_t buffer_count;
     bool admits_all; /**< its policy lets every user in; else only its own */
-    int raw;         /**< a socket that does not speak for gpuipc; -1: none */
+    raw_peer *raw;   /**< does not speak for gpuipc; NULL: none */
 } helper_state;
 
 /** A command. @p arguments is the rest of its line. It says its own answer. */
@@ -32,7 +34,8 @@ typedef struct helper_command {
 /** Ended by an entry without a name. */
 extern const helper_command helper_memory_commands[];  /**< helper_memory.c */
 extern const helper_command helper_message_commands[]; /**< helper_message.c */
-extern const helper_command helper_system_commands[];  /**< posix_helper_system.c */
+extern const helper_command helper_raw_commands[];     /**< helper_raw.c */
+extern const helper_command helper_system_commands[];  /**< posix_helper_system.c and its twin */
 
 /** What an endpoint of the helper's is opened with. */
 gpuipc_endpoint_config helper_endpoint(const helper_state *self);

@@ -62,7 +62,7 @@ void partner_end(partner *self) {
     child_end end;
     child_close_input(self->process);
     check_ok(child_wait(self->process, PATIENCE_MS, &end));
-    cr_assert(end.exited, "the partner was ended by signal %d", end.code);
+    cr_assert(end.exited, "the partner was ended by signal or exception 0x%x", (unsigned)end.code);
     cr_assert_eq(end.code, 0, "the partner ended with exit code %d", end.code);
     child_destroy(self->process);
     self->process = NULL;

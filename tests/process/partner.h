@@ -23,7 +23,7 @@ void partner_do(partner *self, const char *expected, const char *format, ...) GP
 void partner_tell(partner *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 void partner_hear(partner *self, const char *expected);
 
-/** Kills it as nothing else does (SIGKILL), and waits until it is gone. */
+/** Kills it at once, and waits until it is gone. */
 void partner_kill(partner *self);
 
 /** Lets it end by itself, and asserts that it ends well. */

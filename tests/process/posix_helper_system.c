@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file The helper's commands about users, forks, and sockets that do not speak for gpuipc. */
+/** @file The helper's commands about users and forks. */
 #include <gpuipc/gpuipc_native.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,8 +12,6 @@
 #include "helper_commands.h"
 #include "os.h"
 #include "posix_system.h"
-#include "raw_packet.h"
-#include "raw_socket.h"
 
 /* user NUMBER: of this process from now on */
 static void become_user(helper_state *self, const char *arguments) {
@@ -165,50 +163,5 @@ static void reuse_numbers(helper_state *self, const char *arguments) {
     _exit(0);
 }
 
-/* half NAME: connects and sends the first half of a message that brings the first buffer twice */
-static void send_half(helper_state *self, const char *arguments) {
-    char name[GPUIPC_NAME_MAX + 1] = "";
-    raw_packet packet;
-    (void)sscanf(arguments, " %64s", name);
-    self->raw = raw_connect(self->directory, name);
-    if (self->raw < 0 || !raw_packet_make(self->buffers[0], &packet)) {
-        helper_say("no connection or no packet");
-        return;
-    }
-    packet.header.total_buffers = 2;
-    packet.header.total_segments = 2;
-    bool sent = raw_packet_send(&packet, self->raw);
-    raw_packet_close(&packet);
-    helper_say(sent ? "GPUIPC_OK" : "the packet did not leave");
-}
-
-/* courier NAME: takes a buffer from a courier that knows nothing of gpuipc, and holds it */
-static void take_from_courier(helper_state *self, const char *arguments) {
-    char name[GPUIPC_NAME_MAX + 1] = "";
-    unsigned char bytes[sizeof(gpuipc_native_layout) + sizeof(uint64_t)];
-    gpuipc_native_layout layout;
-    gpuipc_native_segment segment = {{-1}, 0};
-    int fd = -1;
-    size_t count = 1;
-    (void)sscanf(arguments, " %64s", name);
-    int courier = raw_connect(self->directory, name);
-    long size = courier < 0 ? -1 : raw_receive(courier, bytes, sizeof(bytes), &fd, &count, 20000);
-    raw_close(courier);
-    if (size != (long)sizeof(bytes) || count != 1) {
-        helper_say("the courier brought %ld bytes and %zu handles", size, count);
-        return;
-    }
-    memcpy(&layout, bytes, sizeof(layout));
-    memcpy(&segment.bytes, bytes + sizeof(layout), sizeof(segment.bytes));
-    segment.handle.value = fd;
-    gpuipc_status status =
-        gpuipc_native_import(self->context, &segment, 1, &layout, GPUIPC_DEVICE_OWNER,
-                             GPUIPC_ACCESS_DEFAULT, &self->buffers[self->buffer_count]);
-    raw_close(fd);
-    self->buffer_count += status == GPUIPC_OK;
-    helper_say_status(status);
-}
-
 const helper_command helper_system_commands[] = {
-    {"user", become_user}, {"fork", fork_child},           {"reuse", reuse_numbers},
-    {"half", send_half},   {"courier", take_from_courier}, {NULL, NULL}};
+    {"user", become_user}, {"fork", fork_child}, {"reuse", reuse_numbers}, {NULL, NULL}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See posix_system.h. */
-#include "posix_system.h"
+/** @file See system.h and posix_system.h. */
+#include "system.h"
 
 #include <dirent.h>
 #include <grp.h>
@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-uint64_t system_raise_descriptor_limit(void) {
+#include "posix_system.h"
+
+uint64_t system_raise_handle_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 0;
@@ -64,6 +66,34 @@ bool system_own_folder(char *path, size_t capacity) {
     path[length] = '\0';
     *strrchr(path, '/') = '\0';
     return true;
+}
+
+static bool copy_all(FILE *in, FILE *out) {
+    char bytes[1 << 16];
+    size_t got;
+    while ((got = fread(bytes, 1, sizeof(bytes), in)) > 0) {
+        if (fwrite(bytes, 1, got, out) != got) {
+            return false;
+        }
+    }
+    return ferror(in) == 0;
+}
+
+bool system_copy_file(const char *from, const char *to) {
+    FILE *in = fopen(from, "rbe");
+    FILE *out = in == NULL ? NULL : fopen(to, "wbe");
+    bool copied = out != NULL && copy_all(in, out);
+    if (out != NULL) {
+        copied = fclose(out) == 0 && copied;
+    }
+    if (in != NULL) {
+        fclose(in);
+    }
+    return copied;
+}
+
+void system_remove_file(const char *path) {
+    (void)unlink(path);
 }
 
 bool system_is_root(void) {

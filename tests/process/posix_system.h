@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/** @file What these tests need of POSIX and Linux beside sockets: posix_system.c. */
+/** @file What only POSIX has for these tests: limits of descriptors, users and groups, and sockets
+ *  that linger. posix_system.c, posix_raw_handle.c */
 #ifndef GPUIPC_TEST_POSIX_SYSTEM_H
 #define GPUIPC_TEST_POSIX_SYSTEM_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-
-/** Raises this process's limit of open descriptors as far as it may. @return the limit */
-uint64_t system_raise_descriptor_limit(void);
 
 /** Lets this process open only @p more descriptors beyond those it has. @return the former limit */
 uint64_t system_limit_descriptors(unsigned more);
 void system_set_descriptor_limit(uint64_t limit);
-
-/** The folder that this program lies in. */
-bool system_own_folder(char *path, size_t capacity);
 
 bool system_is_root(void);
 
@@ -24,5 +18,9 @@ bool system_become_user(unsigned user);
 
 /** A directory of ours that the group @p group may use as well, and whose files get that group. */
 bool system_share_directory(const char *path, unsigned group);
+
+/** A socket whose last close() waits 5 s: it lingers, and what it has sent is not taken at the other
+ *  end, which the caller closes last. @return descriptor; -1: there is no loopback network here */
+intptr_t raw_handle_open_lingering(intptr_t *out_other_end);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "helper.h"
 #include "helper_commands.h"
-#include "posix_system.h"
+#include "system.h"
 
 static bool run_command(const helper_command *commands, helper_state *self, const char *line) {
     size_t length = strcspn(line, " ");
@@ -18,15 +18,15 @@ static bool run_command(const helper_command *commands, helper_state *self, cons
 }
 
 int main(int count, char **arguments) {
-    static helper_state self = {.raw = -1};
+    static helper_state self;
     gpuipc_context_config config = {.struct_size = sizeof(config)};
     char line[256];
     helper_begin();
     if (count < 2) {
         return 2;
     }
-    /* A buffer of many segments needs as many descriptors on the emulated driver. */
-    (void)system_raise_descriptor_limit();
+    /* A buffer of many segments needs as many handles on the emulated driver. */
+    (void)system_raise_handle_limit();
     for (int i = 2; i < count; i++) {
         if (strcmp(arguments[i], "shared") == 0) {
             config.flags |= GPUIPC_CONTEXT_SHARED_DIRECTORY;
@@ -46,6 +46,7 @@ int main(int count, char **arguments) {
     while (helper_hear(line, sizeof(line))) {
         if (!run_command(helper_memory_commands, &self, line) &&
             !run_command(helper_message_commands, &self, line) &&
+            !run_command(helper_raw_commands, &self, line) &&
             !run_command(helper_system_commands, &self, line)) {
             helper_say("there is no command \"%s\"", line);
         }

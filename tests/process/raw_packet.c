@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "os.h"
-#include "raw_socket.h"
+#include "raw_handle.h"
 
 bool raw_packet_make(gpuipc_buffer *of, raw_packet *out_packet) {
     gpuipc_native_segment segment;
@@ -29,8 +29,8 @@ bool raw_packet_make(gpuipc_buffer *of, raw_packet *out_packet) {
                                           .handle_type = (uint16_t)os_shareable_handle_type,
                                           .access = GPUIPC_ACCESS_READ_WRITE},
                                .segment = {.bytes = segment.bytes},
-                               .fds = {(int)segment.handle.value},
-                               .fd_count = 1};
+                               .handles = {segment.handle.value},
+                               .handle_count = 1};
     memcpy(out_packet->buffer.device_uuid, layout.device_uuid.bytes,
            sizeof(out_packet->buffer.device_uuid));
     raw_packet_encode(out_packet);
@@ -44,19 +44,24 @@ void raw_packet_encode(raw_packet *self) {
     wire_encode_segment(&self->segment, self->bytes + RAW_SEGMENT);
 }
 
-bool raw_packet_send(raw_packet *self, int socket) {
+bool raw_packet_send(raw_packet *self, raw_peer *to) {
     raw_packet_encode(self);
-    return raw_send(socket, self->bytes, sizeof(self->bytes), self->fds, self->fd_count);
+    return raw_send(to, self->bytes, sizeof(self->bytes), self->handles, self->handle_count);
 }
 
-void raw_packet_repeat_fd(raw_packet *self, size_t count) {
+void raw_packet_repeat_handle(raw_packet *self, size_t count) {
     for (size_t i = 1; i < count; i++) {
-        self->fds[i] = self->fds[0];
+        self->handles[i] = self->handles[0];
     }
-    self->fd_count = count;
+    self->handle_count = count;
+}
+
+void raw_packet_replace_handle(raw_packet *self, intptr_t handle) {
+    raw_handle_close(self->handles[0]);
+    self->handles[0] = handle;
 }
 
 void raw_packet_close(raw_packet *self) {
-    raw_close(self->fds[0]); /* the others are the same one */
-    self->fd_count = 0;
+    raw_handle_close(self->handles[0]); /* the others are the same one */
+    self->handle_count = 0;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/** @file A packet of the wire format with one buffer in it, to be spoiled and sent by a raw socket. */
+/** @file A packet of the wire format with one buffer in it, to be spoiled and sent by a raw peer. */
 #ifndef GPUIPC_TEST_RAW_PACKET_H
 #define GPUIPC_TEST_RAW_PACKET_H
 
 #include <gpuipc/gpuipc.h>
 #include <stdbool.h>
 
+#include "raw_peer.h"
 #include "wire.h"
 
-#define RAW_PACKET_FDS_MAX 253
-#define RAW_PACKET_TEXT    "raw"
+#define RAW_PACKET_HANDLES_MAX 253
+#define RAW_PACKET_TEXT        "raw"
 
 /** Where the parts of an encoded packet begin: docs/wire-format.md. */
 enum {
@@ -33,8 +34,8 @@ typedef struct raw_packet {
     wire_header header;
     wire_buffer buffer;
     wire_segment segment;
-    int fds[RAW_PACKET_FDS_MAX]; /**< those in use are closed by raw_packet_close */
-    size_t fd_count;
+    intptr_t handles[RAW_PACKET_HANDLES_MAX]; /**< the first is closed by raw_packet_close */
+    size_t handle_count;
     uint8_t bytes[RAW_END];
 } raw_packet;
 
@@ -45,10 +46,13 @@ bool raw_packet_make(gpuipc_buffer *of, raw_packet *out_packet);
 void raw_packet_encode(raw_packet *self);
 
 /** Encodes and sends. */
-bool raw_packet_send(raw_packet *self, int socket);
+bool raw_packet_send(raw_packet *self, raw_peer *to);
 
-/** Puts the same fd in so many times. */
-void raw_packet_repeat_fd(raw_packet *self, size_t count);
+/** Puts the same handle in so many times. */
+void raw_packet_repeat_handle(raw_packet *self, size_t count);
+
+/** Puts another handle, which becomes the packet's, in place of its own. */
+void raw_packet_replace_handle(raw_packet *self, intptr_t handle);
 
 void raw_packet_close(raw_packet *self);
 

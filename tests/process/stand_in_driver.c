@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file A library named libcuda.so.1 that does not start: cuInit answers what STAND_IN_INIT says. */
+/** @file A CUDA driver that does not start: cuInit answers what STAND_IN_INIT says. */
 #include <stdlib.h>
 #include <string.h>
 

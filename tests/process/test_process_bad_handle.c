@@ -9,20 +9,20 @@
 #include "check.h"
 #include "marks.h"
 #include "process_case.h"
+#include "raw_handle.h"
 #include "raw_packet.h"
-#include "raw_socket.h"
 
 static process_case at;
 static gpuipc_buffer *buffer;
 static gpuipc_connection *connection;
-static int raw;
+static raw_peer *raw;
 static uint64_t next_number;
 
 static void begin(void) {
     process_case_begin(&at, NULL);
     buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
     raw = raw_connect(at.directory, at.name);
-    cr_assert_geq(raw, 0);
+    cr_assert_neq(raw, NULL);
     connection = process_case_accept(&at);
     next_number = 0;
 }
@@ -79,19 +79,17 @@ static void expect_dropped(raw_packet *packet, gpuipc_status expected, const cha
     expect_usable(what);
 }
 
-/* In place of the packet's own handle, whose copy stays to be closed. */
-static void replace_fd(raw_packet *packet, int fd) {
-    cr_assert_geq(fd, 0);
-    raw_close(packet->fds[0]);
-    packet->fds[0] = fd;
+static void replace_handle(raw_packet *packet, int kind) {
+    raw_packet_replace_handle(packet, raw_handle_open(kind));
+    cr_assert_neq(packet->handles[0], RAW_HANDLE_NONE, "%s", raw_handle_kind_name(kind));
 }
 
 Test(bad_handle, no_gpu_memory) {
     begin();
-    for (int kind = 0; kind < RAW_KINDS; kind++) {
+    for (int kind = 0; kind < raw_handle_kinds; kind++) {
         raw_packet packet = make_packet();
-        replace_fd(&packet, raw_open((raw_kind)kind));
-        expect_dropped(&packet, GPUIPC_ERR_NOT_GPU_MEMORY, raw_kind_name((raw_kind)kind));
+        replace_handle(&packet, kind);
+        expect_dropped(&packet, GPUIPC_ERR_NOT_GPU_MEMORY, raw_handle_kind_name(kind));
     }
     end();
 }
@@ -117,7 +115,7 @@ Test(bad_handle, no_gpu_memory_beside_good_memory) {
     begin();
     raw_packet first = make_packet();
     raw_packet second = make_packet();
-    replace_fd(&second, raw_open(RAW_MEMFD));
+    replace_handle(&second, RAW_HANDLE_MEMORY);
     expect_pair_dropped(&first, &second, GPUIPC_ERR_NOT_GPU_MEMORY);
     end();
 }
@@ -187,13 +185,13 @@ Test(bad_handle, native_import) {
     gpuipc_buffer *opened;
     size_t count;
     check_ok(gpuipc_native_export(buffer, &segment, 1, &layout, &count));
-    for (int kind = 0; kind < RAW_KINDS; kind++) {
-        int fd = raw_open((raw_kind)kind);
-        bad = (gpuipc_native_segment){.handle = {fd}, .bytes = segment.bytes};
+    for (int kind = 0; kind < raw_handle_kinds; kind++) {
+        intptr_t handle = raw_handle_open(kind);
+        bad = (gpuipc_native_segment){.handle = {handle}, .bytes = segment.bytes};
         gpuipc_status status = gpuipc_native_import(at.context, &bad, 1, &layout, 0, 0, &opened);
-        cr_assert_eq(status, GPUIPC_ERR_NOT_GPU_MEMORY, "%s: %s", raw_kind_name((raw_kind)kind),
+        cr_assert_eq(status, GPUIPC_ERR_NOT_GPU_MEMORY, "%s: %s", raw_handle_kind_name(kind),
                      gpuipc_status_name(status));
-        raw_close(fd);
+        raw_handle_close(handle);
     }
     bad = (gpuipc_native_segment){.handle = {-1}, .bytes = segment.bytes};
     check_status(GPUIPC_ERR_NOT_GPU_MEMORY,
@@ -205,6 +203,6 @@ Test(bad_handle, native_import) {
     check_ok(gpuipc_native_import(at.context, &segment, 1, &layout, 0, 0, &opened));
     check_ok(marks_check(opened, 1, 0));
     check_ok(gpuipc_buffer_release(opened));
-    raw_close((int)segment.handle.value);
+    raw_handle_close(segment.handle.value);
     end();
 }

@@ -116,7 +116,7 @@ Test(death, while_the_peer_does_not_read) {
     partner other;
     gpuipc_connection *connection = connected_partner(&other);
     gpuipc_status status;
-    do { /* until the socket is full */
+    do { /* until the connection is full */
         gpuipc_outgoing message = {.struct_size = sizeof(message),
                                    .bytes = process_case_bytes(),
                                    .bytes_size = GPUIPC_MESSAGE_BYTES_MAX};
@@ -153,7 +153,7 @@ Test(death, of_the_exporter_after_the_handover) {
     end();
 }
 
-/* FACTS: a handle that is only on its way keeps the memory alive. */
+/* A handle that is only on its way keeps the memory alive. */
 Test(death, of_the_exporter_with_the_buffer_in_flight) {
     begin();
     partner other;

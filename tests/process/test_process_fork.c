@@ -6,7 +6,6 @@
 #include "marks.h"
 #include "partner.h"
 #include "raw_packet.h"
-#include "raw_socket.h"
 
 static process_case at;
 
@@ -73,7 +72,7 @@ Test(forked, child_gives_up_what_it_inherited_and_keeps_its_own_descriptors) {
     unique_name(name);
     partner_start(&other, &at, NULL, NULL);
     partner_do(&other, "GPUIPC_OK", "listen %s", name);
-    int raw = raw_connect(at.directory, name);
+    raw_peer *raw = raw_connect(at.directory, name);
     cr_assert_geq(raw, 0);
     partner_do(&other, "GPUIPC_OK", "accept %d", PATIENCE_MS);
     cr_assert(raw_packet_make(buffer, &packet));

@@ -6,13 +6,13 @@
 #include "check.h"
 #include "marks.h"
 #include "partner.h"
-#include "posix_system.h"
+#include "system.h"
 
 #define CONSUMERS     8
 #define MANY_BUFFERS  1000
 #define MANY_SEGMENTS 600
-/* Descriptors that the largest case holds open at once on the emulated driver, and some to spare. */
-#define DESCRIPTORS_NEEDED (MANY_BUFFERS + 200)
+/* Handles that the largest case holds open at once on the emulated driver, and some to spare. */
+#define HANDLES_NEEDED (MANY_BUFFERS + 200)
 
 static process_case at;
 
@@ -164,9 +164,9 @@ Test(handover, the_same_buffer_twice_in_one_message) {
 
 Test(handover, a_thousand_buffers_in_one_message) {
     static gpuipc_buffer *buffers[MANY_BUFFERS];
-    uint64_t limit = system_raise_descriptor_limit();
-    if (limit < DESCRIPTORS_NEEDED) {
-        cr_skip_test("needs %d descriptors, the limit is %" PRIu64, DESCRIPTORS_NEEDED, limit);
+    uint64_t limit = system_raise_handle_limit();
+    if (limit < HANDLES_NEEDED) {
+        cr_skip_test("needs %d handles, the limit is %" PRIu64, HANDLES_NEEDED, limit);
     }
     begin();
     partner other;
@@ -197,9 +197,9 @@ Test(handover, a_thousand_buffers_in_one_message) {
 
 /* More segments than one packet has room for handles: the buffer arrives in several. */
 Test(handover, a_buffer_that_spans_packets) {
-    uint64_t limit = system_raise_descriptor_limit();
-    if (limit < DESCRIPTORS_NEEDED) {
-        cr_skip_test("needs %d descriptors, the limit is %" PRIu64, DESCRIPTORS_NEEDED, limit);
+    uint64_t limit = system_raise_handle_limit();
+    if (limit < HANDLES_NEEDED) {
+        cr_skip_test("needs %d handles, the limit is %" PRIu64, HANDLES_NEEDED, limit);
     }
     begin();
     partner other;

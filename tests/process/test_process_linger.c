@@ -9,16 +9,17 @@
 #include "check.h"
 #include "marks.h"
 #include "os.h"
+#include "posix_system.h"
 #include "process_case.h"
+#include "raw_handle.h"
 #include "raw_packet.h"
-#include "raw_socket.h"
 
 #define AT_ONCE_NS UINT64_C(1000000000) /* the socket lingers five times as long */
 
 static process_case at;
 static gpuipc_buffer *buffer;
-static int raw;
-static int other_end;
+static raw_peer *raw;
+static intptr_t other_end;
 
 TestSuite(linger, .timeout = 100);
 
@@ -26,29 +27,28 @@ TestSuite(linger, .timeout = 100);
 static void send_packet(void) {
     raw_packet packet;
     cr_assert(raw_packet_make(buffer, &packet));
-    raw_close(packet.fds[0]);
-    packet.fds[0] = raw_open_lingering(&other_end);
-    cr_assert_geq(packet.fds[0], 0);
+    raw_packet_replace_handle(&packet, raw_handle_open_lingering(&other_end));
+    cr_assert_neq(packet.handles[0], RAW_HANDLE_NONE);
     raw = raw_connect(at.directory, at.name);
-    cr_assert_geq(raw, 0);
+    cr_assert_neq(raw, NULL);
     cr_assert(raw_packet_send(&packet, raw));
     raw_packet_close(&packet);
 }
 
 static void begin(void) {
-    int lingering = raw_open_lingering(&other_end);
-    if (lingering < 0) {
+    intptr_t lingering = raw_handle_open_lingering(&other_end);
+    if (lingering == RAW_HANDLE_NONE) {
         cr_skip_test("no loopback network");
     }
-    raw_close(other_end); /* which ends the lingering: its data is refused */
-    raw_close(lingering);
+    raw_handle_close(other_end); /* which ends the lingering: its data is refused */
+    raw_handle_close(lingering);
     process_case_begin(&at, NULL);
     buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
 }
 
 static void end(void) {
     raw_close(raw);
-    raw_close(other_end);
+    raw_handle_close(other_end);
     check_ok(gpuipc_buffer_release(buffer));
     process_case_end(&at);
 }

@@ -9,7 +9,8 @@
 #include "check.h"
 #include "marks.h"
 #include "partner.h"
-#include "raw_socket.h"
+#include "raw_handle.h"
+#include "raw_peer.h"
 
 static process_case at;
 
@@ -216,7 +217,7 @@ Test(offer, memory_of_a_hidden_device_that_cannot_be_reached) {
     end();
 }
 
-/* gpuipc_native.h: the handle and the layout travel over a socket that gpuipc knows nothing of. */
+/* gpuipc_native.h: the handle and the layout travel by a way that gpuipc knows nothing of. */
 Test(offer, handles_by_another_courier) {
     begin();
     partner other;
@@ -229,25 +230,24 @@ Test(offer, handles_by_another_courier) {
     unique_name(name);
 
     partner_start(&other, &at, NULL, NULL);
-    int listener = raw_listen(at.directory, name);
-    cr_assert_geq(listener, 0);
+    raw_listener *listener = raw_listen(at.directory, name);
+    cr_assert_neq(listener, NULL);
     partner_tell(&other, "courier %s", name);
-    int courier = raw_accept(listener, PATIENCE_MS);
-    cr_assert_geq(courier, 0);
+    raw_peer *courier = raw_accept(listener, PATIENCE_MS);
+    cr_assert_neq(courier, NULL);
 
     check_ok(gpuipc_native_export(buffer, &segment, 1, &layout, &count));
     memcpy(bytes, &layout, sizeof(layout));
     memcpy(bytes + sizeof(layout), &segment.bytes, sizeof(segment.bytes));
-    int fd = (int)segment.handle.value;
-    cr_assert(raw_send(courier, bytes, sizeof(bytes), &fd, 1));
-    raw_close(fd);
+    cr_assert(raw_send(courier, bytes, sizeof(bytes), &segment.handle.value, 1));
+    raw_handle_close(segment.handle.value);
     /* the handle keeps the memory, also while it is on its way */
     check_ok(gpuipc_buffer_release(buffer));
     partner_hear(&other, "GPUIPC_OK");
     partner_do(&other, "GPUIPC_OK", "check 8 4096");
 
     raw_close(courier);
-    raw_close(listener);
+    raw_listener_close(listener);
     partner_end(&other);
     end();
 }

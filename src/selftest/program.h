@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/** @file This program as a whole: where it begins and how it is ended. main() is in posix_program.c
+ *  and win32_program.c. */
+#ifndef GPUIPC_SELFTEST_PROGRAM_H
+#define GPUIPC_SELFTEST_PROGRAM_H
+
+/** The program itself: main.c.
+ *  @param arguments as main() has them, in UTF-8 */
+int program_run(int count, char **arguments);
+
+/** Ends this process at once, without any clean-up, its own or a library's: what hangs in the driver
+ *  would hang that as well. */
+_Noreturn void program_end_now(int exit_code);
+
+#endif

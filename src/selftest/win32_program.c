@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See program.h. */
+#include "program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <windows.h>
+
+#include "options.h"
+#include "win32_words.h"
+
+/* Not exit(), which tells every DLL of the end: the driver's may be what hangs. */
+void program_end_now(int exit_code) {
+    (void)TerminateProcess(GetCurrentProcess(), (UINT)exit_code);
+    abort(); /* not reached: a process may always end itself */
+}
+
+/* With the words that have been converted; those behind them stay NULL. */
+static void free_words(char **words) {
+    for (size_t i = 0; words[i] != NULL; i++) {
+        free(words[i]);
+    }
+    free(words);
+}
+
+/* A console shows what is printed as UTF-8, and afterwards as before: it outlives this program. */
+static int run_with_utf8(int count, char **words) {
+    const UINT before = GetConsoleOutputCP(); /* 0: there is no console */
+    (void)SetConsoleOutputCP(CP_UTF8);
+    int code = program_run(count, words);
+    if (before != 0) {
+        (void)fflush(stdout);
+        (void)SetConsoleOutputCP(before);
+    }
+    return code;
+}
+
+/* main() would have the words in the user's code page, which cannot say every path. */
+int wmain(int count, wchar_t **wide) {
+    /* A crash ends the process: no window that waits for somebody to press a button. */
+    (void)SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX);
+    char **words = calloc((size_t)count + 1, sizeof(*words));
+    gpuipc_status status = words == NULL ? GPUIPC_ERR_OUT_OF_MEMORY : GPUIPC_OK;
+    for (int i = 0; i < count && status == GPUIPC_OK; i++) {
+        status = words_narrow(wide[i], &words[i]);
+    }
+    if (status != GPUIPC_OK) {
+        fputs("gpuipc-selftest: FAIL: no memory for its arguments\n", stderr);
+        if (words != NULL) {
+            free_words(words);
+        }
+        return EXIT_FAIL;
+    }
+    int code = run_with_utf8(count, words);
+    free_words(words);
+    return code;
+}

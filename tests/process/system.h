@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What these tests need of the system beside os.h and peers. posix_system.c, win32_system.c. */
+#ifndef GPUIPC_TEST_SYSTEM_H
+#define GPUIPC_TEST_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Raises this process's limit of open handles as far as it may. @return the limit */
+uint64_t system_raise_handle_limit(void);
+
+/** The folder that this program lies in. */
+bool system_own_folder(char *path, size_t capacity);
+
+/** Makes a copy of a file, and removes one. Paths are in UTF-8. */
+bool system_copy_file(const char *from, const char *to);
+void system_remove_file(const char *path);
+
+#endif
