@@ -35,7 +35,7 @@ typedef struct gpuipc_peer_info {
 } gpuipc_peer_info;
 
 /** Decides whether a peer may talk to us. Returns 0 to refuse. Called inside accept and open, on
- *  their thread; must not call gpuipc. */
+ *  their thread; must not call gpuipc. On Windows a pipe is open to its own user only. */
 typedef int (*gpuipc_peer_policy)(void *user_data, const gpuipc_peer_info *peer);
 
 /** How a listener or a connection is opened. NULL in place of it: the same user only. */
@@ -140,7 +140,8 @@ typedef struct gpuipc_outgoing {
  *         the connection is broken, and the record says so), ::GPUIPC_ERR_PEER_CLOSED,
  *         ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_LIMIT, ::GPUIPC_ERR_BUSY,
  *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TOO_MANY_IN_FLIGHT,
- *         ::GPUIPC_ERR_CONNECTION_BROKEN, ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN, ::GPUIPC_ERR_STRUCT_SIZE,
+ *         ::GPUIPC_ERR_ACCESS_DENIED (Windows: this process may not put handles into the peer's)
  * @ownership borrows  @threads one sender at a time
  * @blocking up to timeout_ms for the connection, and without bound for the GPU work  @since 0.1
  */

@@ -29,7 +29,8 @@ typedef struct gpuipc_native_layout {
 } gpuipc_native_layout;
 
 /**
- * Gives out fresh handles of a buffer, one per segment, in address order. They are closed on exec.
+ * Gives out fresh handles of a buffer, one per segment, in address order. They are closed on exec and, on
+ * Windows, not inherited.
  * @param segments room for @p capacity; their number is gpuipc_buffer_info::segment_count
  * @param out_layout with struct_size set by the caller
  * @param out_count how many were written; with ::GPUIPC_ERR_TOO_SMALL, how many are needed

@@ -254,7 +254,8 @@ Test(posix_directory, abstract_names_need_no_directory) {
 }
 
 static void socket_path(const os_pair *pair, char *path, size_t capacity) {
-    snprintf(path, capacity, "%s/%s.sock", pair->path, pair->name);
+    int length = snprintf(path, capacity, "%s/%s.sock", pair->path, pair->name);
+    cr_assert(length > 0 && (size_t)length < capacity);
 }
 
 Test(posix_directory, a_file_that_is_no_socket_is_left_as_it_is) {
