@@ -145,7 +145,7 @@ static gpuipc_status own_path(wchar_t **out_path) {
 
 static gpuipc_status start(child *self, const char *const *arguments) {
     child_ends ends = {NULL, NULL};
-    wchar_t *path;
+    wchar_t *path = NULL;
     wchar_t *line;
     gpuipc_status status = own_path(&path);
     if (status != GPUIPC_OK) {

@@ -178,7 +178,7 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
                                os_listener **out_listener) {
     char path[OS_PATH_MAX];
     os_handle checked;
-    os_listener *listener;
+    os_listener *listener = NULL;
     gpuipc_status status = win32_name_check(directory, name);
     if (status == GPUIPC_OK) {
         status = os_directory_resolve(directory, path, sizeof(path));

@@ -101,7 +101,7 @@ static gpuipc_status module_file(HMODULE module, wchar_t **out_file) {
 
 /** Takes the module over; it is freed on failure. */
 static gpuipc_status library_wrap(HMODULE module, os_library **out_library) {
-    wchar_t *file;
+    wchar_t *file = NULL;
     gpuipc_status status;
     os_library *library = malloc(sizeof(*library));
     if (library == NULL) {
@@ -191,7 +191,7 @@ free_file:
 /* By the whole path: for a bare name the loader answers any module of that name that the process has
  * loaded already, wherever it came from (learn.microsoft.com, LoadLibraryExW, Remarks). */
 gpuipc_status os_library_open_system(const char *name, os_library **out_library) {
-    wchar_t *file;
+    wchar_t *file = NULL;
     HMODULE module;
     if (name[0] == '\0' || strpbrk(name, "\\/:") != NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "LoadLibraryExW",
@@ -247,7 +247,7 @@ static gpuipc_status path_for_loader(const wchar_t *path, wchar_t **out_file) {
 /** @p name is for the sentences. ERR_NOT_FOUND when there is no such file. */
 static gpuipc_status wide_path_open(const wchar_t *path, const char *name,
                                     os_library **out_library) {
-    wchar_t *file;
+    wchar_t *file = NULL;
     HMODULE module;
     gpuipc_status status = path_for_loader(path, &file);
     if (status != GPUIPC_OK) {
@@ -272,7 +272,7 @@ static gpuipc_status wide_path_open(const wchar_t *path, const char *name,
 }
 
 gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
-    wchar_t *wide;
+    wchar_t *wide = NULL;
     if (!path_is_absolute(path)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "LoadLibraryExW",
                            "%s is no absolute path, with a drive or a share", path);
@@ -327,7 +327,7 @@ static gpuipc_status own_open(const wchar_t *folder, const wchar_t *wide_name, c
     gpuipc_status status = GPUIPC_ERR_NOT_FOUND;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && status == GPUIPC_ERR_NOT_FOUND;
          i++) {
-        wchar_t *path;
+        wchar_t *path = NULL;
         status = join(folder, places[i], wide_name, &path);
         if (status == GPUIPC_OK) {
             status = wide_path_open(path, name, out_library);
@@ -338,7 +338,7 @@ static gpuipc_status own_open(const wchar_t *folder, const wchar_t *wide_name, c
 }
 
 static gpuipc_status own_missing(const wchar_t *folder, const char *name) {
-    char *shown;
+    char *shown = NULL;
     gpuipc_status status = narrow_copy(folder, &shown);
     if (status == GPUIPC_OK) {
         status = status_fail(GPUIPC_ERR_NOT_FOUND, "LoadLibraryExW",
@@ -351,8 +351,8 @@ static gpuipc_status own_missing(const wchar_t *folder, const char *name) {
 }
 
 gpuipc_status os_library_open_own(const char *name, os_library **out_library) {
-    wchar_t *folder;
-    wchar_t *wide_name;
+    wchar_t *folder = NULL;
+    wchar_t *wide_name = NULL;
     gpuipc_status status = own_folder(&folder);
     if (status != GPUIPC_OK) {
         return status;

@@ -200,7 +200,7 @@ static gpuipc_status content_write(HANDLE file, const wchar_t *pipe_name, const 
 gpuipc_status win32_name_publish(const char *directory, const char *name, const wchar_t *pipe_name,
                                  os_handle *out_file, bool *out_replaced) {
     wchar_t path[WIN32_PATH_MAX];
-    HANDLE file;
+    HANDLE file = INVALID_HANDLE_VALUE;
     gpuipc_status status = name_path(directory, name, path);
     if (status == GPUIPC_OK) {
         status = name_refuse_foreign(path, name);

@@ -235,7 +235,7 @@ static gpuipc_status frame_take(os_connection *connection, const envelope *found
 /** A frame that is refused may have had handles; from now on none is taken (win32_ledger.c). */
 static gpuipc_status packet_receive(os_connection *connection, os_handle *handles,
                                     size_t *out_count, envelope *out_found, os_deadline deadline) {
-    size_t size;
+    size_t size = 0;
     gpuipc_status status = frame_read(connection, deadline, &size);
     if (status != GPUIPC_OK) {
         connection->borrower.refused |= status == GPUIPC_ERR_PROTOCOL;
