@@ -4,7 +4,8 @@
 
 #include "os.h"
 
-#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_MS      UINT64_C(1000000)
+#define BACKOFF_MAX_MS 20u
 
 static const uint64_t never = UINT64_MAX;
 
@@ -30,4 +31,13 @@ int os_deadline_left_ms(os_deadline deadline) {
     uint64_t left = deadline.at_ns - now;
     uint64_t milliseconds = left / NS_PER_MS + (left % NS_PER_MS != 0);
     return milliseconds > INT_MAX ? INT_MAX : (int)milliseconds;
+}
+
+unsigned os_backoff_next(unsigned *milliseconds, os_deadline deadline) {
+    *milliseconds = *milliseconds == 0 ? 1 : *milliseconds * 2;
+    if (*milliseconds > BACKOFF_MAX_MS) {
+        *milliseconds = BACKOFF_MAX_MS;
+    }
+    int left = os_deadline_left_ms(deadline);
+    return left >= 0 && (unsigned)left < *milliseconds ? (unsigned)left : *milliseconds;
 }

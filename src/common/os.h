@@ -66,6 +66,9 @@ os_deadline os_deadline_after(int timeout_ms); /**< 0: now, negative: never */
 bool os_deadline_passed(os_deadline deadline);
 int os_deadline_left_ms(os_deadline deadline); /**< rounded up; -1: never passes */
 void os_sleep_ms(unsigned milliseconds);
+/** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
+ *  deadline. */
+unsigned os_backoff_next(unsigned *milliseconds, os_deadline deadline);
 
 /* ---- threads: posix_thread.c, win32_thread.c --------------------------------------------- */
 

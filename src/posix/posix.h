@@ -68,10 +68,6 @@ void posix_static_mutexes_unlock(void);
  *  @return the events that came, 0 at the deadline, -1 with errno */
 int fd_wait(int fd, short events, os_deadline deadline);
 
-/** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
- *  deadline. */
-unsigned posix_backoff_next(unsigned *milliseconds, os_deadline deadline);
-
 /* ---- directory and addresses: posix_directory.c ------------------------------------------- */
 
 /** A name that stands for an abstract address begins with this. */

@@ -6,9 +6,8 @@
 #include <poll.h>
 #include <time.h>
 
-#define NS_PER_MS      UINT64_C(1000000)
-#define NS_PER_S       UINT64_C(1000000000)
-#define BACKOFF_MAX_MS 20u
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
 
 uint64_t os_clock_ns(void) {
     struct timespec now;
@@ -43,13 +42,4 @@ int fd_wait(int fd, short events, os_deadline deadline) {
             return 0;
         }
     }
-}
-
-unsigned posix_backoff_next(unsigned *milliseconds, os_deadline deadline) {
-    *milliseconds = *milliseconds == 0 ? 1 : *milliseconds * 2;
-    if (*milliseconds > BACKOFF_MAX_MS) {
-        *milliseconds = BACKOFF_MAX_MS;
-    }
-    int left = os_deadline_left_ms(deadline);
-    return left >= 0 && (unsigned)left < *milliseconds ? (unsigned)left : *milliseconds;
 }

@@ -117,7 +117,7 @@ gpuipc_status os_connection_open(const os_directory *directory, const char *name
         if (!may_pass || os_deadline_passed(deadline)) {
             break;
         }
-        os_sleep_ms(posix_backoff_next(&pause, deadline));
+        os_sleep_ms(os_backoff_next(&pause, deadline));
     }
     if (status == GPUIPC_OK) {
         status = posix_connection_wrap(fd, out_connection);

@@ -48,7 +48,7 @@ static gpuipc_status directory_lock(int directory, int wait_ms) {
                                "another process has locked the runtime directory for %d ms",
                                wait_ms);
         }
-        os_sleep_ms(posix_backoff_next(&pause, deadline));
+        os_sleep_ms(os_backoff_next(&pause, deadline));
     }
     return GPUIPC_OK;
 }
@@ -278,7 +278,7 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
         /* At the limit the waiting connection stays, and with it readiness: waiting for that
          * would spin. With no events asked for, poll() still answers a shutdown (POLLHUP). */
         int came = at_limit ? fd_wait(listener->fd, 0,
-                                      os_deadline_after((int)posix_backoff_next(&pause, deadline)))
+                                      os_deadline_after((int)os_backoff_next(&pause, deadline)))
                             : fd_wait(listener->fd, POLLIN, deadline);
         if (came < 0) {
             return posix_fail(errno, "poll", "the listener cannot be waited for");

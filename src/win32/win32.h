@@ -87,10 +87,6 @@ gpuipc_status win32_owner_only(const SECURITY_ATTRIBUTES **out_attributes);
 /** What is left, for the Wait functions: rounded up; INFINITE when it never passes. */
 DWORD win32_left_ms(os_deadline deadline);
 
-/** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
- *  deadline. */
-unsigned win32_backoff_next(unsigned *milliseconds, os_deadline deadline);
-
 /* ---- directory and names: win32_directory.c, win32_name.c ----------------------------------- */
 
 /** Room for a path with the prefix that lifts the limit of 260 characters. */

@@ -2,9 +2,8 @@
 /** @file The monotonic clock, and waiting until a point on it. */
 #include "win32.h"
 
-#define NS_PER_MS      UINT64_C(1000000)
-#define NS_PER_S       UINT64_C(1000000000)
-#define BACKOFF_MAX_MS 20u
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
 
 uint64_t os_clock_ns(void) {
     LARGE_INTEGER ticks;
@@ -31,13 +30,4 @@ void os_sleep_ms(unsigned milliseconds) {
 DWORD win32_left_ms(os_deadline deadline) {
     int left = os_deadline_left_ms(deadline);
     return left < 0 ? INFINITE : (DWORD)left;
-}
-
-unsigned win32_backoff_next(unsigned *milliseconds, os_deadline deadline) {
-    *milliseconds = *milliseconds == 0 ? 1 : *milliseconds * 2;
-    if (*milliseconds > BACKOFF_MAX_MS) {
-        *milliseconds = BACKOFF_MAX_MS;
-    }
-    int left = os_deadline_left_ms(deadline);
-    return left >= 0 && (unsigned)left < *milliseconds ? (unsigned)left : *milliseconds;
 }

@@ -289,7 +289,7 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
                                           "nobody connected before the time ran out");
         }
         os_deadline until =
-            at_limit ? os_deadline_after((int)win32_backoff_next(&pause, deadline)) : deadline;
+            at_limit ? os_deadline_after((int)os_backoff_next(&pause, deadline)) : deadline;
         status = listener_wait(listener, until);
         if (status != GPUIPC_OK) {
             return status;

@@ -178,7 +178,7 @@ static gpuipc_status name_open(const wchar_t *path, const char *name, HANDLE *ou
         if (!may_pass || is_directory || os_deadline_passed(deadline)) {
             return name_open_failed(code, name);
         }
-        os_sleep_ms(win32_backoff_next(&pause, deadline));
+        os_sleep_ms(os_backoff_next(&pause, deadline));
     }
 }
 

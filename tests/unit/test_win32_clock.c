@@ -22,15 +22,15 @@ Test(win32_clock, pauses_double_up_to_a_bound) {
     static const unsigned expected[] = {1, 2, 4, 8, 16, 20, 20, 20};
     unsigned pause = 0;
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
-        cr_assert_eq(win32_backoff_next(&pause, os_deadline_after(-1)), expected[i]);
+        cr_assert_eq(os_backoff_next(&pause, os_deadline_after(-1)), expected[i]);
     }
 }
 
 Test(win32_clock, no_pause_is_longer_than_what_is_left) {
     unsigned pause = 16;
-    cr_assert_eq(win32_backoff_next(&pause, os_deadline_after(0)), 0);
+    cr_assert_eq(os_backoff_next(&pause, os_deadline_after(0)), 0);
     pause = 16;
-    cr_assert(win32_backoff_next(&pause, os_deadline_after(3)) <= 3);
+    cr_assert(os_backoff_next(&pause, os_deadline_after(3)) <= 3);
     /* The one after it goes on from what would have been its length. */
     cr_assert_eq(pause, 20);
 }
