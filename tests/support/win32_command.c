@@ -5,16 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <windows.h>
+
+#include "win32_words.h"
 
 /** A copy in UTF-16, for free(). */
 static wchar_t *text_widen(const char *text) {
-    int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, NULL, 0);
-    wchar_t *wide = units > 0 ? malloc((size_t)units * sizeof(*wide)) : NULL;
-    if (wide != NULL) {
-        MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, wide, units);
-    }
+    wchar_t *wide = NULL;
+    (void)words_widen(text, &wide);
     return wide;
 }
 
@@ -26,64 +24,11 @@ static size_t list_length(const char *const *list) {
     return count;
 }
 
-static char *put_times(char *at, char character, size_t times) {
-    memset(at, character, times);
-    return at + times;
-}
-
-/** Appends a blank and the argument in quotes. A backslash stands for itself unless a quote follows
- *  the run of them that it is in: then each is doubled, and the quote gets one of its own
- *  (learn.microsoft.com, "Parsing C command-line arguments"). */
-static char *put_argument(char *at, const char *argument) {
-    size_t backslashes = 0;
-    at = put_times(at, ' ', 1);
-    at = put_times(at, '"', 1);
-    for (; *argument != '\0'; argument++) {
-        if (*argument == '"') {
-            at = put_times(at, '\\', backslashes + 1);
-        }
-        backslashes = *argument == '\\' ? backslashes + 1 : 0;
-        at = put_times(at, *argument, 1);
-    }
-    at = put_times(at, '\\', backslashes);
-    return put_times(at, '"', 1);
-}
-
-/** The arguments, each behind a blank; for free(). */
-static wchar_t *arguments_join(const char *const *arguments) {
-    size_t count = list_length(arguments);
-    size_t room = 1;
-    for (size_t i = 0; i < count; i++) {
-        room += 2 * strlen(arguments[i]) + 3; /* at worst every byte gets a backslash */
-    }
-    char *text = malloc(room);
-    if (text == NULL) {
-        return NULL;
-    }
-    char *at = text;
-    for (size_t i = 0; i < count; i++) {
-        at = put_argument(at, arguments[i]);
-    }
-    *at = '\0';
-    wchar_t *wide = text_widen(text);
-    free(text);
-    return wide;
-}
-
+/* Quoted as gpuipc-selftest quotes for the programs that it starts. */
 wchar_t *win32_command_line(const wchar_t *path, const char *const *arguments) {
-    wchar_t *words = arguments_join(arguments);
+    static const char *const none[] = {NULL};
     wchar_t *line = NULL;
-    if (words != NULL) {
-        line = malloc((wcslen(path) + wcslen(words) + 3) * sizeof(*line));
-    }
-    if (line != NULL) {
-        /* In the program's own name a backslash is never special, and a quote is not allowed. */
-        wcscpy(line, L"\"");
-        wcscat(line, path);
-        wcscat(line, L"\"");
-        wcscat(line, words);
-    }
-    free(words);
+    (void)words_join(path, arguments != NULL ? arguments : none, &line);
     return line;
 }
 
