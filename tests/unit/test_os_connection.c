@@ -151,7 +151,9 @@ typedef struct waiting {
 
 static void wait_in_thread(void *argument) {
     waiting *own = argument;
-    static char bytes[65536];
+    /* Small: a thread that is looked at while it writes more than a pipe takes at once is ended by
+     * Wine 8 ("partial write"). */
+    static const char bytes[4096];
     atomic_store(&own->thread, thread_state_own_number());
     do {
         own->status = own->sends ? os_connection_send(own->connection, bytes, sizeof(bytes), NULL,
