@@ -83,6 +83,34 @@
     X(p2p, cuDeviceGetP2PAttribute, , 8000, (int *value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice destination)) \
     X(p2p, cuCtxEnablePeerAccess, , 4000, (CUcontext peer, unsigned int flags)) \
     X(p2p, cuCtxDisablePeerAccess, , 4000, (CUcontext peer)) \
+    X(legacy, cuIpcGetMemHandle, , 4010, (CUipcMemHandle *handle, CUdeviceptr address)) \
+    X(legacy, cuIpcOpenMemHandle, _v2, 11000, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)) \
+    X(legacy, cuIpcCloseMemHandle, , 4010, (CUdeviceptr address)) \
+    X(legacy, cuIpcGetEventHandle, , 4010, (CUipcEventHandle *handle, CUevent event)) \
+    X(legacy, cuIpcOpenEventHandle, , 4010, (CUevent *event, CUipcEventHandle handle)) \
+    X(pool, cuDeviceGetDefaultMemPool, , 11020, (CUmemoryPool *pool, CUdevice device)) \
+    X(pool, cuMemPoolCreate, , 11020, (CUmemoryPool *pool, const CUmemPoolProps *props)) \
+    X(pool, cuMemPoolDestroy, , 11020, (CUmemoryPool pool)) \
+    X(pool, cuMemPoolSetAttribute, , 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
+    X(pool, cuMemPoolGetAttribute, , 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value)) \
+    X(pool, cuMemPoolSetAccess, , 11020, (CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)) \
+    X(pool, cuMemPoolGetAccess, , 11020, (CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)) \
+    X(pool, cuMemPoolTrimTo, , 11020, (CUmemoryPool pool, size_t bytes_to_keep)) \
+    X(pool, cuMemPoolExportToShareableHandle, , 11020, (void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags)) \
+    X(pool, cuMemPoolImportFromShareableHandle, , 11020, (CUmemoryPool *pool, void *shareable, CUmemAllocationHandleType type, unsigned long long flags)) \
+    X(pool, cuMemPoolExportPointer, , 11020, (CUmemPoolPtrExportData *data, CUdeviceptr address)) \
+    X(pool, cuMemPoolImportPointer, , 11020, (CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)) \
+    X(pool, cuMemAllocAsync, , 11020, (CUdeviceptr *address, size_t bytes, CUstream stream)) \
+    X(pool, cuMemAllocFromPoolAsync, , 11020, (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)) \
+    X(pool, cuMemFreeAsync, , 11020, (CUdeviceptr address, CUstream stream)) \
+    X(pinned, cuMemHostAlloc, , 2020, (void **address, size_t bytes, unsigned int flags)) \
+    X(pinned, cuMemFreeHost, , 2000, (void *address)) \
+    X(pinned, cuMemHostRegister, _v2, 6050, (void *address, size_t bytes, unsigned int flags)) \
+    X(pinned, cuMemHostUnregister, , 4000, (void *address)) \
+    X(pinned, cuMemHostGetDevicePointer, _v2, 3020, (CUdeviceptr *device, void *host, unsigned int flags)) \
+    X(hostfunc, cuLaunchHostFunc, , 10000, (CUstream stream, CUhostFn function, void *data)) \
+    X(word, cuStreamWriteValue64, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
+    X(word, cuStreamWaitValue64, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)) \
     X(kernel, cuModuleLoadData, , 2000, (CUmodule *module, const void *image)) \
     X(kernel, cuModuleUnload, , 2000, (CUmodule module)) \
     X(kernel, cuModuleGetFunction, , 2000, (CUfunction *function, CUmodule module, const char *name)) \

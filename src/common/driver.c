@@ -41,11 +41,17 @@ static bool find(const finder *by, const char *name, int version, void *into) {
 static const char *find_all(const finder *by, driver *drv) {
     const char *missing = NULL;
     bool has_core = true;
-    drv->has_vmm = drv->has_p2p = drv->has_kernel = true;
+    drv->has_vmm = drv->has_p2p = drv->has_legacy = drv->has_pool = true;
+    drv->has_pinned = drv->has_hostfunc = drv->has_word = drv->has_kernel = true;
     /* one flag a group, so that the list can say where each entry point belongs */
     bool *const group_core = &has_core;
     bool *const group_vmm = &drv->has_vmm;
     bool *const group_p2p = &drv->has_p2p;
+    bool *const group_legacy = &drv->has_legacy;
+    bool *const group_pool = &drv->has_pool;
+    bool *const group_pinned = &drv->has_pinned;
+    bool *const group_hostfunc = &drv->has_hostfunc;
+    bool *const group_word = &drv->has_word;
     bool *const group_kernel = &drv->has_kernel;
 #define FIND(group, name, suffix, version, parameters)                                             \
     if (!find(by, #name, version, &drv->name)) {                                                   \

@@ -17,11 +17,16 @@ typedef struct driver {
 #define DRIVER_MEMBER(group, name, suffix, version, parameters) CUresult(*name) parameters;
     CUDA_API_LIST(DRIVER_MEMBER)
 #undef DRIVER_MEMBER
-    bool has_vmm;     /**< every entry point of that group is there */
-    bool has_p2p;     /**< likewise */
-    bool has_kernel;  /**< likewise */
-    bool is_emulated; /**< it carries the emulated driver's mark, by whatever way it was found */
-    int version;      /**< as cuDriverGetVersion says */
+    bool has_vmm;      /**< every entry point of that group is there */
+    bool has_p2p;      /**< likewise */
+    bool has_legacy;   /**< likewise: cuIpc* */
+    bool has_pool;     /**< likewise: stream-ordered memory */
+    bool has_pinned;   /**< likewise: host memory that GPUs reach */
+    bool has_hostfunc; /**< likewise */
+    bool has_word;     /**< likewise: 64-bit words written and waited for by streams */
+    bool has_kernel;   /**< likewise */
+    bool is_emulated;  /**< it carries the emulated driver's mark, by whatever way it was found */
+    int version;       /**< as cuDriverGetVersion says */
     os_library *library;
 } driver;
 

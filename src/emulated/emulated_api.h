@@ -27,7 +27,6 @@ typedef struct CUctxCreateParams_st {
 /** Pointer attributes that cuda_api.h leaves out. */
 #define CU_POINTER_ATTRIBUTE_BUFFER_ID                  ((CUpointer_attribute)7)
 #define CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE ((CUpointer_attribute)15)
-#define CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE             ((CUpointer_attribute)17)
 #define CU_POINTER_ATTRIBUTE_MAPPING_SIZE               ((CUpointer_attribute)18)
 #define CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR          ((CUpointer_attribute)19)
 #define CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID            ((CUpointer_attribute)20)
@@ -76,6 +75,11 @@ typedef struct CUctxCreateParams_st {
 #define EMULATED_HAS_core(...) __VA_ARGS__
 #define EMULATED_HAS_vmm(...)  __VA_ARGS__
 #define EMULATED_HAS_p2p(...)  __VA_ARGS__
+#define EMULATED_HAS_legacy(...)
+#define EMULATED_HAS_pool(...)
+#define EMULATED_HAS_pinned(...)
+#define EMULATED_HAS_hostfunc(...)
+#define EMULATED_HAS_word(...)
 #define EMULATED_HAS_more(...) __VA_ARGS__
 #define EMULATED_HAS_kernel(...)
 
