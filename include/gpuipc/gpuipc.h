@@ -189,11 +189,24 @@ typedef enum gpuipc_access {
     GPUIPC_ACCESS_READ_WRITE = 3 /**< both */
 } gpuipc_access;
 
+/** A way to reach GPU memory. gpuipc_transport_query() says which ones work here. */
+typedef enum gpuipc_transport {
+    GPUIPC_TRANSPORT_DEFAULT = 0, /**< ::GPUIPC_TRANSPORT_VMM */
+    GPUIPC_TRANSPORT_VMM = 1,     /**< virtual memory management: fd or HANDLE per allocation */
+    GPUIPC_TRANSPORT_POOL = 2,   /**< stream-ordered memory: a pool's fd once, then 64 bytes each */
+    GPUIPC_TRANSPORT_LEGACY = 3, /**< cuIpcGetMemHandle, for memory of cuMemAlloc */
+    GPUIPC_TRANSPORT_P2P = 4,    /**< peer access to cuMemAlloc memory inside one process */
+    GPUIPC_TRANSPORT_HOST = 5,   /**< pinned host memory that both processes have: always works, and
+                                       is slower; never chosen unless asked for */
+    GPUIPC_TRANSPORT_FABRIC = 6  /**< 64-byte handles across hosts of one NVLink domain (IMEX) */
+} gpuipc_transport;
+
 /** How a buffer is made. */
 typedef struct gpuipc_buffer_config {
     size_t struct_size; /**< sizeof(gpuipc_buffer_config) */
-    uint32_t device;    /**< the device that owns the memory */
-    uint32_t reserved;  /**< 0 */
+    uint32_t device; /**< the device that owns the memory; of host memory, the one that uses it */
+    gpuipc_transport transport; /**< which kind of memory is made; default: vmm. p2p and legacy: of
+                                     cuMemAlloc */
     uint64_t bytes; /**< wanted size, above 0; the allocation is rounded up to the granularity */
     /** Size of one physical allocation; 0: one for the whole buffer. Rounded up to the
      *  granularity. A buffer needs one handle per segment. */
@@ -202,7 +215,10 @@ typedef struct gpuipc_buffer_config {
 
 /**
  * Makes shareable memory on a device, readable and writable there. Its contents are undefined.
- * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_VMM_UNSUPPORTED,
+ * Memory of the transports legacy, pool and p2p stays allocated until every process that it was sent to
+ * has returned it or has ended, also when it is released before.
+ * @errors ::GPUIPC_ERR_NOT_SUPPORTED (the transport's memory cannot be made here),
+ *          ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_VMM_UNSUPPORTED,
  *         ::GPUIPC_ERR_HANDLE_TYPE_UNSUPPORTED, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller holds one reference; gpuipc_buffer_release() gives it up
@@ -214,11 +230,14 @@ GPUIPC_API gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
                                               gpuipc_buffer **out_buffer);
 
 /**
- * Makes a buffer of memory that the caller mapped with cuMemCreate and cuMemMap, with this system's
- * handle type among its requestedHandleTypes. The range may lie inside one mapping or span
- * several that touch; all of them are shared. Whole allocations travel: the receiver can reach
- * what lies beside the range.
- * @param address device address of the first byte  @param bytes length of the range
+ * Makes a buffer of memory that the caller allocated: with cuMemCreate and cuMemMap (with this system's
+ * handle type among its requestedHandleTypes; the range may lie inside one mapping or span several that
+ * touch, and all of them are shared), with cuMemAlloc or cudaMalloc (travels by legacy IPC), from a
+ * stream-ordered pool that was made with a handle type, or as managed or pinned host memory, which only
+ * ::GPUIPC_SEND_STAGED and gpuipc_connection_send_contents() carry. gpuipc_pointer_classify() tells
+ * which it is. Whole allocations travel: the receiver can reach what lies beside the range.
+ * @param address device address of the first byte; for host memory, its host address
+ * @param bytes length of the range
  * @errors ::GPUIPC_ERR_NOT_DEVICE_MEMORY (also mapped memory that no device has been given access
  *         to), ::GPUIPC_ERR_NOT_SHAREABLE (memory of another kind, or
  *         opened from another process), ::GPUIPC_ERR_OUT_OF_RANGE (part of it is not mapped),
@@ -270,6 +289,12 @@ typedef struct gpuipc_buffer_info {
     uint8_t exporter_id[16];     /**< the instance id of the context that made or wrapped it */
     uint64_t buffer_id;          /**< its number there; the two together name a buffer, and travel
                                      with it; one from native handles gets new ones */
+    gpuipc_transport transport;  /**< how its memory reaches another process */
+    uint32_t
+        lent_count;    /**< hand-overs of it that are not returned yet; where none was counted: 0 */
+    int32_t is_lost;   /**< 1: opened, and its sender ended before the contents were ready, so they
+                              are not valid */
+    uint32_t reserved; /**< 0 */
 } gpuipc_buffer_info;
 
 /**
@@ -335,5 +360,6 @@ GPUIPC_API gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer, uint64_t offs
 #endif
 
 #include "gpuipc_connection.h" /* the rest of the lesson: listener, connection, message */
+#include "gpuipc_transport.h"  /* which way works, how fast, and why not */
 
 #endif

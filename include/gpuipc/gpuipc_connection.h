@@ -116,6 +116,16 @@ GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 /** The contents are ready already: send waits for no GPU work. Wrong data if that is not true. */
 #define GPUIPC_SEND_READY 0x1u
 
+/** Send does not wait for the GPU work: the stream itself marks the point at which the contents are
+ *  ready, and a receiver's stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. */
+#define GPUIPC_SEND_ASYNC 0x2u
+/** As ::GPUIPC_SEND_ASYNC, with a legacy IPC event in place of gpuipc's own word in shared memory. Wants a
+ *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. */
+#define GPUIPC_SEND_EVENT 0x4u
+/** Memory that no transport carries without a copy (managed, pinned, of a pool without handle type)
+ *  may travel as a copy in pinned host memory. Without it such a buffer is refused, with the reason. */
+#define GPUIPC_SEND_STAGED 0x8u
+
 /** A message to send. */
 typedef struct gpuipc_outgoing {
     size_t struct_size;            /**< sizeof(gpuipc_outgoing) */
@@ -134,8 +144,10 @@ typedef struct gpuipc_outgoing {
 
 /**
  * Sends bytes and buffers as one message, after the GPU work that makes the contents (see
- * gpuipc_outgoing::stream). Returns when the message is with the operating system; the buffers may
- * be released at once, since a sent handle keeps the memory alive.
+ * gpuipc_outgoing::stream) or, with ::GPUIPC_SEND_ASYNC, while it runs. Returns when the message is with the
+ * operating system; the buffers may be released at once, since a sent handle keeps the memory alive
+ * (memory that the caller allocated and wrapped stays his to keep until it has been returned). To write
+ * into a buffer again, wait for gpuipc_buffer_await_returns() first.
  * @errors ::GPUIPC_ERR_TIMEOUT (also while the peer does not read; if part of the message had left,
  *         the connection is broken, and the record says so), ::GPUIPC_ERR_PEER_CLOSED,
  *         ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_LIMIT, ::GPUIPC_ERR_BUSY,
@@ -153,6 +165,9 @@ GPUIPC_API gpuipc_status gpuipc_connection_send(gpuipc_connection *connection,
  *  message: what came before, in a call that timed out or had too little room, is not kept. */
 #define GPUIPC_RECEIVE_KEEP_HANDLES 0x1u
 
+/** The call does not wait for contents that are not ready yet: gpuipc_incoming::stream does. */
+#define GPUIPC_RECEIVE_ASYNC 0x2u
+
 /** A message to receive: the caller gives room, the call fills in what came. */
 typedef struct gpuipc_incoming {
     size_t struct_size;      /**< sizeof(gpuipc_incoming) */
@@ -168,10 +183,15 @@ typedef struct gpuipc_incoming {
     uint32_t device;
     gpuipc_access access; /**< what that device may do; never more than the sender offers */
     uint32_t reserved;    /**< 0 */
+    /** With ::GPUIPC_RECEIVE_ASYNC, the stream that will use the buffers: what is put on it after this
+     *  call runs when the contents are ready. When the sender ends before that, the stream goes on, and
+     *  gpuipc_buffer_info::is_lost tells. NULL: the default stream of the device they are opened for. */
+    gpuipc_stream stream;
 } gpuipc_incoming;
 
 /**
- * Receives one message and opens its buffers: all of them or none.
+ * Receives one message and opens its buffers: all of them or none. Waits until their contents are ready,
+ * unless ::GPUIPC_RECEIVE_ASYNC leaves that to the stream.
  * @param message with ::GPUIPC_ERR_TOO_SMALL, bytes_size and buffer_count say what is needed, and
  *        the message waits for the next call
  * @errors ::GPUIPC_ERR_TIMEOUT (part of a message that has come is kept for the next call),
@@ -183,13 +203,91 @@ typedef struct gpuipc_incoming {
  *         and, dropping the message but keeping the connection: ::GPUIPC_ERR_NOT_GPU_MEMORY,
  *         ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
  *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
- *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY
+ *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_LOST (the sender ended before the contents
+ *         were ready); and ::GPUIPC_ERR_OTHER_KIND (contents come next)
  * @ownership the buffers are the caller's, one reference each  @threads one receiver at a time
  * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers
  * @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection,
                                                    gpuipc_incoming *message, int timeout_ms);
+
+/* ---- giving back -------------------------------------------------------------------------- */
+
+/**
+ * Marks the point after which this process no longer touches a buffer that it received: when @p stream
+ * has done its work so far. The sender's gpuipc_buffer_await_returns() waits for it. The buffer must not be
+ * used afterwards, and is to be released when the stream has passed that point. Releasing a buffer that
+ * was not returned returns it at once.
+ * @param stream NULL: the default stream of the device it was opened for
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not received, or returned already)
+ * @ownership borrows  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_buffer_return_async(gpuipc_buffer *buffer, gpuipc_stream stream);
+
+/**
+ * Waits until every process that the buffer was sent to has returned it, or has ended. Then its memory
+ * may be written, freed or handed out again.
+ * @errors ::GPUIPC_ERR_TIMEOUT  @ownership borrows  @threads any  @blocking up to timeout_ms
+ * @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *buffer, int timeout_ms);
+
+/**
+ * Lets a stream wait for the same. What is put on it afterwards runs when the buffer has been returned
+ * everywhere; when a process ends without returning it, the stream goes on.
+ * @param stream NULL: the default stream of the buffer's device
+ * @errors none particular
+ * @ownership borrows; the buffer must stay until the stream has passed  @threads any
+ * @blocking no; without 64-bit stream memory operations on the device, until the buffer is returned
+ * @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_buffer_await_returns_async(gpuipc_buffer *buffer,
+                                                           gpuipc_stream stream);
+
+/* ---- contents ----------------------------------------------------------------------------- */
+
+/** A range whose contents are sent, or into which contents are received. */
+typedef struct gpuipc_contents {
+    size_t struct_size;    /**< sizeof(gpuipc_contents) */
+    gpuipc_buffer *buffer; /**< any buffer of this context, wrapped host memory too */
+    uint64_t offset;       /**< of the range in the buffer */
+    uint64_t bytes;        /**< of the range, above 0; both sides must name the same */
+    gpuipc_stream stream;  /**< the transfer happens in its order; NULL: the default stream of the
+                                buffer's device */
+    /** When sending: ::GPUIPC_TRANSPORT_VMM (the default; the receiver copies out of the sender's memory) or
+     *  ::GPUIPC_TRANSPORT_HOST (both copy at once, in chunks, through pinned host memory). When
+     *  receiving: ::GPUIPC_TRANSPORT_DEFAULT, whatever comes, or one that must be it. */
+    gpuipc_transport transport;
+    uint32_t reserved; /**< 0 */
+} gpuipc_contents;
+
+/**
+ * Sends the contents of a range. Both sides only put work on their streams: this stream has passed when
+ * the receiver has all of it; the range may be written again in stream order. If the receiver ends
+ * first, the stream goes on.
+ * @errors as gpuipc_connection_send(), ::GPUIPC_ERR_OUT_OF_RANGE,
+ *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can)
+ * @ownership borrows; the buffer must stay until the stream has passed  @threads one sender at a time
+ * @blocking up to timeout_ms for the connection  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *connection,
+                                                         const gpuipc_contents *contents,
+                                                         int timeout_ms);
+
+/**
+ * Receives contents into a range. What is put on the stream afterwards sees them. If the sender ends
+ * first, the stream goes on, and gpuipc_buffer_info::is_lost of the buffer tells.
+ * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_PEER_CLOSED, ::GPUIPC_ERR_OTHER_KIND (a message comes
+ *         next), ::GPUIPC_ERR_SIZE_MISMATCH (the sender's range has another size: the contents are
+ *         dropped), ::GPUIPC_ERR_NO_TRANSPORT (they come by another transport than the one named: they
+ *         are dropped), ::GPUIPC_ERR_OUT_OF_RANGE, and as gpuipc_connection_receive()
+ * @ownership borrows; the buffer must stay until the stream has passed  @threads one receiver at a time
+ * @blocking up to timeout_ms for the sender's call  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *connection,
+                                                            const gpuipc_contents *contents,
+                                                            int timeout_ms);
 
 #ifdef __cplusplus
 }

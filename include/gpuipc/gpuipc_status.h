@@ -19,95 +19,107 @@ extern "C" {
  *
  * Unless an entry says otherwise, every object involved is as it was before the call and usable.
  */
-#define GPUIPC_STATUS_LIST(X)                                                                        \
-    X(OK, 0, "success")                                                                              \
-    /* the caller's own call */                                                                      \
-    X(ERR_INVALID_ARGUMENT, 1,                                                                       \
-      "an argument is not allowed; the error record names it; correct the call")                     \
-    X(ERR_STRUCT_SIZE, 2,                                                                            \
-      "struct_size is zero, too small, or the part this library does not know is not zero; set "     \
-      "struct_size to sizeof the struct, or use a newer library")                                    \
-    X(ERR_RELEASED, 3,                                                                               \
-      "this object was already released, or never came from gpuipc; do not use it again")            \
-    X(ERR_TOO_SMALL, 4,                                                                              \
-      "the caller's array or memory is too small for the result; the needed size is in the "         \
-      "result; call again with enough room")                                                         \
-    X(ERR_OUT_OF_RANGE, 5, "offset and length reach beyond the buffer; correct them")                \
-    X(ERR_NAME_INVALID, 6,                                                                           \
-      "a name is empty or has a character other than A-Z a-z 0-9 . _ -; choose another")             \
-    X(ERR_NAME_TOO_LONG, 7,                                                                          \
-      "a name, or the socket path that it makes, is too long; shorten the name or the runtime "      \
-      "directory")                                                                                   \
-    X(ERR_NOT_DEVICE_MEMORY, 8,                                                                      \
-      "the address is not GPU memory of this process; pass an address that the driver gave out")     \
-    X(ERR_NOT_SHAREABLE, 9,                                                                          \
-      "this memory cannot be shared: it was allocated without an exportable handle type, or came "   \
-      "from another process; allocate it with gpuipc_buffer_create")                                 \
-    X(ERR_FORKED, 10,                                                                                \
-      "this object was made before fork() and this is the child; CUDA does not survive fork; make "  \
-      "a new context after exec")                                                                    \
-    X(ERR_BUSY, 11,                                                                                  \
-      "another thread is in the same direction of this connection; use one sender and one "          \
-      "receiver at a time")                                                                          \
-    X(ERR_NOT_SUPPORTED, 12, "this platform does not have what was asked for")                       \
-    /* this machine */                                                                               \
-    X(ERR_NO_DRIVER, 30,                                                                             \
-      "no CUDA driver is installed here; install NVIDIA's driver, or choose the emulated one")       \
-    X(ERR_DRIVER_TOO_OLD, 31,                                                                        \
-      "the CUDA driver is too old; gpuipc needs CUDA 11.4 (driver 470) or newer; update it")         \
-    X(ERR_DRIVER_FAILED, 32,                                                                         \
-      "the CUDA driver is installed but could not be loaded or started; the error record has its "   \
-      "own words")                                                                                   \
-    X(ERR_NO_DEVICE, 33,                                                                             \
-      "the CUDA driver finds no GPU; check CUDA_VISIBLE_DEVICES and the "                            \
-      "container's device access")                                                                   \
-    X(ERR_DEVICE_NOT_FOUND, 34, "there is no device with this number or UUID in this process")       \
-    X(ERR_DEVICE_NOT_VISIBLE, 35,                                                                    \
-      "the memory is on a GPU that this process does not see (CUDA_VISIBLE_DEVICES, container); "    \
-      "name a device that can reach it, or make it visible")                                         \
-    X(ERR_VMM_UNSUPPORTED, 36,                                                                       \
-      "this GPU or driver model has no virtual memory management; on Windows, TCC lacks it")         \
-    X(ERR_HANDLE_TYPE_UNSUPPORTED, 37,                                                               \
-      "this GPU cannot export memory as this system's kind of handle")                               \
-    X(ERR_PEER_ACCESS_UNSUPPORTED, 38,                                                               \
-      "the device cannot reach memory of the GPU that owns it; use a pair with P2P")                 \
-    X(ERR_OUT_OF_DEVICE_MEMORY, 39,                                                                  \
-      "the GPU has not enough free memory; free some or ask for less")                               \
-    X(ERR_OUT_OF_MEMORY, 40, "the process has not enough host memory")                               \
-    X(ERR_TOO_MANY_HANDLES, 41,                                                                      \
-      "this process reached its limit of open file descriptors or handles (not of memory); raise "   \
-      "the limit (ulimit -n) or release buffers")                                                    \
-    X(ERR_TOO_MANY_IN_FLIGHT, 42,                                                                    \
-      "the user reached the limit of descriptors in flight between processes (ETOOMANYREFS, man 7 "  \
-      "unix); let the receivers catch up or raise ulimit -n")                                        \
-    X(ERR_CUDA, 43, "a CUDA driver call failed; the error record has its name and code")             \
-    X(ERR_OS, 44, "a call of the operating system failed; the error record has its name and code")   \
-    /* connecting and waiting */                                                                     \
-    X(ERR_TIMEOUT, 60, "the time given ran out; nothing was lost; call again to go on waiting")      \
-    X(ERR_NOT_FOUND, 61,                                                                             \
-      "nobody listens under this name; start the other program, or wait longer")                     \
-    X(ERR_NAME_IN_USE, 62, "a living process already listens under this name; choose another")       \
-    X(ERR_UNSAFE_DIRECTORY, 63,                                                                      \
-      "the runtime directory could be entered or changed by other users; it must be a real "         \
-      "directory of this user's alone (mode 0700 on Linux)")                                         \
-    X(ERR_ACCESS_DENIED, 64, "the other process runs as another user, or a policy refused it")       \
-    X(ERR_PEER_CLOSED, 65,                                                                           \
-      "the other process closed the connection or died; close this end; buffers already received "   \
-      "stay valid")                                                                                  \
-    X(ERR_CONNECTION_BROKEN, 66,                                                                     \
-      "this connection ended after an earlier error; close it and connect again")                    \
-    /* what the peer sent; the connection is broken afterwards unless the sentence says otherwise */ \
-    X(ERR_PROTOCOL, 80, "the peer sent bytes that are no gpuipc message; is it another program?")    \
-    X(ERR_VERSION, 81, "the peer speaks another major version of the protocol; update one side")     \
-    X(ERR_LIMIT, 82,                                                                                 \
-      "the peer sent more bytes, buffers or handles than this side accepts; raise the limits in "    \
-      "the context's config if that is wanted")                                                      \
-    X(ERR_HANDLE_COUNT, 83, "the peer sent more or fewer handles than its message says")             \
-    X(ERR_NOT_GPU_MEMORY, 84,                                                                        \
-      "a handle that the peer sent is no GPU memory; the message was dropped, the connection is "    \
-      "usable")                                                                                      \
-    X(ERR_SIZE_MISMATCH, 85,                                                                         \
-      "a buffer has not the size that the peer said; the message was dropped, the connection is "    \
+#define GPUIPC_STATUS_LIST(X)                                                                         \
+    X(OK, 0, "success")                                                                               \
+    /* the caller's own call */                                                                       \
+    X(ERR_INVALID_ARGUMENT, 1,                                                                        \
+      "an argument is not allowed; the error record names it; correct the call")                      \
+    X(ERR_STRUCT_SIZE, 2,                                                                             \
+      "struct_size is zero, too small, or the part this library does not know is not zero; set "      \
+      "struct_size to sizeof the struct, or use a newer library")                                     \
+    X(ERR_RELEASED, 3,                                                                                \
+      "this object was already released, or never came from gpuipc; do not use it again")             \
+    X(ERR_TOO_SMALL, 4,                                                                               \
+      "the caller's array or memory is too small for the result; the needed size is in the "          \
+      "result; call again with enough room")                                                          \
+    X(ERR_OUT_OF_RANGE, 5, "offset and length reach beyond the buffer; correct them")                 \
+    X(ERR_NAME_INVALID, 6,                                                                            \
+      "a name is empty or has a character other than A-Z a-z 0-9 . _ -; choose another")              \
+    X(ERR_NAME_TOO_LONG, 7,                                                                           \
+      "a name, or the socket path that it makes, is too long; shorten the name or the runtime "       \
+      "directory")                                                                                    \
+    X(ERR_NOT_DEVICE_MEMORY, 8,                                                                       \
+      "the address is not GPU memory of this process; pass an address that the driver gave out")      \
+    X(ERR_NOT_SHAREABLE, 9,                                                                           \
+      "this memory cannot be shared: it was allocated without an exportable handle type, or came "    \
+      "from another process; allocate it with gpuipc_buffer_create")                                  \
+    X(ERR_FORKED, 10,                                                                                 \
+      "this object was made before fork() and this is the child; CUDA does not survive fork; make "   \
+      "a new context after exec")                                                                     \
+    X(ERR_BUSY, 11,                                                                                   \
+      "another thread is in the same direction of this connection; use one sender and one "           \
+      "receiver at a time")                                                                           \
+    X(ERR_NOT_SUPPORTED, 12, "this platform does not have what was asked for")                        \
+    /* this machine */                                                                                \
+    X(ERR_NO_DRIVER, 30,                                                                              \
+      "no CUDA driver is installed here; install NVIDIA's driver, or choose the emulated one")        \
+    X(ERR_DRIVER_TOO_OLD, 31,                                                                         \
+      "the CUDA driver is too old; gpuipc needs CUDA 11.4 (driver 470) or newer; update it")          \
+    X(ERR_DRIVER_FAILED, 32,                                                                          \
+      "the CUDA driver is installed but could not be loaded or started; the error record has its "    \
+      "own words")                                                                                    \
+    X(ERR_NO_DEVICE, 33,                                                                              \
+      "the CUDA driver finds no GPU; check CUDA_VISIBLE_DEVICES and the "                             \
+      "container's device access")                                                                    \
+    X(ERR_DEVICE_NOT_FOUND, 34, "there is no device with this number or UUID in this process")        \
+    X(ERR_DEVICE_NOT_VISIBLE, 35,                                                                     \
+      "the memory is on a GPU that this process does not see (CUDA_VISIBLE_DEVICES, container); "     \
+      "name a device that can reach it, or make it visible")                                          \
+    X(ERR_VMM_UNSUPPORTED, 36,                                                                        \
+      "this GPU or driver model has no virtual memory management; on Windows, TCC lacks it")          \
+    X(ERR_HANDLE_TYPE_UNSUPPORTED, 37,                                                                \
+      "this GPU cannot export memory as this system's kind of handle")                                \
+    X(ERR_PEER_ACCESS_UNSUPPORTED, 38,                                                                \
+      "the device cannot reach memory of the GPU that owns it; use a pair with P2P")                  \
+    X(ERR_OUT_OF_DEVICE_MEMORY, 39,                                                                   \
+      "the GPU has not enough free memory; free some or ask for less")                                \
+    X(ERR_OUT_OF_MEMORY, 40, "the process has not enough host memory")                                \
+    X(ERR_TOO_MANY_HANDLES, 41,                                                                       \
+      "this process reached its limit of open file descriptors or handles (not of memory); raise "    \
+      "the limit (ulimit -n) or release buffers")                                                     \
+    X(ERR_TOO_MANY_IN_FLIGHT, 42,                                                                     \
+      "the user reached the limit of descriptors in flight between processes (ETOOMANYREFS, man 7 "   \
+      "unix); let the receivers catch up or raise ulimit -n")                                         \
+    X(ERR_CUDA, 43, "a CUDA driver call failed; the error record has its name and code")              \
+    X(ERR_OS, 44, "a call of the operating system failed; the error record has its name and code")    \
+    X(ERR_NO_TRANSPORT, 45,                                                                           \
+      "no transport that the policy admits works between the two devices; the selection has each "    \
+      "one's reason")                                                                                 \
+    X(ERR_WRONG_DATA, 46,                                                                             \
+      "a copy delivered other data than was written; the machine is broken or misconfigured (IOMMU, " \
+      "ACS); do not trust any copy between the two GPUs")                                             \
+    /* connecting and waiting */                                                                      \
+    X(ERR_TIMEOUT, 60, "the time given ran out; nothing was lost; call again to go on waiting")       \
+    X(ERR_NOT_FOUND, 61,                                                                              \
+      "nobody listens under this name; start the other program, or wait longer")                      \
+    X(ERR_NAME_IN_USE, 62, "a living process already listens under this name; choose another")        \
+    X(ERR_UNSAFE_DIRECTORY, 63,                                                                       \
+      "the runtime directory could be entered or changed by other users; it must be a real "          \
+      "directory of this user's alone (mode 0700 on Linux)")                                          \
+    X(ERR_ACCESS_DENIED, 64, "the other process runs as another user, or a policy refused it")        \
+    X(ERR_PEER_CLOSED, 65,                                                                            \
+      "the other process closed the connection or died; close this end; buffers already received "    \
+      "stay valid")                                                                                   \
+    X(ERR_CONNECTION_BROKEN, 66,                                                                      \
+      "this connection ended after an earlier error; close it and connect again")                     \
+    X(ERR_LOST, 67,                                                                                   \
+      "the process that was to fill the buffer, or that owns its memory, has ended; release the "     \
+      "buffer; the stream is usable")                                                                 \
+    X(ERR_OTHER_KIND, 68,                                                                             \
+      "what comes next is of the other kind (a message, contents); nothing was lost; call the "       \
+      "other receive function")                                                                       \
+    /* what the peer sent; the connection is broken afterwards unless the sentence says otherwise */  \
+    X(ERR_PROTOCOL, 80, "the peer sent bytes that are no gpuipc message; is it another program?")     \
+    X(ERR_VERSION, 81, "the peer speaks another major version of the protocol; update one side")      \
+    X(ERR_LIMIT, 82,                                                                                  \
+      "the peer sent more bytes, buffers or handles than this side accepts; raise the limits in "     \
+      "the context's config if that is wanted")                                                       \
+    X(ERR_HANDLE_COUNT, 83, "the peer sent more or fewer handles than its message says")              \
+    X(ERR_NOT_GPU_MEMORY, 84,                                                                         \
+      "a handle that the peer sent is no GPU memory; the message was dropped, the connection is "     \
+      "usable")                                                                                       \
+    X(ERR_SIZE_MISMATCH, 85,                                                                          \
+      "a buffer has not the size that the peer said; the message was dropped, the connection is "     \
       "usable")
 
 /** The result of every call that can fail. */

@@ -97,11 +97,13 @@ gpuipc_status gpuipc_buffer_create(gpuipc_context *handle, const gpuipc_buffer_c
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (out_buffer == NULL || known.bytes == 0 || known.reserved != 0) {
+    if (out_buffer == NULL || known.bytes == 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
-                           out_buffer == NULL ? "out_buffer is NULL"
-                           : known.bytes == 0 ? "bytes is 0"
-                                              : "reserved is not 0");
+                           out_buffer == NULL ? "out_buffer is NULL" : "bytes is 0");
+    }
+    if (known.transport != GPUIPC_TRANSPORT_DEFAULT && known.transport != GPUIPC_TRANSPORT_VMM) {
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, OPERATION,
+                           "memory of transport %d cannot be made", (int)known.transport);
     }
     status = context_acquire(handle, OPERATION, &ctx);
     if (status == GPUIPC_OK) {

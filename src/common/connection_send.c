@@ -219,7 +219,7 @@ static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadli
 }
 
 static gpuipc_status send_message(connection *to, const gpuipc_outgoing *message, int timeout_ms) {
-    outgoing self = {.message = message, .sent = {.number = to->next_out}};
+    outgoing self = {.message = message, .sent = {.kind = WIRE_MESSAGE, .number = to->next_out}};
     gpuipc_status status = connection_check(to, OPERATION);
     if (status != GPUIPC_OK || (status = acquire_all(&self, to)) != GPUIPC_OK) {
         return status;

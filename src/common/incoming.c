@@ -49,7 +49,8 @@ static gpuipc_status start(incoming *self, const wire_header *header, const cont
 /* Does this packet belong to the message, and does what it carries still fit? */
 static gpuipc_status check_packet(const incoming *self, const wire_header *header) {
     const wire_header *first = &self->header;
-    if (header->number != first->number || header->total_bytes != first->total_bytes ||
+    if (header->kind != first->kind || header->number != first->number ||
+        header->total_bytes != first->total_bytes ||
         header->total_buffers != first->total_buffers ||
         header->total_segments != first->total_segments) {
         return bad("a packet of another message came before the last one was whole");

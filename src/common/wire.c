@@ -42,15 +42,19 @@ enum {
     BUFFER_HANDLE_TYPE = 70,
     BUFFER_ACCESS = 72,
     BUFFER_READY = 74,
-    BUFFER_READY_INDEX = 76,
-    BUFFER_READY_VALUE = 80,
-    BUFFER_RESERVED = 88
+    BUFFER_POINT_INDEX = 76,
+    BUFFER_POINT_VALUE = 80,
+    BUFFER_RESERVED = 88,
+    BUFFER_EVENT_NAME = 96
 };
 
 /* Positions in a segment record. */
 enum {
     SEGMENT_SIZE = 0,
-    SEGMENT_RESERVED = 8
+    SEGMENT_NAMING = 8,
+    SEGMENT_RESERVED = 10,
+    SEGMENT_GROUP = 12,
+    SEGMENT_NAME = 16
 };
 
 static void put(uint8_t *at, uint64_t value, unsigned width) {
@@ -86,7 +90,7 @@ void wire_encode_header(const wire_header *header, uint8_t *out) {
     put(out + HEADER_MAJOR, WIRE_MAJOR, 2);
     put(out + HEADER_MINOR, WIRE_MINOR, 2);
     put(out + HEADER_LENGTH, wire_packet_bytes(header), 4);
-    put(out + HEADER_KIND, WIRE_MESSAGE, 2);
+    put(out + HEADER_KIND, (uint64_t)header->kind, 2);
     put(out + HEADER_NUMBER, header->number, 8);
     put(out + HEADER_TOTAL_BYTES, header->total_bytes, 4);
     put(out + HEADER_TOTAL_BUFFERS, header->total_buffers, 4);
@@ -111,13 +115,17 @@ void wire_encode_buffer(const wire_buffer *record, uint8_t *out) {
     put(out + BUFFER_HANDLE_TYPE, record->handle_type, 2);
     put(out + BUFFER_ACCESS, record->access, 2);
     put(out + BUFFER_READY, record->ready, 2);
-    put(out + BUFFER_READY_INDEX, record->ready_index, 4);
-    put(out + BUFFER_READY_VALUE, record->ready_value, 8);
+    put(out + BUFFER_POINT_INDEX, record->point_index, 4);
+    put(out + BUFFER_POINT_VALUE, record->point_value, 8);
+    memcpy(out + BUFFER_EVENT_NAME, record->event_name, sizeof(record->event_name));
 }
 
 void wire_encode_segment(const wire_segment *record, uint8_t *out) {
     memset(out, 0, WIRE_SEGMENT_BYTES);
     put(out + SEGMENT_SIZE, record->bytes, 8);
+    put(out + SEGMENT_NAMING, record->naming, 2);
+    put(out + SEGMENT_GROUP, record->group, 4);
+    memcpy(out + SEGMENT_NAME, record->name, sizeof(record->name));
 }
 
 static gpuipc_status bad(const char *sentence) {
@@ -146,10 +154,12 @@ static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_pack
     if (size < WIRE_HEADER_BYTES || get32(packet + HEADER_LENGTH) != size) {
         return bad("the packet has not the length it says");
     }
-    if (get16(packet + HEADER_KIND) != WIRE_MESSAGE || get16(packet + HEADER_FLAGS) != 0) {
+    unsigned kind = get16(packet + HEADER_KIND);
+    if (kind < WIRE_MESSAGE || kind > WIRE_POINTS || get16(packet + HEADER_FLAGS) != 0) {
         return bad("the packet is of a kind that this version does not know");
     }
-    out->header = (wire_header){.number = get(packet + HEADER_NUMBER, 8),
+    out->header = (wire_header){.kind = (wire_kind)kind,
+                                .number = get(packet + HEADER_NUMBER, 8),
                                 .total_bytes = get32(packet + HEADER_TOTAL_BYTES),
                                 .total_buffers = get32(packet + HEADER_TOTAL_BUFFERS),
                                 .total_segments = get32(packet + HEADER_TOTAL_SEGMENTS),
@@ -163,6 +173,17 @@ static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_pack
         return bad("the records are shorter than this version has them");
     }
     return GPUIPC_OK;
+}
+
+/* How many handles a packet names: with one of points its page's, else one for each segment that has
+ * not only a name. */
+static size_t count_handles(const wire_packet *packet) {
+    size_t count = packet->header.kind == WIRE_POINTS ? 1 : 0;
+    for (uint32_t i = 0; i < packet->header.segments; i++) {
+        const uint8_t *at = packet->segments + (size_t)i * packet->segment_record_bytes;
+        count += get16(at + SEGMENT_NAMING) != WIRE_NAMED_BY_NAME;
+    }
+    return count;
 }
 
 gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t handle_count,
@@ -184,20 +205,26 @@ gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t hand
         header->segments > header->total_segments) {
         return bad("the packet carries more than its message has");
     }
-    if (handle_count != header->segments) {
-        return status_fail(GPUIPC_ERR_HANDLE_COUNT, OPERATION,
-                           "%zu handles came with a packet of %u segments", handle_count,
-                           (unsigned)header->segments);
+    if (header->kind == WIRE_POINTS &&
+        (header->number != 0 || header->total_bytes != 0 || header->total_buffers != 0 ||
+         header->total_segments != 0)) {
+        return bad("a packet of points carries something else as well");
     }
     decoded.bytes = packet + WIRE_HEADER_BYTES;
     decoded.buffers = decoded.bytes + header->bytes;
     decoded.segments = decoded.buffers + (size_t)header->buffers * decoded.buffer_record_bytes;
+    const size_t named = count_handles(&decoded);
+    if (handle_count != named) {
+        return status_fail(GPUIPC_ERR_HANDLE_COUNT, OPERATION,
+                           "%zu handles came with a packet that names %zu", handle_count, named);
+    }
     *out_packet = decoded;
     return GPUIPC_OK;
 }
 
 static gpuipc_status check_buffer(const wire_buffer *record) {
-    if (record->memory != WIRE_MEMORY_VMM || record->ready != WIRE_READY_NOW) {
+    if (record->memory < WIRE_MEMORY_VMM || record->memory > WIRE_MEMORY_FABRIC ||
+        record->ready > WIRE_READY_EVENT) {
         return status_fail(GPUIPC_ERR_VERSION, OPERATION,
                            "the buffer is of a kind (memory %u, ready point %u) that this version "
                            "does not know",
@@ -209,6 +236,9 @@ static gpuipc_status check_buffer(const wire_buffer *record) {
     if (record->segment_count == 0 || record->bytes == 0 ||
         record->bytes > UINT64_MAX - record->offset) {
         return bad("a buffer record is empty or reaches beyond 64 bits");
+    }
+    if (record->ready == WIRE_READY_WORD && record->point_index == 0) {
+        return bad("a buffer record has a ready point but does not say which");
     }
     return GPUIPC_OK;
 }
@@ -225,10 +255,11 @@ gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
                           .handle_type = get16(at + BUFFER_HANDLE_TYPE),
                           .access = get16(at + BUFFER_ACCESS),
                           .ready = get16(at + BUFFER_READY),
-                          .ready_index = get32(at + BUFFER_READY_INDEX),
-                          .ready_value = get(at + BUFFER_READY_VALUE, 8)};
+                          .point_index = get32(at + BUFFER_POINT_INDEX),
+                          .point_value = get(at + BUFFER_POINT_VALUE, 8)};
     memcpy(record.exporter_id, at + BUFFER_EXPORTER, sizeof(record.exporter_id));
     memcpy(record.device_uuid, at + BUFFER_DEVICE, sizeof(record.device_uuid));
+    memcpy(record.event_name, at + BUFFER_EVENT_NAME, sizeof(record.event_name));
     if (get(at + BUFFER_RESERVED, 8) != 0) {
         return bad("the reserved part of a buffer record is not zero");
     }
@@ -242,9 +273,13 @@ gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
 gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
                                   wire_segment *out_record) {
     const uint8_t *at = packet->segments + (size_t)index * packet->segment_record_bytes;
-    if (get(at + SEGMENT_RESERVED, 8) != 0) {
-        return bad("the reserved part of a segment record is not zero");
+    wire_segment record = {.bytes = get(at + SEGMENT_SIZE, 8),
+                           .naming = get16(at + SEGMENT_NAMING),
+                           .group = get32(at + SEGMENT_GROUP)};
+    memcpy(record.name, at + SEGMENT_NAME, sizeof(record.name));
+    if (get16(at + SEGMENT_RESERVED) != 0 || record.naming > WIRE_NAMED_BY_BOTH) {
+        return bad("a segment record is named in a way that this version does not know");
     }
-    out_record->bytes = get(at + SEGMENT_SIZE, 8);
+    *out_record = record;
     return GPUIPC_OK;
 }

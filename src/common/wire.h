@@ -14,33 +14,51 @@
 #define WIRE_MAJOR         1
 #define WIRE_MINOR         0
 #define WIRE_HEADER_BYTES  48
-#define WIRE_BUFFER_BYTES  96
-#define WIRE_SEGMENT_BYTES 16
+#define WIRE_BUFFER_BYTES  160
+#define WIRE_SEGMENT_BYTES 80
+#define WIRE_NAME_BYTES    64
 
 /** What a packet is. */
 typedef enum wire_kind {
-    WIRE_MESSAGE = 1
+    WIRE_MESSAGE = 1,  /**< part of a message */
+    WIRE_CONTENTS = 2, /**< likewise, but its buffer is only the way for the contents of another */
+    WIRE_POINTS = 3    /**< one handle: the page with the sender's ready and done points */
 } wire_kind;
 
 /** What memory a buffer record speaks of. */
 typedef enum wire_memory {
-    WIRE_MEMORY_VMM = 1
+    WIRE_MEMORY_VMM = 1,    /**< virtual memory management */
+    WIRE_MEMORY_LEGACY = 2, /**< cuMemAlloc; a segment's name is its CUipcMemHandle */
+    WIRE_MEMORY_POOL = 3,   /**< stream-ordered; a segment's name is its CUmemPoolPtrExportData */
+    WIRE_MEMORY_HOST = 4,   /**< host memory that both sides register */
+    WIRE_MEMORY_FABRIC = 5  /**< a segment's name is its CUmemFabricHandle */
 } wire_memory;
 
 /** When the contents are valid. */
 typedef enum wire_ready {
-    WIRE_READY_NOW = 0 /**< before the record left */
+    WIRE_READY_NOW = 0,  /**< before the record left */
+    WIRE_READY_WORD = 1, /**< when the word of its point has the point's value */
+    WIRE_READY_EVENT = 2 /**< when the event that event_name names has been reached */
 } wire_ready;
+
+/** How the memory of a segment is named. */
+typedef enum wire_naming {
+    WIRE_NAMED_BY_HANDLE = 0, /**< a handle comes with the packet */
+    WIRE_NAMED_BY_NAME = 1,   /**< by its name; no handle comes */
+    WIRE_NAMED_BY_BOTH =
+        2 /**< the name, and the handle of what it lies in (a pool, the first time) */
+} wire_naming;
 
 /** Head of a packet: what the whole message has, and how much of it this packet carries. */
 typedef struct wire_header {
+    wire_kind kind;  /**< with WIRE_POINTS all that follows is 0 */
     uint64_t number; /**< of the message in this direction, from 0 */
     uint32_t total_bytes;
     uint32_t total_buffers;
     uint32_t total_segments;
     uint32_t bytes;
     uint16_t buffers;
-    uint16_t segments; /**< as many handles come with the packet */
+    uint16_t segments; /**< as many handles come with the packet as these name */
 } wire_header;
 
 /** One buffer of a message. Its segments are the next segment_count of the message. */
@@ -56,12 +74,16 @@ typedef struct wire_buffer {
     uint16_t handle_type; /**< CUmemAllocationHandleType */
     uint16_t access;      /**< gpuipc_access, the most that the receiver may do */
     uint16_t ready;       /**< wire_ready */
-    uint32_t ready_index; /**< which ready point; 0 now */
-    uint64_t ready_value; /**< what it must reach; 0 now */
+    uint32_t point_index; /**< 1 + which point of the sender's page is its own; 0: none */
+    uint64_t point_value; /**< what the words of that point reach, ready and then done */
+    uint8_t event_name[WIRE_NAME_BYTES]; /**< CUipcEventHandle; zero unless ready says so */
 } wire_buffer;
 
 typedef struct wire_segment {
     uint64_t bytes;
+    uint16_t naming; /**< wire_naming */
+    uint32_t group;  /**< which pool of the exporter; 0 where there are none */
+    uint8_t name[WIRE_NAME_BYTES];
 } wire_segment;
 
 /** A decoded packet; the pointers are into the packet's bytes. */

@@ -15,7 +15,8 @@ bool raw_packet_make(gpuipc_buffer *of, raw_packet *out_packet) {
     if (gpuipc_native_export(of, &segment, 1, &layout, &count) != GPUIPC_OK) {
         return false;
     }
-    *out_packet = (raw_packet){.header = {.total_bytes = sizeof(RAW_PACKET_TEXT) - 1,
+    *out_packet = (raw_packet){.header = {.kind = WIRE_MESSAGE,
+                                          .total_bytes = sizeof(RAW_PACKET_TEXT) - 1,
                                           .total_buffers = 1,
                                           .total_segments = 1,
                                           .bytes = sizeof(RAW_PACKET_TEXT) - 1,

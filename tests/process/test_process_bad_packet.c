@@ -55,9 +55,9 @@ static const spoiled_byte spoiled_bytes[] = {
     {"a later major version", RAW_MAJOR, WIRE_MAJOR + 1, GPUIPC_ERR_VERSION},
     {"an earlier major version", RAW_MAJOR, WIRE_MAJOR - 1, GPUIPC_ERR_VERSION},
     {"a major version of two bytes", RAW_MAJOR + 1, 1, GPUIPC_ERR_VERSION},
-    {"a length that is too short", RAW_LENGTH, RAW_END - 1, GPUIPC_ERR_PROTOCOL},
+    {"a length that is too short", RAW_LENGTH, (RAW_END - 1) & 0xFF, GPUIPC_ERR_PROTOCOL},
     {"a length that is too long", RAW_LENGTH + 3, 0x80, GPUIPC_ERR_PROTOCOL},
-    {"another kind of packet", RAW_KIND, 2, GPUIPC_ERR_PROTOCOL},
+    {"another kind of packet", RAW_KIND, 4, GPUIPC_ERR_PROTOCOL},
     {"a flag", RAW_FLAGS, 1, GPUIPC_ERR_PROTOCOL},
     {"a flag in the upper byte", RAW_FLAGS + 1, 0x80, GPUIPC_ERR_PROTOCOL},
     {"buffer records that are too short", RAW_BUFFER_RECORD, WIRE_BUFFER_BYTES - 1,
@@ -68,7 +68,7 @@ static const spoiled_byte spoiled_bytes[] = {
     {"a reserved bit of a buffer", RAW_BUFFER_RESERVED, 1, GPUIPC_ERR_PROTOCOL},
     {"the last reserved bit of a buffer", RAW_BUFFER_RESERVED + 7, 0x80, GPUIPC_ERR_PROTOCOL},
     {"a reserved bit of a segment", RAW_SEGMENT_RESERVED, 1, GPUIPC_ERR_PROTOCOL},
-    {"the last reserved bit of a segment", RAW_SEGMENT_RESERVED + 7, 0x80, GPUIPC_ERR_PROTOCOL}};
+    {"the last reserved bit of a segment", RAW_SEGMENT_RESERVED + 1, 0x80, GPUIPC_ERR_PROTOCOL}};
 
 Test(bad_packet, one_byte_is_wrong) {
     begin();
@@ -276,7 +276,7 @@ Test(bad_packet, carries_nothing) {
     begin();
     raw_packet packet = make_packet();
     uint8_t bytes[WIRE_HEADER_BYTES];
-    wire_header header = {.total_bytes = 1};
+    wire_header header = {.kind = WIRE_MESSAGE, .total_bytes = 1};
     victim one = victim_make(&in);
     wire_encode_header(&header, bytes);
     cr_assert(raw_send(one.raw, bytes, sizeof(bytes), NULL, 0));
@@ -319,7 +319,8 @@ Test(bad_packet, not_bad_but_of_a_later_minor_version) {
     memcpy(bytes + RAW_SEGMENT + MORE, packet.bytes + RAW_SEGMENT, WIRE_SEGMENT_BYTES);
     memset(bytes + RAW_SEGMENT, 0xAB, MORE);
     bytes[RAW_MAJOR + 2] = 1;
-    bytes[RAW_LENGTH] = sizeof(bytes);
+    bytes[RAW_LENGTH] = sizeof(bytes) & 0xFF;
+    bytes[RAW_LENGTH + 1] = sizeof(bytes) >> 8;
     bytes[RAW_BUFFER_RECORD] = WIRE_BUFFER_BYTES + MORE;
     bytes[RAW_SEGMENT_RECORD] = WIRE_SEGMENT_BYTES + MORE;
     cr_assert(raw_send(one.raw, bytes, sizeof(bytes), packet.handles, 1));

@@ -350,7 +350,7 @@ static gpuipc_status wait_in_send_of_many(void *buffer) {
 }
 
 static void send_words(os_connection *from) {
-    const wire_header header = {.total_bytes = 4, .bytes = 4};
+    const wire_header header = {.kind = WIRE_MESSAGE, .total_bytes = 4, .bytes = 4};
     uint8_t packet[WIRE_HEADER_BYTES + 4];
     wire_encode_header(&header, packet);
     memcpy(packet + WIRE_HEADER_BYTES, "bye", 4);

@@ -65,7 +65,8 @@ static forged forge(gpuipc_buffer *buffer, uint32_t count, uint64_t number) {
 }
 
 static size_t encode(const forged *message, uint8_t *packet) {
-    const wire_header header = {.number = message->number,
+    const wire_header header = {.kind = WIRE_MESSAGE,
+                                .number = message->number,
                                 .total_bytes = message->total_bytes,
                                 .total_buffers = message->count,
                                 .total_segments = message->count,
@@ -131,18 +132,19 @@ Test(connection_peer, packets_against_the_rules_end_the_connection) {
         size_t at;
         uint8_t value;
     } rows[] = {
-        {GPUIPC_ERR_PROTOCOL, 0, 'X'},                           /* magic */
-        {GPUIPC_ERR_VERSION, 4, 2},                              /* major version */
-        {GPUIPC_ERR_PROTOCOL, 8, 1},                             /* length */
-        {GPUIPC_ERR_PROTOCOL, 16, 7},                            /* message number */
-        {GPUIPC_ERR_LIMIT, 26, 2},                               /* total bytes: 131,072 */
-        {GPUIPC_ERR_LIMIT, 30, 1},                               /* total buffers */
-        {GPUIPC_ERR_LIMIT, 34, 1},                               /* total segments */
-        {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 64, 2},        /* segments of the first buffer */
-        {GPUIPC_ERR_VERSION, WIRE_HEADER_BYTES + 68, 2},         /* kind of memory */
-        {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 70, 7},        /* handle type */
-        {GPUIPC_ERR_VERSION, WIRE_HEADER_BYTES + 96 + 74, 1},    /* ready point, second buffer */
-        {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 2 * 96 + 8, 1} /* reserved, first segment */
+        {GPUIPC_ERR_PROTOCOL, 0, 'X'},                    /* magic */
+        {GPUIPC_ERR_VERSION, 4, 2},                       /* major version */
+        {GPUIPC_ERR_PROTOCOL, 8, 1},                      /* length */
+        {GPUIPC_ERR_PROTOCOL, 16, 7},                     /* message number */
+        {GPUIPC_ERR_LIMIT, 26, 2},                        /* total bytes: 131,072 */
+        {GPUIPC_ERR_LIMIT, 30, 1},                        /* total buffers */
+        {GPUIPC_ERR_LIMIT, 34, 1},                        /* total segments */
+        {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 64, 2}, /* segments of the first buffer */
+        {GPUIPC_ERR_VERSION, WIRE_HEADER_BYTES + 68, 6},  /* kind of memory */
+        {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 70, 7}, /* handle type */
+        {GPUIPC_ERR_VERSION, WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES + 74,
+         3}, /* ready point, second */
+        {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 10, 1} /* reserved */
     };
     gpuipc_buffer *buffer = core_buffer(core_unit, 0);
     core_pair bystander;
@@ -285,7 +287,7 @@ Test(connection_peer, sizes_beyond_64_bits_cost_their_message_only) {
     message.buffers[0].device_uuid[0] ^= 1;
     /* one buffer over both segments: the second record is not sent */
     const wire_header header = {
-        .total_buffers = 1, .total_segments = 2, .buffers = 1, .segments = 2};
+        .kind = WIRE_MESSAGE, .total_buffers = 1, .total_segments = 2, .buffers = 1, .segments = 2};
     wire_encode_header(&header, packet);
     wire_encode_buffer(&message.buffers[0], packet + WIRE_HEADER_BYTES);
     wire_encode_segment(&message.segments[0], packet + WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES);
@@ -307,7 +309,8 @@ Test(connection_peer, sizes_beyond_64_bits_cost_their_message_only) {
 
 static void send_rest(uint32_t bytes, uint64_t number) {
     uint8_t packet[PACKET_MAX] = {0};
-    const wire_header header = {.number = number,
+    const wire_header header = {.kind = WIRE_MESSAGE,
+                                .number = number,
                                 .total_bytes = bytes,
                                 .total_buffers = 2,
                                 .total_segments = 2,

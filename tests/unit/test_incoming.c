@@ -39,7 +39,8 @@ static wire_buffer buffer_record(uint32_t segment_count) {
 /* A packet of message @p number with these parts. Its handles are shared memory that is no GPU
  * memory; each buffer takes @p segments_each. */
 static packet make(uint64_t number, parts total, parts carried, uint32_t segments_each) {
-    packet made = {.header = {.number = number,
+    packet made = {.header = {.kind = WIRE_MESSAGE,
+                              .number = number,
                               .total_bytes = total.bytes,
                               .total_buffers = total.buffers,
                               .total_segments = total.segments,
@@ -57,7 +58,7 @@ static packet make(uint64_t number, parts total, parts carried, uint32_t segment
         wire_encode_buffer(&record, at);
     }
     for (uint32_t i = 0; i < carried.segments; i++, at += WIRE_SEGMENT_BYTES) {
-        const wire_segment record = {core_unit};
+        const wire_segment record = {.bytes = core_unit};
         wire_encode_segment(&record, at);
         check_ok(os_memory_create("test", 4096, &made.handles[i]));
     }
@@ -254,14 +255,15 @@ Test(incoming, a_bad_record_ends_it_and_every_handle_is_closed) {
     static const size_t bad[] = {
         WIRE_HEADER_BYTES + 88,                         /* reserved, first buffer */
         WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES + 88,     /* reserved, second buffer */
-        WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 8,  /* reserved, first segment */
-        WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 40, /* reserved, third segment */
+        WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 10, /* reserved, first segment */
+        /* likewise, third segment */
+        WIRE_HEADER_BYTES + 2 * WIRE_BUFFER_BYTES + 2 * WIRE_SEGMENT_BYTES + 10,
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         incoming message = {0};
         packet next = make(0, (parts){0, 2, 4}, (parts){0, 2, 4}, 2);
         next.bytes[bad[i]] = 1;
-        check_packet_refused(GPUIPC_ERR_PROTOCOL, "reserved", &message, 0, next);
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "record", &message, 0, next);
     }
 }
 

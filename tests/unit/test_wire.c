@@ -88,7 +88,8 @@ static void check_change(gpuipc_status expected, const uint8_t *packet, size_t s
     free(copy);
 }
 
-static const wire_header whole_header = {.number = 0x0102030405060708,
+static const wire_header whole_header = {.kind = WIRE_MESSAGE,
+                                         .number = 0x0102030405060708,
                                          .total_bytes = 5,
                                          .total_buffers = 2,
                                          .total_segments = 3,
@@ -125,8 +126,9 @@ static void check_buffer(const wire_buffer *record, const wire_buffer *expected)
     cr_assert_eq(record->handle_type, expected->handle_type);
     cr_assert_eq(record->access, expected->access);
     cr_assert_eq(record->ready, expected->ready);
-    cr_assert_eq(record->ready_index, expected->ready_index);
-    cr_assert_eq(record->ready_value, expected->ready_value);
+    cr_assert_eq(record->point_index, expected->point_index);
+    cr_assert_eq(record->point_value, expected->point_value);
+    cr_assert_eq(memcmp(record->event_name, expected->event_name, WIRE_NAME_BYTES), 0);
 }
 
 Test(wire, frozen_packets_decode_to_their_fields) {
@@ -169,7 +171,7 @@ Test(wire, frozen_packets_decode_to_their_fields) {
 
 Test(wire, fields_encode_to_the_frozen_packets) {
     uint8_t made[sizeof(vector_whole)];
-    const wire_header empty = {0};
+    const wire_header empty = {.kind = WIRE_MESSAGE};
     cr_assert_eq(wire_packet_bytes(&empty), sizeof(vector_empty));
     wire_encode_header(&empty, made);
     cr_assert_eq(memcmp(made, vector_empty, sizeof(vector_empty)), 0);
@@ -185,7 +187,7 @@ Test(wire, fields_encode_to_the_frozen_packets) {
         wire_encode_buffer(&record, at);
     }
     for (unsigned i = 0; i < 3; i++, at += WIRE_SEGMENT_BYTES) {
-        const wire_segment record = {whole_segments[i]};
+        const wire_segment record = {.bytes = whole_segments[i]};
         wire_encode_segment(&record, at);
     }
     cr_assert_eq(memcmp(made, vector_whole, sizeof(vector_whole)), 0);
@@ -193,11 +195,11 @@ Test(wire, fields_encode_to_the_frozen_packets) {
 
 Test(wire, every_field_of_a_record_survives) {
     uint8_t packet[WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES];
-    const wire_header header = {.total_buffers = 1, .buffers = 1};
+    const wire_header header = {.kind = WIRE_MESSAGE, .total_buffers = 1, .buffers = 1};
     wire_buffer sent = whole_buffer(0);
     sent.generation = 0x0807060504030201;
-    sent.ready_index = 0x0A0B0C0D;
-    sent.ready_value = UINT64_MAX;
+    sent.point_index = 0x0A0B0C0D;
+    sent.point_value = UINT64_MAX;
     wire_encode_header(&header, packet);
     wire_encode_buffer(&sent, packet + WIRE_HEADER_BYTES);
     wire_packet decoded;
@@ -205,6 +207,37 @@ Test(wire, every_field_of_a_record_survives) {
     check_ok(wire_decode_packet(packet, sizeof(packet), 0, &decoded));
     check_ok(wire_decode_buffer(&decoded, 0, &came));
     check_buffer(&came, &sent);
+}
+
+Test(wire, every_field_of_a_segment_survives) {
+    uint8_t packet[WIRE_HEADER_BYTES + WIRE_SEGMENT_BYTES];
+    const wire_header header = {.kind = WIRE_CONTENTS, .total_segments = 1, .segments = 1};
+    wire_segment sent = {.bytes = UINT64_MAX, .naming = WIRE_NAMED_BY_NAME, .group = 0x01020304};
+    for (uint8_t i = 0; i < WIRE_NAME_BYTES; i++) {
+        sent.name[i] = (uint8_t)(i + 1);
+    }
+    wire_encode_header(&header, packet);
+    wire_encode_segment(&sent, packet + WIRE_HEADER_BYTES);
+    wire_packet decoded;
+    wire_segment came;
+    check_ok(wire_decode_packet(packet, sizeof(packet), 0, &decoded));
+    cr_assert_eq(decoded.header.kind, WIRE_CONTENTS);
+    check_ok(wire_decode_segment(&decoded, 0, &came));
+    cr_assert(came.bytes == sent.bytes && came.naming == sent.naming && came.group == sent.group);
+    cr_assert_eq(memcmp(came.name, sent.name, sizeof(sent.name)), 0);
+}
+
+Test(wire, points_are_one_handle_and_nothing_else) {
+    uint8_t packet[WIRE_HEADER_BYTES];
+    const wire_header header = {.kind = WIRE_POINTS};
+    wire_packet decoded;
+    wire_encode_header(&header, packet);
+    check_ok(wire_decode_packet(packet, sizeof(packet), 1, &decoded));
+    cr_assert_eq(decoded.header.kind, WIRE_POINTS);
+    check_is_refused(GPUIPC_ERR_HANDLE_COUNT, packet, sizeof(packet), 0);
+    check_is_refused(GPUIPC_ERR_HANDLE_COUNT, packet, sizeof(packet), 2);
+    check_change(GPUIPC_ERR_PROTOCOL, packet, sizeof(packet), 1, 16, 1, 8);
+    check_change(GPUIPC_ERR_PROTOCOL, packet, sizeof(packet), 1, AT_TOTAL_BYTES, 1, 4);
 }
 
 Test(wire, every_truncation_is_refused) {
@@ -240,7 +273,9 @@ Test(wire, every_wrong_header_field_has_its_status) {
         {GPUIPC_ERR_PROTOCOL, AT_LENGTH, sizeof(vector_whole) - 1, 4},
         {GPUIPC_ERR_PROTOCOL, AT_LENGTH, 0xFFFFFFFF, 4},
         {GPUIPC_ERR_PROTOCOL, AT_KIND, 0, 2},
-        {GPUIPC_ERR_PROTOCOL, AT_KIND, 2, 2},
+        {GPUIPC_OK, AT_KIND, 2, 2},           /* contents, laid out alike */
+        {GPUIPC_ERR_PROTOCOL, AT_KIND, 3, 2}, /* points carry nothing else */
+        {GPUIPC_ERR_PROTOCOL, AT_KIND, 4, 2},
         {GPUIPC_ERR_PROTOCOL, AT_FLAGS, 1, 2},
         {GPUIPC_ERR_PROTOCOL, AT_FLAGS, 0x8000, 2},
         {GPUIPC_ERR_PROTOCOL, AT_TOTAL_BYTES, 4, 4}, /* less than the packet has */
@@ -290,7 +325,7 @@ Test(wire, counts_that_overflow_are_refused) {
             put(packet + AT_BUFFER_RECORD, 0xFFFF, 2);
             put(packet + AT_SEGMENT_RECORD, 0xFFFF, 2);
         }
-        uint32_t product = records == 1 ? 2u * 0xFFFFu * 0xFFFFu : 0xFFFFu * (96u + 16u);
+        uint32_t product = records == 1 ? 2u * 0xFFFFu * 0xFFFFu : 0xFFFFu * (160u + 80u);
         put(packet + AT_BYTES, 0u - product, 4);
         check_is_refused(GPUIPC_ERR_PROTOCOL, packet, sizeof(packet), 0xFFFF);
     }
@@ -299,8 +334,8 @@ Test(wire, counts_that_overflow_are_refused) {
 Test(wire, longer_records_of_a_newer_minor_are_read) {
     wire_packet packet;
     check_ok(wire_decode_packet(vector_newer, sizeof(vector_newer), 1, &packet));
-    cr_assert_eq(packet.buffer_record_bytes, 104);
-    cr_assert_eq(packet.segment_record_bytes, 24);
+    cr_assert_eq(packet.buffer_record_bytes, 168);
+    cr_assert_eq(packet.segment_record_bytes, 88);
     cr_assert_eq(memcmp(packet.bytes, "ok", 2), 0);
     wire_buffer buffer;
     check_ok(wire_decode_buffer(&packet, 0, &buffer));
@@ -332,18 +367,25 @@ Test(wire, every_wrong_record_field_has_its_status) {
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 56, UINT64_MAX, 8},
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 64, 0, 4}, /* no segments */
         {GPUIPC_ERR_VERSION, FIRST_BUFFER + 68, 0, 2},  /* memory */
-        {GPUIPC_ERR_VERSION, FIRST_BUFFER + 68, 2, 2},
+        {GPUIPC_OK, FIRST_BUFFER + 68, 5, 2},
+        {GPUIPC_ERR_VERSION, FIRST_BUFFER + 68, 6, 2},
         {GPUIPC_OK, FIRST_BUFFER + 70, 2, 2},           /* handle type: the message's affair */
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 72, 0, 2}, /* access */
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 72, 2, 2},
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 72, 4, 2},
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 72, 0x0103, 2},
-        {GPUIPC_ERR_VERSION, FIRST_BUFFER + 74, 1, 2}, /* ready point */
+        {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 74, 1, 2}, /* a ready word, but no point */
+        {GPUIPC_OK, FIRST_BUFFER + 74, 2, 2},           /* an event */
+        {GPUIPC_ERR_VERSION, FIRST_BUFFER + 74, 3, 2},
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 88, 1, 8},
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 95, 1, 1},
-        {GPUIPC_ERR_PROTOCOL, FIRST_SEGMENT + 8, 1, 8},
-        {GPUIPC_ERR_PROTOCOL, FIRST_SEGMENT + 15, 0x80, 1},
-        {GPUIPC_OK, FIRST_SEGMENT, 0, 8}, /* its size is checked by mapping it */
+        {GPUIPC_ERR_HANDLE_COUNT, FIRST_SEGMENT + 8, 1, 2}, /* by its name alone */
+        {GPUIPC_OK, FIRST_SEGMENT + 8, 2, 2},
+        {GPUIPC_ERR_PROTOCOL, FIRST_SEGMENT + 8, 3, 2},
+        {GPUIPC_ERR_PROTOCOL, FIRST_SEGMENT + 10, 1, 2},
+        {GPUIPC_OK, FIRST_SEGMENT + 12, UINT32_MAX, 4}, /* the pool's affair */
+        {GPUIPC_OK, FIRST_SEGMENT + 79, 0x80, 1},       /* the last byte of its name */
+        {GPUIPC_OK, FIRST_SEGMENT, 0, 8},               /* its size is checked by mapping it */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         check_change(rows[i].expected, vector_whole, sizeof(vector_whole), 3, rows[i].at,
