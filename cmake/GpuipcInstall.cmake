@@ -16,12 +16,12 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpuipc DESTINATION ${CMAKE_INSTA
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The emulated driver: in a folder of its own, because it is no library to link. On Windows below the
-# folder of the DLLs and programs, which are carried about with what they load.
+# The emulated driver and NVML: in a folder of their own, because they are no libraries to link. On
+# Windows below the folder of the DLLs and programs, which are carried about with what they load.
 if(WIN32)
-  install(TARGETS gpuipc_emulated LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR}/gpuipc)
+  install(TARGETS gpuipc_emulated gpuipc_emulated_nvml LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR}/gpuipc)
 else()
-  install(TARGETS gpuipc_emulated LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc)
+  install(TARGETS gpuipc_emulated gpuipc_emulated_nvml LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc)
   # For programs that link the CUDA driver by name: LD_LIBRARY_PATH=<libdir>/gpuipc/emulated.
   install(FILES ${CMAKE_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc/emulated)
 endif()

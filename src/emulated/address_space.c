@@ -216,7 +216,7 @@ bool address_is_whole_mappings(CUdeviceptr base, uint64_t size) {
     uint64_t done = 0;
     while (done < size) {
         const mapping *next = address_mapping(base + done);
-        if (next == NULL || next->owner != NULL || next->at.base != base + done ||
+        if (next == NULL || next->kind != MAPPING_VIRTUAL || next->at.base != base + done ||
             next->at.size > size - done) {
             return false;
         }

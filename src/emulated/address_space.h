@@ -15,17 +15,30 @@ typedef struct range {
     uint64_t size;
 } range;
 
-/** A range that cuMemAddressReserve gave out, or that a cuMemAlloc lies in. */
+/** A range that cuMemAddressReserve gave out, or that other memory lies in. */
 typedef struct reservation {
     range at;
-    bool is_plain; /**< of a cuMemAlloc */
+    bool is_plain; /**< not of cuMemAddressReserve */
 } reservation;
+
+typedef enum mapping_kind {
+    MAPPING_VIRTUAL, /**< of cuMemMap */
+    MAPPING_PLAIN,   /**< of cuMemAlloc */
+    MAPPING_OPENED,  /**< of cuIpcOpenMemHandle */
+    MAPPING_POOLED   /**< of a memory pool */
+} mapping_kind;
+
+struct pool_block;
 
 /** A range that stands for memory. */
 typedef struct mapping {
     range at;
+    mapping_kind kind;
     allocation *memory;                  /**< one reference */
-    struct context *owner;               /**< the context of a cuMemAlloc, NULL: cuMemMap */
+    uint64_t offset;                     /**< where in the memory it starts */
+    struct context *owner;               /**< of a MAPPING_PLAIN or MAPPING_OPENED, else NULL */
+    uint64_t opens;                      /**< of a MAPPING_OPENED: how often it was opened */
+    struct pool_block *block;            /**< of a MAPPING_POOLED */
     uint8_t access[MACHINE_DEVICES_MAX]; /**< CUmemAccess_flags of each ordinal */
     uint64_t epoch[MACHINE_DEVICES_MAX]; /**< changes with the access; no two mappings share one */
 } mapping;
@@ -53,7 +66,7 @@ void address_set_access(mapping *mapped, int ordinal, CUmemAccess_flags flags);
 bool address_is_mapped(CUdeviceptr base, uint64_t size);
 void address_unmap(mapping *mapped);
 
-/** The first mapping of a context's cuMemAlloc memory, or NULL. */
+/** The first mapping that a context owns, or NULL. */
 mapping *address_owned_by(const struct context *owner);
 
 /** Whether a range consists of whole mappings of cuMemMap, without a gap: each starts where the one

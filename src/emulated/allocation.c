@@ -7,61 +7,51 @@
 #include <string.h>
 
 #include "handle_table.h"
+#include "little_endian.h"
 #include "live.h"
 
 /* The header takes a page, so that the bytes behind it stay aligned to one.
  *   0  magic (8 bytes)   8  version (4)   12  size of the header (4)   16  size of the memory (8)
- *  24  UUID of the owner (16)            40  random id (16)            56  handle types (4)
+ *  24  UUID of the owner (16)            40  random id (16)            56  ways (4)
  * Numbers are little-endian. */
 #define HEADER_BYTES   4096
 #define HEADER_MAGIC   UINT64_C(0x6d656d5563706967) /* "gipcUmem" */
 #define HEADER_VERSION 1
+#define PAGE_BYTES     4096
 
 typedef struct header {
     uint64_t size;
     uint8_t owner[16];
     uint8_t id[16];
-    int handle_types;
+    int ways;
 } header;
 
-static void put_number(uint8_t *at, unsigned bytes, uint64_t value) {
-    for (unsigned i = 0; i < bytes; i++) {
-        at[i] = (uint8_t)(value >> (8 * i));
-    }
-}
-
-static uint64_t get_number(const uint8_t *at, unsigned bytes) {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < bytes; i++) {
-        value |= (uint64_t)at[i] << (8 * i);
-    }
-    return value;
-}
-
 static void header_encode(const header *from, uint8_t *at) {
-    put_number(at, 8, HEADER_MAGIC);
-    put_number(at + 8, 4, HEADER_VERSION);
-    put_number(at + 12, 4, HEADER_BYTES);
-    put_number(at + 16, 8, from->size);
+    little_endian_put(at, 8, HEADER_MAGIC);
+    little_endian_put(at + 8, 4, HEADER_VERSION);
+    little_endian_put(at + 12, 4, HEADER_BYTES);
+    little_endian_put(at + 16, 8, from->size);
     memcpy(at + 24, from->owner, 16);
     memcpy(at + 40, from->id, 16);
-    put_number(at + 56, 4, (uint64_t)from->handle_types);
+    little_endian_put(at + 56, 4, (uint64_t)from->ways);
 }
 
 /* @param total the size of the memory that has the header */
 static bool header_decode(const uint8_t *mapped, uint64_t total, header *out) {
     uint8_t copy[64]; /* others can write there meanwhile */
     memcpy(copy, mapped, sizeof(copy));
-    if (get_number(copy, 8) != HEADER_MAGIC || get_number(copy + 8, 4) != HEADER_VERSION ||
-        get_number(copy + 12, 4) != HEADER_BYTES) {
+    if (little_endian_get(copy, 8) != HEADER_MAGIC ||
+        little_endian_get(copy + 8, 4) != HEADER_VERSION ||
+        little_endian_get(copy + 12, 4) != HEADER_BYTES) {
         return false;
     }
-    out->size = get_number(copy + 16, 8);
+    out->size = little_endian_get(copy + 16, 8);
     memcpy(out->owner, copy + 24, 16);
     memcpy(out->id, copy + 40, 16);
-    out->handle_types = (int)get_number(copy + 56, 4);
-    return out->size > 0 && out->size == total - HEADER_BYTES &&
-           (out->handle_types & os_shareable_handle_type) != 0;
+    out->ways = (int)little_endian_get(copy + 56, 4);
+    /* A section's size is rounded up to whole pages. */
+    return out->size > 0 && out->ways != 0 && out->size <= total - HEADER_BYTES &&
+           total - HEADER_BYTES - out->size < PAGE_BYTES;
 }
 
 static allocation *allocation_new(uint64_t size) {
@@ -115,19 +105,15 @@ static CUresult make_shared(allocation *memory, const header *about) {
         return state_result(status);
     }
     header_encode(about, memory->mapped);
-    if (about->handle_types == 0) {
+    if (about->ways == 0) {
         os_handle_close(&handle); /* the mapping keeps it alive */
     }
     memory->memory = handle;
     return CUDA_SUCCESS;
 }
 
-CUresult allocation_create(int ordinal, uint64_t size, int handle_types, allocation **out) {
-    device *owner = &driver.devices[ordinal];
-    header about = {.size = size, .handle_types = handle_types};
-    if (size > driver.computer.memory_bytes - owner->used_bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+static CUresult create(const device *owner, uint64_t size, int ways, allocation **out) {
+    header about = {.size = size, .ways = ways};
     gpuipc_status status = os_random(about.id, sizeof(about.id));
     if (status != GPUIPC_OK) {
         return state_result(status);
@@ -144,15 +130,30 @@ CUresult allocation_create(int ordinal, uint64_t size, int handle_types, allocat
     }
     memcpy(memory->id, about.id, sizeof(memory->id));
     set_owner(memory, about.owner);
-    memory->handle_types = handle_types;
-    memory->accounted = size;
-    owner->used_bytes += size;
+    memory->handle_types = ways & ALLOCATION_HANDLE_TYPES;
     *out = memory;
     return CUDA_SUCCESS;
 }
 
+CUresult allocation_create(int ordinal, uint64_t size, int ways, allocation **out) {
+    device *owner = &driver.devices[ordinal];
+    if (size > driver.computer.memory_bytes - owner->used_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = create(owner, size, ways, out);
+    if (result == CUDA_SUCCESS) {
+        (*out)->accounted = size;
+        owner->used_bytes += size;
+    }
+    return result;
+}
+
+CUresult allocation_create_room(int ordinal, uint64_t size, int way, allocation **out) {
+    return create(&driver.devices[ordinal], size, way, out);
+}
+
 /* What the header of a handle says; the handle stays the caller's. */
-static CUresult read_header(os_handle handle, header *out) {
+static CUresult read_header(os_handle handle, int way, header *out) {
     uint64_t total;
     void *mapped;
     if (os_memory_inspect(handle, &total) != GPUIPC_OK || total <= HEADER_BYTES) {
@@ -163,13 +164,20 @@ static CUresult read_header(os_handle handle, header *out) {
     }
     bool is_ours = header_decode(mapped, total, out);
     os_memory_unmap(mapped, HEADER_BYTES);
-    return is_ours ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (!is_ours) {
+        return CUDA_ERROR_UNKNOWN;
+    }
+    /* Measured with a pool's descriptor given for memory's, and the other way round. */
+    return (out->ways & way) != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult allocation_import(intptr_t native, allocation **out) {
-    const os_handle handle = {native}; /* borrowed: a mapping needs it only while it is made */
+/* @param id what the header must have, or NULL */
+static CUresult import(os_handle handle, int way, const uint8_t *id, allocation **out) {
     header about;
-    CUresult result = read_header(handle, &about);
+    CUresult result = read_header(handle, way, &about);
+    if (result == CUDA_SUCCESS && id != NULL && memcmp(id, about.id, sizeof(about.id)) != 0) {
+        result = CUDA_ERROR_UNKNOWN;
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -187,6 +195,49 @@ CUresult allocation_import(intptr_t native, allocation **out) {
     set_owner(memory, about.owner);
     *out = memory;
     return CUDA_SUCCESS;
+}
+
+CUresult allocation_import_as(intptr_t native, int way, allocation **out) {
+    const os_handle borrowed = {native}; /* a mapping needs it only while it is made */
+    return import(borrowed, way, NULL, out);
+}
+
+CUresult allocation_import(intptr_t native, allocation **out) {
+    return allocation_import_as(native, os_shareable_handle_type, out);
+}
+
+static CUresult open_failed(gpuipc_status status) {
+    switch (status) {
+    case GPUIPC_ERR_TOO_MANY_HANDLES:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    case GPUIPC_ERR_OUT_OF_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case GPUIPC_ERR_PEER_CLOSED:
+        return CUDA_ERROR_INVALID_HANDLE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult allocation_open(const shared_handle *which, int way, allocation **out) {
+    os_handle handle;
+    const gpuipc_status status = shared_name_open(which->name, &handle);
+    if (status != GPUIPC_OK) {
+        return open_failed(status);
+    }
+    const CUresult result = import(handle, way, which->id, out);
+    os_handle_close(&handle);
+    return result == CUDA_ERROR_UNKNOWN || result == CUDA_ERROR_NOT_SUPPORTED
+               ? CUDA_ERROR_INVALID_VALUE
+               : result;
+}
+
+void allocation_describe(const allocation *memory, shared_handle_kind kind, shared_handle *out) {
+    memset(out, 0, sizeof(*out));
+    out->kind = kind;
+    out->name = shared_name_make(memory->memory);
+    out->bytes = memory->size;
+    memcpy(out->id, memory->id, sizeof(out->id));
 }
 
 void allocation_retain(allocation *memory) {

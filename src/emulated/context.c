@@ -7,6 +7,9 @@
 #include "address_space.h"
 #include "event.h"
 #include "handle_table.h"
+#include "legacy.h"
+#include "pinned.h"
+#include "plain_memory.h"
 #include "stream.h"
 
 /* CUDA's own limit is not documented; this one is far from what nested calls need. */
@@ -65,6 +68,11 @@ void context_fault(CUcontext handle) {
 CUresult context_health(CUcontext handle) {
     const context *ctx = handle_find(HANDLE_CONTEXT, (uintptr_t)handle);
     return ctx != NULL && ctx->is_dead ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+bool context_is_ending(CUcontext handle) {
+    const context *ctx = handle_find(HANDLE_CONTEXT, (uintptr_t)handle);
+    return ctx == NULL || ctx->is_clearing;
 }
 
 CUresult context_push(CUcontext handle) {
@@ -155,11 +163,13 @@ void context_clear(context *ctx) {
         event_free(ctx->events);
     }
     while ((mapped = address_owned_by(ctx)) != NULL) {
-        reservation *reserved = address_reservation(mapped->at.base);
-        address_unmap(mapped);
-        address_unreserve(reserved);
-        driver.live.plain--;
+        if (mapped->kind == MAPPING_OPENED) {
+            legacy_unmap(mapped);
+        } else {
+            plain_unmap(mapped);
+        }
     }
+    pinned_clear(ctx);
     forget_peer(ctx->handle);
     ctx->peer_count = 0;
     ctx->is_dead = false;
@@ -196,4 +206,9 @@ bool context_reaches(const context *from, const context *to) {
         }
     }
     return false;
+}
+
+bool context_sees(const context *by, const mapping *mapped) {
+    return mapped->owner != NULL ? context_reaches(by, mapped->owner)
+                                 : mapped->access[by->device] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }

@@ -6,6 +6,7 @@
 
 #include "state.h"
 
+struct mapping;
 struct stream;
 struct event;
 
@@ -43,6 +44,9 @@ void context_fault(CUcontext handle);
 /** CUDA_ERROR_ILLEGAL_ADDRESS if it is dead; CUDA_SUCCESS else, and when it is gone. */
 CUresult context_health(CUcontext handle);
 
+/** Whether a call is ending what is in it: what its streams wait for may never come. */
+bool context_is_ending(CUcontext handle);
+
 /** The primary context of a device, made when it is first asked for. */
 CUresult context_primary(device *of, context **out);
 
@@ -59,6 +63,9 @@ bool context_devices_are_peers(int from, int to);
 
 /** Whether a context has been given access to the plain memory of another. */
 bool context_reaches(const context *from, const context *to);
+
+/** Whether the device of a context has any access to what an address stands for. */
+bool context_sees(const context *by, const struct mapping *mapped);
 
 CUresult context_push(CUcontext handle);
 CUresult context_pop(CUcontext *out_handle);

@@ -2,6 +2,7 @@
 /** @file The entry points for contexts. */
 #include "context.h"
 #include "entry.h"
+#include "pool.h"
 #include "stream.h"
 
 #define CONTEXT_FLAGS_MASK 0xffu /* CU_CTX_FLAGS_MASK */
@@ -14,6 +15,13 @@ static bool flags_are_valid(unsigned flags) {
     return (flags & ~CONTEXT_FLAGS_MASK) == 0 && (sched & (sched - 1)) == 0;
 }
 
+/* cuda.h, CUDA_ERROR_DEVICE_UNAVAILABLE: "due to use of ... CU_COMPUTEMODE_PROHIBITED". */
+static CUresult check_compute_mode(void) {
+    return driver.computer.compute_mode == MACHINE_COMPUTE_PROHIBITED
+               ? CUDA_ERROR_DEVICE_UNAVAILABLE
+               : CUDA_SUCCESS;
+}
+
 static CUresult primary_retain(CUcontext *out, CUdevice ordinal) {
     device *of;
     context *primary;
@@ -24,7 +32,10 @@ static CUresult primary_retain(CUcontext *out, CUdevice ordinal) {
     if (out == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = context_primary(of, &primary);
+    result = check_compute_mode();
+    if (result == CUDA_SUCCESS) {
+        result = context_primary(of, &primary);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -103,7 +114,10 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice ordinal) {
     if (out == NULL || !flags_are_valid(flags)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = context_create(ordinal, flags, &made);
+    result = check_compute_mode();
+    if (result == CUDA_SUCCESS) {
+        result = context_create(ordinal, flags, &made);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -208,6 +222,7 @@ static CUresult synchronize(CUcontext handle) {
     }
     const CUcontext waited_for = ctx->handle; /* it may be destroyed meanwhile */
     stream_wait_context(ctx);
+    pool_synchronized();
     return context_health(waited_for);
 }
 

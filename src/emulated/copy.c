@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file The entry points that copy. All host memory is pageable here. So, by "API synchronization
- * behavior" (CUDA runtime API), a copy from it returns when its source has been read, which may be
- * before it has arrived (seen by another process on an H200), a copy to it returns when it has
- * arrived, and one between devices waits for nothing.
+ * @file The entry points that copy. By "API synchronization behavior" (CUDA runtime API) a copy from
+ * pageable memory returns when its source has been read, which may be before it has arrived (seen by
+ * another process on an H200); a copy to it, and any within the host, when it has arrived; one
+ * between devices waits for nothing. One with pinned or managed memory waits for nothing either if it
+ * is asynchronous, and else until it is done.
  */
 #include "entry.h"
+#include "pinned.h"
 #include "stream.h"
 #include "work.h"
 
@@ -45,11 +47,32 @@ static CUresult copy_from_host(const copy_request *wanted, work *todo) {
     return stream_submit(on, todo);
 }
 
+typedef enum copy_end {
+    END_DEVICE,
+    END_PINNED,
+    END_PAGEABLE
+} copy_end;
+
+static copy_end end_of(CUdeviceptr address) {
+    if (address_is_device(address)) {
+        return END_DEVICE;
+    }
+    return pinned_find(address) != NULL ? END_PINNED : END_PAGEABLE;
+}
+
+/* Whether the call returns when the bytes have arrived. */
+static bool is_waited_for(copy_end to, copy_end from, bool is_async) {
+    if (to == END_PAGEABLE || (to != END_DEVICE && from != END_DEVICE)) {
+        return true;
+    }
+    return !is_async && (to == END_PINNED || from == END_PINNED);
+}
+
 /* @param on the stream of the request; both sides have their contexts */
 static CUresult copy_on(stream *on, const copy_request *wanted) {
     work *todo;
-    const bool to_host = !address_is_device(wanted->destination.address);
-    const bool from_host = !address_is_device(wanted->source.address);
+    const copy_end to = end_of(wanted->destination.address);
+    const copy_end from = end_of(wanted->source.address);
     if (wanted->bytes == 0) {
         return CUDA_SUCCESS;
     }
@@ -57,10 +80,10 @@ static CUresult copy_on(stream *on, const copy_request *wanted) {
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (to_host) {
+    if (is_waited_for(to, from, wanted->is_async)) {
         return stream_run(on, todo);
     }
-    if (!from_host) {
+    if (from != END_PAGEABLE) {
         return stream_submit(on, todo);
     }
     if (!wanted->is_async) {
@@ -74,7 +97,7 @@ static CUresult copy_on(stream *on, const copy_request *wanted) {
 }
 
 static bool is_in(copy_place place, CUdeviceptr address, uint64_t bytes) {
-    return place == COPY_ANY || bytes == 0 || address_is_device(address);
+    return place == COPY_ANY || bytes == 0 || end_of(address) != END_PAGEABLE;
 }
 
 static CUresult copy(copy_request wanted, copy_place destination, copy_place source) {

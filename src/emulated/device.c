@@ -8,8 +8,6 @@
 
 /* CU_DEVICE_ATTRIBUTE_MAX of CUDA 13.0 */
 #define ATTRIBUTE_MAX 148
-/* The emulated GPUs sit on buses of their own, from this one on, each as device 0. */
-#define PCI_BUS_FIRST 0x10
 
 /* What does not depend on the machine. The shape is that of a GPU of compute capability 9.0; an
  * attribute that is not here is 0, as it is on a GPU that lacks the feature. */
@@ -31,12 +29,18 @@ static const struct {
     {13, 1000000},    /* CLOCK_RATE, kHz */
     {14, 512},        /* TEXTURE_ALIGNMENT */
     {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 8},
+    {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {31, 1}, /* CONCURRENT_KERNELS */
+    /* of an H200: kHz and bits */
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6016},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {78, 1}, /* STREAM_PRIORITIES_SUPPORTED */
+    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    {113, 1}, /* READ_ONLY_HOST_REGISTER_SUPPORTED */
 };
 
 static bool has_handle_type(int type) {
@@ -44,12 +48,31 @@ static bool has_handle_type(int type) {
            os_shareable_handle_type == type;
 }
 
+/* None on Windows; on Linux FABRIC as above. Under WSL the attribute says so as well, although no such pool
+ * can be made. */
+static int pool_handle_types(void) {
+    const bool has_descriptors =
+        os_shareable_handle_type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+        (driver.computer.has_shareable_handles || driver.computer.is_wsl);
+    return state_has_pools() && has_descriptors
+               ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC
+               : 0;
+}
+
 static int attribute_value(CUdevice_attribute attribute, const device *of) {
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        return PCI_BUS_FIRST + (int)of->physical;
+        return MACHINE_BUS_FIRST + (int)of->physical;
     case CU_DEVICE_ATTRIBUTE_TCC_DRIVER:
         return driver.computer.model == MACHINE_MODEL_TCC;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+        return (int)driver.computer.compute_mode;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        return driver.computer.compute_major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        return driver.computer.compute_minor;
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+        return driver.computer.has_stream_words;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         return state_has_vmm();
@@ -59,7 +82,14 @@ static int attribute_value(CUdevice_attribute attribute, const device *of) {
         return has_handle_type(CU_MEM_HANDLE_TYPE_WIN32);
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
         /* Measured on an H200: the attribute says 1 where there is no IMEX channel too. */
-        return has_handle_type(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        return has_handle_type(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+               (state_has_vmm() && driver.computer.has_imex);
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+        return state_has_pools();
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
+        return pool_handle_types();
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
+        return state_has_ipc();
     default:
         break;
     }
@@ -157,7 +187,7 @@ static CUresult get_bus_id(char *text, int size, CUdevice ordinal) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        snprintf(text, (size_t)size, "0000:%02X:00.0", PCI_BUS_FIRST + of->physical);
+        snprintf(text, (size_t)size, "0000:%02X:00.0", MACHINE_BUS_FIRST + of->physical);
     }
     return result;
 }
@@ -216,7 +246,7 @@ static CUresult find_bus_id(CUdevice *out, const char *text) {
     }
     for (unsigned ordinal = 0; ordinal < driver.device_count; ordinal++) {
         if (wanted.domain == 0 && wanted.slot == 0 && wanted.function == 0 &&
-            wanted.bus == PCI_BUS_FIRST + driver.devices[ordinal].physical) {
+            wanted.bus == MACHINE_BUS_FIRST + driver.devices[ordinal].physical) {
             *out = (CUdevice)ordinal;
             return CUDA_SUCCESS;
         }

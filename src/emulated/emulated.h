@@ -33,6 +33,11 @@ typedef struct gpuipc_emulated_live {
     uint64_t events;       /**< made, not destroyed */
     uint64_t contexts;     /**< made by cuCtxCreate, not destroyed */
     uint64_t primary;      /**< retains of primary contexts not released */
+    uint64_t pools;        /**< made or imported, not destroyed */
+    uint64_t pooled;       /**< allocations of pools not freed, imported ones too */
+    uint64_t ipc;          /**< cuIpcOpenMemHandle not closed, each counted */
+    uint64_t pinned;       /**< of the host: allocated or registered, not freed or unregistered */
+    uint64_t managed;      /**< cuMemAllocManaged not freed */
 } gpuipc_emulated_live;
 typedef void (*gpuipc_emulated_live_fn)(gpuipc_emulated_live *out);
 #define GPUIPC_EMULATED_LIVE "gpuipc_emulated_get_live"
@@ -41,8 +46,8 @@ typedef void (*gpuipc_emulated_live_fn)(gpuipc_emulated_live *out);
  * Lists what is live, one line with a newline for each object: its kind, its handle or address, and
  * what there is of its size in bytes, its device and how often it is held, such as
  *     allocation 0x800000000023 size 2097152 device 0 count 1
- * The kinds are allocation, reservation, mapping, plain, stream, event, context and primary, as
- * above. Device -2 is one that this process does not see.
+ * The kinds are allocation, reservation, mapping, plain, stream, event, context, primary, pool, pooled,
+ * ipc, pinned and managed, as above. Device -2 is one that this process does not see.
  * @param text gets as much as fits, always with a terminator; may be NULL when @p capacity is 0
  * @return the length of the whole list without the terminator; 0: nothing is live
  */

@@ -10,12 +10,14 @@
 #include "compiler.h"
 #include "cuda_api.h"
 
+#define CUDA_ERROR_MAP_FAILED     ((CUresult)205)
 #define CUDA_ERROR_TOO_MANY_PEERS ((CUresult)711)
 
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCigParam_st CUctxCigParam;
 typedef int CUmemRangeHandleType;
+typedef uint32_t cuuint32_t;
 typedef int CUstreamCaptureStatus; /**< 0: not capturing, the only one there is here */
 
 typedef struct CUctxCreateParams_st {
@@ -24,12 +26,47 @@ typedef struct CUctxCreateParams_st {
     CUctxCigParam *cigParams;
 } CUctxCreateParams;
 
+typedef enum CUstreamBatchMemOpType_enum {
+    CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1,
+    CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2,
+    CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 3,
+    CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4,
+    CU_STREAM_MEM_OP_WRITE_VALUE_64 = 5,
+    CU_STREAM_MEM_OP_BARRIER = 6
+} CUstreamBatchMemOpType;
+
+/** cuda.h has a member for each operation; those of waits and writes are laid out alike. */
+typedef union CUstreamBatchMemOpParams_union {
+    CUstreamBatchMemOpType operation;
+    struct {
+        CUstreamBatchMemOpType operation;
+        CUdeviceptr address;
+        union {
+            cuuint32_t value;
+            cuuint64_t value64;
+        } to;
+        unsigned int flags;
+        CUdeviceptr alias;
+    } word;
+    cuuint64_t pad[6];
+} CUstreamBatchMemOpParams;
+
 /** Pointer attributes that cuda_api.h leaves out. */
 #define CU_POINTER_ATTRIBUTE_BUFFER_ID                  ((CUpointer_attribute)7)
 #define CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE ((CUpointer_attribute)15)
 #define CU_POINTER_ATTRIBUTE_MAPPING_SIZE               ((CUpointer_attribute)18)
 #define CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR          ((CUpointer_attribute)19)
 #define CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID            ((CUpointer_attribute)20)
+
+/** Flags that cuda_api.h leaves out. */
+#define CU_MEMHOSTALLOC_WRITECOMBINED 0x04
+#define CU_MEMHOSTREGISTER_IOMEMORY   0x04
+#define CU_MEMHOSTREGISTER_READ_ONLY  0x08
+#define CU_MEM_ATTACH_GLOBAL          0x1
+#define CU_MEM_ATTACH_HOST            0x2
+#define CU_STREAM_WAIT_VALUE_AND      2
+#define CU_STREAM_WAIT_VALUE_NOR      3
+#define CU_STREAM_WAIT_VALUE_FLUSH    (1u << 30)
 
 /** As CUDA_API_LIST; one name may stand here with several versions, oldest first. */
 /* clang-format off */
@@ -59,6 +96,12 @@ typedef struct CUctxCreateParams_st {
     X(more, cuEventRecordWithFlags, , 11010, (CUevent event, CUstream stream, unsigned int flags)) \
     X(more, cuEventElapsedTime, _v2, 12080, (float *milliseconds, CUevent start, CUevent end)) \
     X(more, cuMemAllocPitch, _v2, 3020, (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
+    X(more, cuMemAllocHost, _v2, 3020, (void **address, size_t bytes)) \
+    X(more, cuMemHostGetFlags, , 2030, (unsigned int *flags, void *address)) \
+    X(more, cuMemAllocManaged, , 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags)) \
+    X(more, cuStreamWriteValue32, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
+    X(more, cuStreamWaitValue32, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
+    X(more, cuStreamBatchMemOp, _v2, 11070, (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
     X(more, cuMemcpyPeer, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes)) \
     X(more, cuMemcpyPeerAsync, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream)) \
     X(more, cuMemsetD2D8, _v2, 3020, (CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height)) \
@@ -67,20 +110,22 @@ typedef struct CUctxCreateParams_st {
     X(more, cuMemsetD2D8Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream)) \
     X(more, cuMemsetD2D16Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream)) \
     X(more, cuMemsetD2D32Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)) \
+    X(more, cuDeviceGetMemPool, , 11020, (CUmemoryPool *pool, CUdevice device)) \
+    X(more, cuDeviceSetMemPool, , 11020, (CUdevice device, CUmemoryPool pool)) \
     X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)) \
     X(more, cuMemGetHandleForAddressRange, , 11070, (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags))
 /* clang-format on */
 
 /* The group kernel of CUDA_API_LIST is not here: the emulated driver runs no kernels. */
-#define EMULATED_HAS_core(...) __VA_ARGS__
-#define EMULATED_HAS_vmm(...)  __VA_ARGS__
-#define EMULATED_HAS_p2p(...)  __VA_ARGS__
-#define EMULATED_HAS_legacy(...)
-#define EMULATED_HAS_pool(...)
-#define EMULATED_HAS_pinned(...)
-#define EMULATED_HAS_hostfunc(...)
-#define EMULATED_HAS_word(...)
-#define EMULATED_HAS_more(...) __VA_ARGS__
+#define EMULATED_HAS_core(...)     __VA_ARGS__
+#define EMULATED_HAS_vmm(...)      __VA_ARGS__
+#define EMULATED_HAS_p2p(...)      __VA_ARGS__
+#define EMULATED_HAS_legacy(...)   __VA_ARGS__
+#define EMULATED_HAS_pool(...)     __VA_ARGS__
+#define EMULATED_HAS_pinned(...)   __VA_ARGS__
+#define EMULATED_HAS_hostfunc(...) __VA_ARGS__
+#define EMULATED_HAS_word(...)     __VA_ARGS__
+#define EMULATED_HAS_more(...)     __VA_ARGS__
 #define EMULATED_HAS_kernel(...)
 
 #define EMULATED_DECLARE(group, name, suffix, version, parameters)                                 \

@@ -3,6 +3,7 @@
 #include "entry.h"
 
 #include "fault.h"
+#include "host_function.h"
 #include "state.h"
 
 #define ENTRY_ROW(group, name, suffix, version, parameters)                                        \
@@ -21,6 +22,9 @@ CUresult entry_enter(entry_id id) {
     }
     if (!state_is_usable()) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (host_function_is_running()) {
+        return CUDA_ERROR_NOT_PERMITTED;
     }
     state_lock();
     return CUDA_SUCCESS;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file The gate that every exported entry point goes through first: it counts the call, lets it
- * fail on demand (fault.h), and refuses it before cuInit and in a forked child.
+ * fail on demand (fault.h), and refuses it before cuInit, in a forked child, and in a function that a
+ * stream calls.
  */
 #ifndef GPUIPC_EMULATED_ENTRY_H
 #define GPUIPC_EMULATED_ENTRY_H

@@ -6,10 +6,11 @@
 
 #include "entry.h"
 #include "handle_table.h"
+#include "pool.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-static CUresult event_find(CUevent handle, event **out) {
+CUresult event_find(CUevent handle, event **out) {
     event *what = handle_find(HANDLE_EVENT, (uintptr_t)handle);
     if (what == NULL) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -29,21 +30,12 @@ void event_free(event *what) {
     *link = what->next;
     handle_remove((uintptr_t)what->handle);
     task_release(what->recorded);
+    event_state_close(&what->shared);
     free(what);
     driver.live.events--;
 }
 
-static CUresult event_create(CUevent *out, unsigned flags) {
-    context *current;
-    CUresult result = context_current(&current);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    /* cuda.h: an event for other processes must have its timing disabled. */
-    if (out == NULL || (flags & ~(unsigned)EVENT_FLAGS) != 0 ||
-        (flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)) == CU_EVENT_INTERPROCESS) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+CUresult event_create(context *owner, unsigned flags, event_state shared, event **out) {
     event *what = calloc(1, sizeof(*what));
     if (what == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -54,12 +46,56 @@ static CUresult event_create(CUevent *out, unsigned flags) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     what->flags = flags;
-    what->owner = current;
-    what->next = current->events;
-    current->events = what;
+    what->shared = shared;
+    what->owner = owner;
+    what->next = owner->events;
+    owner->events = what;
     driver.live.events++;
+    *out = what;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUevent *out, unsigned flags) {
+    context *current;
+    event *what;
+    event_state shared = {NULL, 0};
+    CUresult result = context_current(&current);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    /* cuda.h: an event for other processes must have its timing disabled. */
+    if (out == NULL || (flags & ~(unsigned)EVENT_FLAGS) != 0 ||
+        (flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)) == CU_EVENT_INTERPROCESS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+        result = event_state_create(current->device, &shared);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = event_create(current, flags, shared, &what);
+    }
+    if (result != CUDA_SUCCESS) {
+        event_state_close(&shared);
+        return result;
+    }
     *out = what->handle;
     return CUDA_SUCCESS;
+}
+
+/* Other processes learn of it by its number in the page. */
+static CUresult mark_shared(event *what, stream *on, task **out) {
+    work *todo;
+    const uint64_t record = event_state_record(&what->shared);
+    CUresult result = event_state_finish_later(&what->shared, record, &todo);
+    if (result == CUDA_SUCCESS) {
+        result = stream_submit_point(on, todo, out);
+    }
+    if (result == CUDA_SUCCESS) {
+        what->record = record;
+    } else {
+        event_state_finish(&what->shared, record); /* as if it had not been */
+    }
+    return result;
 }
 
 /* The only flag there is, EXTERNAL, belongs to stream capture; so here and for waits. */
@@ -80,12 +116,26 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
     if (what->owner != on->owner) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    result = stream_mark(on, &point);
+    result = what->shared.page == NULL ? stream_mark(on, &point) : mark_shared(what, on, &point);
     if (result == CUDA_SUCCESS) {
         task_release(what->recorded);
         what->recorded = point;
     }
     return result;
+}
+
+/* For the latest record, whichever process made it. */
+static CUresult wait_shared(stream *on, event *what) {
+    work *todo;
+    const uint64_t record = event_state_recorded(&what->shared);
+    if (event_state_is_done(&what->shared, record)) {
+        return CUDA_SUCCESS;
+    }
+    if (record == what->record) {
+        return stream_wait_for(on, what->recorded);
+    }
+    const CUresult result = event_state_wait(&what->shared, record, &todo);
+    return result == CUDA_SUCCESS ? stream_submit(on, todo) : result;
 }
 
 static CUresult event_wait(CUstream stream_handle, CUevent handle, unsigned flags) {
@@ -101,7 +151,14 @@ static CUresult event_wait(CUstream stream_handle, CUevent handle, unsigned flag
     if (flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return stream_wait_for(on, what->recorded);
+    return what->shared.page == NULL ? stream_wait_for(on, what->recorded) : wait_shared(on, what);
+}
+
+static bool is_done(const event *what) {
+    if (what->shared.page != NULL) {
+        return event_state_is_done(&what->shared, event_state_recorded(&what->shared));
+    }
+    return what->recorded == NULL || what->recorded->is_done;
 }
 
 static CUresult event_query(CUevent handle) {
@@ -110,12 +167,34 @@ static CUresult event_query(CUevent handle) {
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    return what->recorded == NULL || what->recorded->is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return is_done(what) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* Until the latest record is done, with the lock released meanwhile; or its own context ends. */
+static CUresult synchronize_shared(const event *what) {
+    const event_state shared = what->shared;
+    const CUcontext owner = what->owner->handle;
+    const uint64_t record = event_state_recorded(&shared);
+    CUresult result = CUDA_SUCCESS;
+    allocation_retain(shared.page); /* another thread may destroy the event meanwhile */
+    while (!event_state_is_done(&shared, record) && result == CUDA_SUCCESS) {
+        context *found;
+        state_unlock();
+        os_sleep_ms(1);
+        state_lock();
+        result = context_find(owner, &found) == CUDA_SUCCESS ? context_health(owner)
+                                                             : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    allocation_release(shared.page);
+    return result;
 }
 
 static CUresult event_synchronize(CUevent handle) {
     event *what;
     CUresult result = event_find(handle, &what);
+    if (result == CUDA_SUCCESS && what->shared.page != NULL) {
+        return synchronize_shared(what);
+    }
     if (result == CUDA_SUCCESS && what->recorded != NULL) {
         task *point = what->recorded;
         task_retain(point); /* another thread may destroy or record the event meanwhile */
@@ -153,7 +232,7 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
 
 GPUIPC_EXPORTED CUresult cuEventCreate(CUevent *out, unsigned int flags) {
     const CUresult refused = ENTER(cuEventCreate);
-    return refused != CUDA_SUCCESS ? refused : entry_leave(event_create(out, flags));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(create(out, flags));
 }
 
 static CUresult event_destroy(CUevent handle) {
@@ -192,7 +271,12 @@ GPUIPC_EXPORTED CUresult cuEventQuery(CUevent handle) {
 
 GPUIPC_EXPORTED CUresult cuEventSynchronize(CUevent handle) {
     const CUresult refused = ENTER(cuEventSynchronize);
-    return refused != CUDA_SUCCESS ? refused : entry_leave(event_synchronize(handle));
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
+    const CUresult result = event_synchronize(handle);
+    pool_synchronized();
+    return entry_leave(result);
 }
 
 GPUIPC_EXPORTED CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {

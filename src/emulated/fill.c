@@ -2,6 +2,7 @@
 /** @file The entry points that fill. All of them return before the work is done (CUDA runtime API,
  *  "API synchronization behavior", memset). */
 #include "entry.h"
+#include "pinned.h"
 #include "stream.h"
 #include "work.h"
 
@@ -28,7 +29,7 @@ static CUresult fill(const fill_request *wanted, CUstream handle) {
     /* cuda.h: the address must be aligned to the value, and the pitch too; it is not used for a
      * single row. */
     if (wanted->columns > UINT64_MAX / wanted->width || wanted->address % wanted->width != 0 ||
-        !address_is_device(wanted->address) ||
+        (!address_is_device(wanted->address) && pinned_find(wanted->address) == NULL) ||
         (wanted->rows > 1 && (wanted->pitch % wanted->width != 0 || wanted->pitch < row_bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -14,7 +14,8 @@ typedef enum handle_kind {
     HANDLE_CONTEXT,
     HANDLE_STREAM,
     HANDLE_EVENT,
-    HANDLE_MEMORY
+    HANDLE_MEMORY,
+    HANDLE_POOL
 } handle_kind;
 
 /** A new value for @p object, or 0 when there is no memory. */

@@ -12,6 +12,8 @@
 #include "compiler.h"
 #include "event.h"
 #include "handle_table.h"
+#include "pinned.h"
+#include "pool.h"
 #include "stream.h"
 
 #define LINE_BYTES 160
@@ -71,17 +73,27 @@ static void add_reservations(listing *list) {
     }
 }
 
-/* Those of cuMemMap, or those of cuMemAlloc. */
-static void add_mappings(listing *list, bool plain) {
+static void add_mappings(listing *list, mapping_kind kind) {
+    static const char *const names[] = {"mapping", "plain", "ipc", "pooled"};
     char rest[LINE_BYTES / 2];
+    char count[32];
     const mapping *next;
     for (CUdeviceptr at = 0; (next = address_mapping_from(at)) != NULL;
          at = next->at.base + next->at.size) {
-        if ((next->owner != NULL) == plain) {
-            snprintf(rest, sizeof(rest), " size %" PRIu64 " device %d", next->at.size,
-                     next->memory->device);
-            add_line(list, plain ? "plain" : "mapping", next->at.base, rest);
+        if (next->kind == kind) {
+            snprintf(count, sizeof(count), " count %" PRIu64, next->opens);
+            snprintf(rest, sizeof(rest), " size %" PRIu64 " device %d%s", next->at.size,
+                     next->memory->device, kind == MAPPING_OPENED ? count : "");
+            add_line(list, names[kind], next->at.base, rest);
         }
+    }
+}
+
+static void add_pinned(listing *list) {
+    char rest[LINE_BYTES / 2];
+    for (const pinned *next = pinned_next(NULL); next != NULL; next = pinned_next(next)) {
+        snprintf(rest, sizeof(rest), " size %" PRIu64 " device %d", next->at.size, next->device);
+        add_line(list, next->kind == PINNED_MANAGED ? "managed" : "pinned", next->at.base, rest);
     }
 }
 
@@ -116,6 +128,16 @@ static void add_contexts(listing *list) {
     }
 }
 
+static void add_pools(listing *list) {
+    void *object;
+    uint64_t value = 0;
+    while ((value = handle_next(HANDLE_POOL, value, &object)) != 0) {
+        if (!((const pool *)object)->is_default) {
+            add_on_device(list, "pool", value, ((const pool *)object)->device);
+        }
+    }
+}
+
 GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out);
 GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out) {
     memset(out, 0, sizeof(*out));
@@ -131,11 +153,15 @@ static size_t list_all(char *text, size_t capacity) {
     listing list = {text, capacity, 0};
     add_allocations(&list);
     add_reservations(&list);
-    add_mappings(&list, false);
-    add_mappings(&list, true);
+    add_mappings(&list, MAPPING_VIRTUAL);
+    add_mappings(&list, MAPPING_PLAIN);
     add_streams(&list);
     add_events(&list);
     add_contexts(&list);
+    add_pools(&list);
+    add_mappings(&list, MAPPING_POOLED);
+    add_mappings(&list, MAPPING_OPENED);
+    add_pinned(&list);
     return list.length;
 }
 

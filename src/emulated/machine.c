@@ -6,192 +6,23 @@
 #include <string.h>
 
 #include "cuda_api.h"
+#include "machine_key.h"
 #include "os.h"
-
-#define UUID_TEXT_SIZE 37
-
-/* Digits from *text on; false when there is none or the value passes @p limit. */
-static bool take_number(const char **text, uint64_t limit, uint64_t *out) {
-    uint64_t value = 0;
-    const char *at = *text;
-    if (*at < '0' || *at > '9') {
-        return false;
-    }
-    for (; *at >= '0' && *at <= '9'; at++) {
-        uint64_t digit = (uint64_t)(*at - '0');
-        if (digit > limit || value > (limit - digit) / 10) {
-            return false;
-        }
-        value = value * 10 + digit;
-    }
-    *text = at;
-    *out = value;
-    return true;
-}
-
-static bool read_number(const char *text, uint64_t limit, uint64_t *out) {
-    return take_number(&text, limit, out) && *text == '\0';
-}
-
-static bool read_unsigned(const char *text, unsigned limit, unsigned *out) {
-    uint64_t value;
-    if (!read_number(text, limit, &value)) {
-        return false;
-    }
-    *out = (unsigned)value;
-    return true;
-}
-
-static bool read_bool(const char *text, bool *out) {
-    unsigned value;
-    if (!read_unsigned(text, 1, &value)) {
-        return false;
-    }
-    *out = value == 1;
-    return true;
-}
-
-static bool read_bytes(const char *text, uint64_t *out) {
-    static const char units[] = "KMG";
-    uint64_t value;
-    unsigned shift = 0;
-    /* 2^50: far above any GPU, far below what overflows when sums are formed. */
-    if (!take_number(&text, UINT64_C(1) << 50, &value)) {
-        return false;
-    }
-    const char *unit = *text != '\0' ? strchr(units, *text) : NULL;
-    if (unit != NULL) {
-        shift = 10 * (unsigned)(unit - units + 1);
-        text++;
-    }
-    if (*text != '\0' || value > (UINT64_C(1) << 50) >> shift) {
-        return false;
-    }
-    *out = value << shift;
-    return true;
-}
-
-/* One of @p count words: its position. */
-static bool read_word(const char *text, const char *const *words, unsigned count, unsigned *out) {
-    for (unsigned i = 0; i < count; i++) {
-        if (strcmp(text, words[i]) == 0) {
-            *out = i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool read_pairs(const char *text, machine *out) {
-    memset(out->p2p, 0, sizeof(out->p2p));
-    out->has_p2p_list = false;
-    if (strcmp(text, "none") == 0) {
-        return true;
-    }
-    if (strcmp(text, "all") == 0) {
-        memset(out->p2p, 0xff, sizeof(out->p2p));
-        return true;
-    }
-    out->has_p2p_list = true;
-    for (;;) {
-        uint64_t first;
-        uint64_t second;
-        if (!take_number(&text, MACHINE_DEVICES_MAX - 1, &first) || *text++ != '-' ||
-            !take_number(&text, MACHINE_DEVICES_MAX - 1, &second) || first == second) {
-            return false;
-        }
-        out->p2p[first] |= UINT64_C(1) << second;
-        out->p2p[second] |= UINT64_C(1) << first;
-        if (*text == '\0') {
-            return true;
-        }
-        if (*text++ != ',') {
-            return false;
-        }
-    }
-}
-
-static bool read_seed(const char *text, machine *out) {
-    if (strlen(text) >= sizeof(out->uuid_seed)) {
-        return false;
-    }
-    memcpy(out->uuid_seed, text, strlen(text) + 1);
-    return true;
-}
-
-static bool read_version(const char *text, machine *out) {
-    unsigned value;
-    if (!read_unsigned(text, 99999, &value) || value < 2000) {
-        return false;
-    }
-    out->version = (int)value;
-    return true;
-}
-
-static bool read_link(const char *text, machine *out) {
-    static const char *const words[] = {"nvlink", "pcie"};
-    unsigned word;
-    if (!read_word(text, words, 2, &word)) {
-        return false;
-    }
-    out->link = (machine_link)word;
-    return true;
-}
-
-static bool read_model(const char *text, machine *out) {
-    static const char *const words[] = {"none", "wddm", "tcc"};
-    unsigned word;
-    if (!read_word(text, words, 3, &word)) {
-        return false;
-    }
-    out->model = (machine_model)word;
-    return true;
-}
-
-static bool read_key(const char *key, const char *value, machine *out) {
-    if (strcmp(key, "devices") == 0) {
-        return read_unsigned(value, MACHINE_DEVICES_MAX, &out->devices);
-    }
-    if (strcmp(key, "memory") == 0) {
-        return read_bytes(value, &out->memory_bytes);
-    }
-    if (strcmp(key, "p2p") == 0) {
-        return read_pairs(value, out);
-    }
-    if (strcmp(key, "link") == 0) {
-        return read_link(value, out);
-    }
-    if (strcmp(key, "driver-model") == 0) {
-        return read_model(value, out);
-    }
-    if (strcmp(key, "vmm") == 0) {
-        return read_bool(value, &out->has_vmm);
-    }
-    if (strcmp(key, "fd-handles") == 0) {
-        return read_bool(value, &out->has_shareable_handles);
-    }
-    if (strcmp(key, "version") == 0) {
-        return read_version(value, out);
-    }
-    if (strcmp(key, "mig") == 0) {
-        return read_bool(value, &out->is_mig);
-    }
-    if (strcmp(key, "uuid-seed") == 0) {
-        return read_seed(value, out);
-    }
-    if (strcmp(key, "stream-delay-ms") == 0) {
-        return read_unsigned(value, 60000, &out->stream_delay_ms);
-    }
-    return false;
-}
 
 static machine machine_default(void) {
     machine computer = {0};
     computer.devices = 2;
     computer.memory_bytes = UINT64_C(4) << 30;
     memset(computer.p2p, 0xff, sizeof(computer.p2p));
+    computer.link_count = MACHINE_LINKS_MAX;
+    computer.link_version = 4;
+    computer.pcie_generation = 5;
+    computer.pcie_width = 16;
+    computer.compute_major = 9;
     computer.has_vmm = true;
     computer.has_shareable_handles = true;
+    computer.has_stream_words = true;
+    computer.has_nvml = true;
     computer.model = os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32 ? MACHINE_MODEL_WDDM
                                                                           : MACHINE_MODEL_NONE;
     computer.version = 13000;
@@ -227,7 +58,7 @@ bool machine_parse(const char *text, machine *out, char *complaint, size_t compl
             return false;
         }
         *value++ = '\0';
-        if (!read_key(pair, value, &computer)) {
+        if (!machine_read_key(pair, value, &computer)) {
             snprintf(complaint, complaint_size, "unknown key or wrong value: %s=%s", pair, value);
             return false;
         }
@@ -238,6 +69,10 @@ bool machine_parse(const char *text, machine *out, char *complaint, size_t compl
         snprintf(complaint, complaint_size, "p2p names a device beyond the %u there are",
                  computer.devices);
         return false;
+    }
+    if (computer.is_wsl) {
+        memset(computer.p2p, 0, sizeof(computer.p2p));
+        computer.has_shareable_handles = false;
     }
     *out = computer;
     return true;
@@ -269,7 +104,7 @@ void machine_uuid(const machine *computer, unsigned device, bool whole_gpu, uint
     uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
 }
 
-static void uuid_text(const uint8_t uuid[16], char text[UUID_TEXT_SIZE]) {
+void machine_uuid_text(const uint8_t uuid[16], char text[MACHINE_UUID_TEXT_SIZE]) {
     static const char digits[] = "0123456789abcdef";
     size_t at = 0;
     for (unsigned i = 0; i < 16; i++) {
@@ -291,10 +126,10 @@ static bool find_uuid(const machine *computer, const char *entry, size_t length,
     }
     for (unsigned device = 0; device < computer->devices; device++) {
         uint8_t uuid[16];
-        char text[UUID_TEXT_SIZE];
+        char text[MACHINE_UUID_TEXT_SIZE];
         machine_uuid(computer, device, false, uuid);
-        uuid_text(uuid, text);
-        if (length - 4 < UUID_TEXT_SIZE && strncmp(text, entry + 4, length - 4) == 0) {
+        machine_uuid_text(uuid, text);
+        if (length - 4 < MACHINE_UUID_TEXT_SIZE && strncmp(text, entry + 4, length - 4) == 0) {
             *out = device;
             found++;
         }
@@ -308,7 +143,7 @@ static bool find_device(const machine *computer, const char *entry, size_t lengt
     if (find_uuid(computer, entry, length, out)) {
         return true;
     }
-    if (computer->devices == 0 || !take_number(&end, computer->devices - 1, &ordinal) ||
+    if (computer->devices == 0 || !machine_take_number(&end, computer->devices - 1, &ordinal) ||
         end != entry + length) {
         return false;
     }

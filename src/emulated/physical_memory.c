@@ -9,15 +9,16 @@
 #include "entry.h"
 #include "handle_rights.h"
 
-/* What a caller may ask memory to be exported as: only what this system has and, as an H200 answers,
- * not FABRIC, as on a machine without an IMEX channel. */
+/* What a caller may ask memory to be exported as: what this system has, and FABRIC where there is an IMEX
+ * channel (the answer where there is none is an H200's). */
 static CUresult check_handle_types(const CUmemAllocationProp *prop) {
     const int types = (int)prop->requestedHandleTypes;
-    const bool wants_metadata = types == CU_MEM_HANDLE_TYPE_WIN32;
-    if ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
+    const int own = types & ~CU_MEM_HANDLE_TYPE_FABRIC;
+    const bool wants_metadata = own == CU_MEM_HANDLE_TYPE_WIN32;
+    if (own != types && !driver.computer.has_imex) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
-    if ((types & ~os_shareable_handle_type) != 0) {
+    if ((own & ~os_shareable_handle_type) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!wants_metadata && prop->win32HandleMetaData != NULL) {
@@ -28,7 +29,7 @@ static CUresult check_handle_types(const CUmemAllocationProp *prop) {
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (types != 0 && !driver.computer.has_shareable_handles) {
+    if (own != 0 && !driver.computer.has_shareable_handles) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return CUDA_SUCCESS;
@@ -133,7 +134,7 @@ static CUresult retain(CUmemGenericAllocationHandle *out, void *address) {
     if (!state_has_vmm()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (out == NULL || mapped == NULL || mapped->owner != NULL) {
+    if (out == NULL || mapped == NULL || mapped->kind != MAPPING_VIRTUAL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = allocation_handle_retain(mapped->memory);
@@ -168,6 +169,7 @@ static CUresult export(void *shareable, CUmemGenericAllocationHandle handle,
                        CUmemAllocationHandleType type, unsigned long long flags) {
     allocation *memory;
     os_handle copy;
+    shared_handle about;
     if (!state_has_vmm()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -176,9 +178,14 @@ static CUresult export(void *shareable, CUmemGenericAllocationHandle handle,
         return result;
     }
     /* What was imported was made with no handle type, so it cannot be exported again. */
-    if (shareable == NULL || flags != 0 || (int)type != os_shareable_handle_type ||
-        (memory->handle_types & (int)type) == 0) {
+    if (shareable == NULL || flags != 0 || (memory->handle_types & (int)type) == 0 ||
+        ((int)type != os_shareable_handle_type && type != CU_MEM_HANDLE_TYPE_FABRIC)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        allocation_describe(memory, SHARED_HANDLE_FABRIC, &about);
+        shared_handle_encode(&about, shareable);
+        return CUDA_SUCCESS;
     }
     gpuipc_status status = os_handle_duplicate(memory->memory, &copy);
     if (status != GPUIPC_OK) {
@@ -195,14 +202,27 @@ static CUresult export(void *shareable, CUmemGenericAllocationHandle handle,
     return CUDA_SUCCESS;
 }
 
+static CUresult import_fabric(CUmemGenericAllocationHandle *out, const void *shareable) {
+    allocation *memory;
+    shared_handle which;
+    if (shareable == NULL || !shared_handle_decode(shareable, SHARED_HANDLE_FABRIC, &which)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUresult result = allocation_open(&which, CU_MEM_HANDLE_TYPE_FABRIC, &memory);
+    return result == CUDA_SUCCESS ? give_out(memory, out) : result;
+}
+
 static CUresult import(CUmemGenericAllocationHandle *out, void *shareable,
                        CUmemAllocationHandleType type) {
     allocation *memory;
     if (!state_has_vmm()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
-        return CUDA_ERROR_NOT_PERMITTED;
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC && !driver.computer.has_imex) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* measured, unlike cuMemCreate */
+    }
+    if (out != NULL && type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        return import_fabric(out, shareable);
     }
     if (out == NULL ||
         (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && type != CU_MEM_HANDLE_TYPE_WIN32)) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Memory of cuMemAlloc, and how much there is. */
-#include "address_space.h"
+#include "plain_memory.h"
+
 #include "context.h"
 #include "entry.h"
+#include "pinned.h"
+#include "pool.h"
 #include "stream.h"
 
 /* CUDA programming guide, "Device Memory Accesses": such addresses are aligned to 256 bytes or
@@ -24,6 +27,7 @@ static CUresult map_plain(context *owner, allocation *memory, uint64_t bytes, CU
         return result;
     }
     reserved->is_plain = true;
+    mapped->kind = MAPPING_PLAIN;
     mapped->owner = owner;
     mapped->access[owner->device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     *out = reserved->at.base;
@@ -40,7 +44,8 @@ static CUresult allocate(CUdeviceptr *out, uint64_t bytes) {
     if (out == NULL || bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = allocation_create(current->device, bytes, 0, &memory);
+    result = allocation_create(current->device, bytes, state_has_ipc() ? ALLOCATION_AS_LEGACY : 0,
+                               &memory);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -72,7 +77,47 @@ static CUresult allocate_rows(CUdeviceptr *out, size_t *pitch, size_t width, siz
 /* The mapping that starts at an address, if it is of a cuMemAlloc. */
 static mapping *find_plain(CUdeviceptr address) {
     mapping *mapped = address_mapping(address);
-    return mapped == NULL || mapped->owner == NULL || mapped->at.base != address ? NULL : mapped;
+    return mapped == NULL || mapped->kind != MAPPING_PLAIN || mapped->at.base != address ? NULL
+                                                                                         : mapped;
+}
+
+void plain_unmap(mapping *mapped) {
+    reservation *reserved = address_reservation(mapped->at.base);
+    address_unmap(mapped);
+    address_unreserve(reserved);
+    driver.live.plain--;
+}
+
+static CUresult managed_free(pinned *managed) {
+    const CUdeviceptr address = managed->at.base;
+    stream_wait_context(managed->owner);
+    return pinned_remove(address, PINNED_MANAGED) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static mapping *find_pooled(CUdeviceptr address) {
+    mapping *mapped = address_mapping(address);
+    return mapped == NULL || mapped->kind != MAPPING_POOLED || mapped->at.base != address ? NULL
+                                                                                          : mapped;
+}
+
+/* cuda.h: cuMemFree takes memory of cuMemAllocAsync, too. It waits for nothing (measured): it is free behind
+ * what the default stream has. */
+static CUresult free_pooled(context *current, CUdeviceptr address) {
+    stream *on;
+    task *point;
+    mapping *mapped = find_pooled(address);
+    if (mapped == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = stream_legacy(current, &on);
+    if (result == CUDA_SUCCESS) {
+        result = stream_mark(on, &point);
+    }
+    if (result == CUDA_SUCCESS) {
+        pool_free(mapped, point, on);
+        task_release(point);
+    }
+    return result;
 }
 
 static CUresult plain_free(CUdeviceptr address) {
@@ -82,8 +127,12 @@ static CUresult plain_free(CUdeviceptr address) {
     if (result != CUDA_SUCCESS || address == 0) {
         return result; /* freeing 0 does nothing */
     }
+    pinned *managed = pinned_find(address);
+    if (managed != NULL && managed->kind == PINNED_MANAGED && managed->at.base == address) {
+        return managed_free(managed);
+    }
     if (mapped == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
+        return free_pooled(current, address);
     }
     stream_wait_context(mapped->owner);
     mapped = find_plain(address); /* the lock was released */
@@ -94,10 +143,7 @@ static CUresult plain_free(CUdeviceptr address) {
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    reservation *reserved = address_reservation(address);
-    address_unmap(mapped);
-    address_unreserve(reserved);
-    driver.live.plain--;
+    plain_unmap(mapped);
     return CUDA_SUCCESS;
 }
 
@@ -116,16 +162,7 @@ static CUresult get_info(size_t *free_bytes, size_t *total_bytes) {
     return CUDA_SUCCESS;
 }
 
-/* A mapping that no device may use is not found (measured on an H200). */
-static bool has_access(const mapping *mapped) {
-    bool found = mapped->owner != NULL; /* plain memory has it by itself */
-    for (unsigned i = 0; i < MACHINE_DEVICES_MAX && !found; i++) {
-        found = mapped->access[i] != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    }
-    return found;
-}
-
-/* Memory of cuMemAlloc is not found from a context that has no access to it (measured). */
+/* Memory is not found from a context that has no access to it (measured). */
 static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
     context *current;
     const mapping *mapped = address_mapping(address);
@@ -133,15 +170,16 @@ static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (mapped == NULL || !has_access(mapped) ||
-        (mapped->owner != NULL && !context_reaches(current, mapped->owner))) {
+    const pinned *host = pinned_find(address);
+    if (host == NULL && (mapped == NULL || !context_sees(current, mapped))) {
         return CUDA_ERROR_NOT_FOUND;
     }
+    const range *at = host != NULL ? &host->at : &mapped->at;
     if (base != NULL) {
-        *base = mapped->at.base;
+        *base = at->base;
     }
     if (bytes != NULL) {
-        *bytes = (size_t)mapped->at.size;
+        *bytes = (size_t)at->size;
     }
     return CUDA_SUCCESS;
 }

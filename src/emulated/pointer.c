@@ -5,6 +5,8 @@
 #include "address_space.h"
 #include "context.h"
 #include "entry.h"
+#include "pinned.h"
+#include "pool.h"
 
 /* Any attribute's value; its size tells how much of it the caller wants. */
 typedef struct attribute_value {
@@ -49,7 +51,10 @@ static unsigned long long buffer_id(const allocation *memory) {
 static bool describe_range(CUpointer_attribute attribute, const mapping *mapped,
                            attribute_value *out) {
     const range *whole =
-        mapped->owner != NULL ? &mapped->at : &address_reservation(mapped->at.base)->at;
+        mapped->kind != MAPPING_VIRTUAL ? &mapped->at : &address_reservation(mapped->at.base)->at;
+    /* The block, or the chunk, that memory which was not mapped by the caller lies in. */
+    const range *block =
+        mapped->kind == MAPPING_VIRTUAL ? &mapped->at : &address_reservation(mapped->at.base)->at;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *out = of_number(whole->base);
@@ -58,10 +63,10 @@ static bool describe_range(CUpointer_attribute attribute, const mapping *mapped,
         *out = of_number(whole->size);
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *out = of_number(mapped->at.base);
+        *out = of_number(block->base);
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *out = of_number(mapped->at.size);
+        *out = of_number(block->size);
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *out = of_boolean(true);
@@ -69,6 +74,23 @@ static bool describe_range(CUpointer_attribute attribute, const mapping *mapped,
     default:
         return false;
     }
+}
+
+/* Of what was opened through cuIpc... it is the opener (measured). */
+static int ordinal_of(const mapping *mapped) {
+    switch (mapped->kind) {
+    case MAPPING_OPENED:
+        return mapped->owner->device;
+    case MAPPING_POOLED:
+        return mapped->block->chunk->owner->device;
+    default:
+        return mapped->memory->device;
+    }
+}
+
+static unsigned long long handle_types(const mapping *mapped) {
+    return (unsigned long long)(mapped->block == NULL ? mapped->memory->handle_types
+                                                      : mapped->block->chunk->owner->handle_types);
 }
 
 /* False: the attribute is none of the memory behind an address. */
@@ -79,16 +101,16 @@ static bool describe_memory(CUpointer_attribute attribute, const mapping *mapped
         *out = of_word(CU_MEMORYTYPE_DEVICE);
         return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *out = of_integer(mapped->memory->device);
+        *out = of_integer(ordinal_of(mapped));
         return true;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *out = of_boolean(false);
         return true;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *out = of_boolean(mapped->owner != NULL);
+        *out = of_boolean(mapped->kind == MAPPING_PLAIN && state_has_ipc());
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *out = of_number((unsigned long long)mapped->memory->handle_types);
+        *out = of_number(handle_types(mapped));
         return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -98,7 +120,8 @@ static bool describe_memory(CUpointer_attribute attribute, const mapping *mapped
         *out = of_boolean(mapped->owner != NULL || mapped->memory->is_rdma_capable);
         return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *out = of_pointer(NULL);
+        *out =
+            of_pointer(mapped->block == NULL ? NULL : (void *)mapped->block->chunk->owner->handle);
         return true;
     default:
         return false;
@@ -117,27 +140,89 @@ static CUresult describe(CUpointer_attribute attribute, CUdeviceptr address, con
         *out = of_pointer(mapped->owner == NULL ? NULL : (void *)mapped->owner->handle);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *out = of_number(address);
-        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         result = context_current(&current);
         if (result != CUDA_SUCCESS) {
             return result == CUDA_ERROR_ILLEGAL_ADDRESS ? result : CUDA_ERROR_INVALID_CONTEXT;
         }
-        *out = of_word(mapped->access[current->device]);
+        if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) {
+            *out = of_number(address);
+            return context_sees(current, mapped) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        }
+        /* Measured: for memory of cuMemMap alone it depends on the device. */
+        *out = of_word(mapped->kind == MAPPING_VIRTUAL ? mapped->access[current->device]
+                                                       : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE; /* HOST_POINTER too: the host cannot reach it */
     }
 }
 
+/* What is pinned or managed: host and devices reach it at the same address. */
+static CUresult describe_pinned(CUpointer_attribute attribute, CUdeviceptr address,
+                                const pinned *at, attribute_value *out) {
+    context *current;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *out = of_pointer((void *)at->owner->handle);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *out = of_word(at->kind == PINNED_MANAGED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *out = of_number(address);
+        return context_current(&current);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *out = of_number(address);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *out = of_boolean(at->kind == PINNED_MANAGED);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *out = of_integer(at->device);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *out = of_number(at->at.base);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *out = of_number(at->at.size);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *out = of_boolean(true);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *out = of_boolean(false);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *out = of_number(0);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *out = of_word(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *out = of_pointer(NULL);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *out = of_number(at->id);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static CUresult get_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address) {
     attribute_value value;
     const mapping *mapped = address_mapping(address);
-    if (data == NULL || mapped == NULL) {
+    const pinned *host = mapped == NULL ? pinned_find(address) : NULL;
+    if (data == NULL || (mapped == NULL && host == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = describe(attribute, address, mapped, &value);
+    const CUresult result = mapped != NULL ? describe(attribute, address, mapped, &value)
+                                           : describe_pinned(attribute, address, host, &value);
     if (result == CUDA_SUCCESS) {
         memcpy(data, &value.as, value.size);
     }

@@ -82,6 +82,14 @@ bool state_has_vmm(void) {
     return driver.computer.has_vmm && driver.computer.model != MACHINE_MODEL_TCC;
 }
 
+bool state_has_ipc(void) {
+    return !driver.computer.is_wsl;
+}
+
+bool state_has_pools(void) {
+    return state_has_vmm();
+}
+
 CUresult state_result(gpuipc_status status) {
     switch (status) {
     case GPUIPC_OK:

@@ -15,12 +15,15 @@
 #define STATE_GRANULE ((uint64_t)2 << 20)
 
 struct context;
+struct pool;
 
 /** A device that this process sees; its index is its ordinal. */
 typedef struct device {
     unsigned physical;   /**< its number in the machine */
     uint64_t used_bytes; /**< allocations of this process */
     struct context *primary;
+    struct pool *default_pool; /**< NULL: nobody has asked for it yet */
+    struct pool *current_pool; /**< NULL: the default one */
 } device;
 
 typedef struct state {
@@ -55,6 +58,10 @@ CUresult state_device(CUdevice ordinal, device **out);
 
 /** Whether the machine has virtual memory management: WDDM has, TCC has not. */
 bool state_has_vmm(void);
+/** Whether it has cuIpc...: WSL has not. */
+bool state_has_ipc(void);
+/** Whether it has memory pools, which are built on virtual memory management. */
+bool state_has_pools(void);
 
 /** What CUDA says for a failure of the operating system. */
 CUresult state_result(gpuipc_status status);

@@ -197,11 +197,25 @@ static CUresult prepare(stream *on, work *todo, task **out) {
     return CUDA_SUCCESS;
 }
 
-CUresult stream_submit(stream *on, work *todo) {
+CUresult stream_submit_point(stream *on, work *todo, task **out) {
     task *one;
     CUresult result = prepare(on, todo, &one);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = enqueue(on, one);
+    if (result != CUDA_SUCCESS) {
+        task_release(one);
+        return result;
+    }
+    *out = one;
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_submit(stream *on, work *todo) {
+    task *one;
+    const CUresult result = stream_submit_point(on, todo, &one);
     if (result == CUDA_SUCCESS) {
-        result = enqueue(on, one);
         task_release(one);
     }
     return result;

@@ -44,6 +44,8 @@ CUresult stream_legacy(context *owner, stream **out);
 
 /** Appends work, to run some time later. Takes @p todo over, whatever the result. */
 CUresult stream_submit(stream *on, work *todo);
+/** The same; the point at which it is done, the caller's reference. */
+CUresult stream_submit_point(stream *on, work *todo, task **out);
 /** Runs work in its turn and returns when it is done. Takes @p todo over, whatever the result.
  *  CUDA_ERROR_ILLEGAL_ADDRESS: the context died of this work or of what it waited for. */
 CUresult stream_run(stream *on, work *todo);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The entry points for streams. */
 #include "entry.h"
+#include "pool.h"
 #include "stream.h"
 
 /* What NVIDIA's GPUs answer. All priorities are served alike here, which CUDA allows ("a hint"). */
@@ -54,7 +55,11 @@ static CUresult query(CUstream handle) {
 static CUresult synchronize(CUstream handle) {
     stream *on;
     CUresult result = stream_find(handle, &on);
-    return result == CUDA_SUCCESS ? stream_synchronize(on) : result;
+    if (result == CUDA_SUCCESS) {
+        result = stream_synchronize(on);
+        pool_synchronized();
+    }
+    return result;
 }
 
 static CUresult get_context(CUstream handle, CUcontext *out) {

@@ -2,7 +2,10 @@
 /** @file See task.h. */
 #include "task.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "word.h"
 
 task *task_new(CUcontext owner, work *todo) {
     task *one = calloc(1, sizeof(*one));
@@ -72,10 +75,34 @@ void task_wait_done(const task *one) {
     }
 }
 
+/* Waits for a word, with the lock released meanwhile. False: its memory was unmapped, or its access
+ * changed, or the context ends, and nobody may ever write it. */
+static bool run_wait(const task *one) {
+    const uint64_t begin_ns = os_clock_ns();
+    while (!word_is_reached(one->todo)) {
+        if (context_is_ending(one->owner)) {
+            fprintf(stderr, "gpuipc emulated driver: a context ends while one of its streams waits "
+                            "for a word; with a GPU that takes for ever\n");
+            return false;
+        }
+        state_unlock();
+        word_watch(one->todo, os_clock_ns() - begin_ns);
+        state_lock();
+        if (!work_is_mapped(one->todo)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* False: its memory was unmapped, or its access changed, before it ran or while it did. */
-static bool run_work(const work *todo) {
+static bool run_work(const task *one) {
+    const work *todo = one->todo;
     if (!work_is_mapped(todo)) {
         return false;
+    }
+    if (todo->kind == WORK_WAIT) {
+        return run_wait(one);
     }
     state_unlock();
     work_run(todo);
@@ -85,7 +112,7 @@ static bool run_work(const work *todo) {
 
 void task_run(task *one) {
     if (one->todo != NULL) {
-        if (context_health(one->owner) == CUDA_SUCCESS && !run_work(one->todo)) {
+        if (context_health(one->owner) == CUDA_SUCCESS && !run_work(one)) {
             context_fault(one->owner);
         }
         work_free(one->todo);

@@ -33,7 +33,7 @@ void task_wait_ready(const task *one);
 void task_wait_done(const task *one);
 
 /** Runs it, with the lock released meanwhile, and finishes it. It is ready. Work whose memory was
- *  unmapped ends its context; in a context that has ended so, nothing runs any more. */
+ *  unmapped, and a wait in a context that is being ended, ends its context; in a context that has ended so, nothing runs any more. */
 void task_run(task *one);
 
 #endif

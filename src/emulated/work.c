@@ -5,11 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host_function.h"
+#include "pinned.h"
+#include "word.h"
+
 /* What is done to memory, which decides what must be allowed. */
 typedef enum touch {
     TOUCH_COPY_FROM,
     TOUCH_COPY_TO,
-    TOUCH_FILL
+    TOUCH_FILL,
+    TOUCH_LOOK /* without a copy */
 } touch;
 
 /* What cuMemMap mapped may be touched by the devices that cuMemSetAccess named. Memory of
@@ -17,10 +22,11 @@ typedef enum touch {
  * devices have no way of their own; all else takes cuCtxEnablePeerAccess. */
 static bool may_touch(const mapping *mapped, const context *by, touch how) {
     if (mapped->owner != NULL) {
-        return how != TOUCH_FILL || context_reaches(by, mapped->owner);
+        return how == TOUCH_COPY_FROM || how == TOUCH_COPY_TO || context_reaches(by, mapped->owner);
     }
-    const unsigned wanted =
-        how == TOUCH_COPY_FROM ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const unsigned wanted = how == TOUCH_COPY_FROM || how == TOUCH_LOOK
+                                ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return (mapped->access[by->device] & wanted) == wanted;
 }
 
@@ -41,6 +47,7 @@ static bool pieces_add(pieces *list, piece next) {
 static void pieces_free(pieces *list) {
     for (size_t i = 0; i < list->count; i++) {
         allocation_release(list->item[i].memory);
+        pinned_release(list->item[i].host);
     }
     free(list->item);
     *list = (pieces){NULL, 0};
@@ -57,18 +64,42 @@ static CUresult resolve_device(side at, uint64_t bytes, touch how, pieces *list)
         const uint64_t size = bytes < left ? bytes : left;
         const piece next = {
             .memory = mapped->memory,
-            .bytes = mapped->memory->bytes + offset,
+            .bytes = mapped->memory->bytes + mapped->offset + offset,
             .size = size,
             .address = at.address,
             .device = at.by->device,
-            /* cuMemFree waits for the work, cuMemUnmap does not. */
-            .epoch = mapped->owner == NULL ? mapped->epoch[at.by->device] : 0,
+            /* cuMemFree waits for the work, cuMemUnmap does not; a pool keeps what was freed. */
+            .epoch = mapped->kind == MAPPING_VIRTUAL ? mapped->epoch[at.by->device] : 0,
         };
         if (!pieces_add(list, next)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         allocation_retain(mapped->memory);
         at.address += size;
+        bytes -= size;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult resolve_pinned(CUdeviceptr address, uint64_t bytes, pieces *list) {
+    while (bytes > 0) {
+        pinned *found = pinned_find(address);
+        if (found == NULL) {
+            return CUDA_ERROR_INVALID_VALUE; /* it starts in pinned memory and leaves it */
+        }
+        const uint64_t left = found->at.size - (address - found->at.base);
+        const uint64_t size = bytes < left ? bytes : left;
+        const piece next = {
+            .host = found,
+            .bytes = (uint8_t *)(uintptr_t)address,
+            .size = size,
+            .address = address,
+        };
+        if (!pieces_add(list, next)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        pinned_retain(found);
+        address += size;
         bytes -= size;
     }
     return CUDA_SUCCESS;
@@ -82,6 +113,9 @@ static CUresult resolve(side at, uint64_t bytes, touch how, pieces *list) {
     if (address_is_device(at.address)) {
         return resolve_device(at, bytes, how, list);
     }
+    if (pinned_find(at.address) != NULL) {
+        return resolve_pinned(at.address, bytes, list);
+    }
     if (at.address == 0 || at.address > UINTPTR_MAX) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -89,8 +123,16 @@ static CUresult resolve(side at, uint64_t bytes, touch how, pieces *list) {
     return pieces_add(list, host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult work_copy(side destination, side source, uint64_t bytes, work **out) {
+static work *work_new(work_kind kind) {
     work *todo = calloc(1, sizeof(*todo));
+    if (todo != NULL) {
+        todo->kind = kind;
+    }
+    return todo;
+}
+
+CUresult work_copy(side destination, side source, uint64_t bytes, work **out) {
+    work *todo = work_new(WORK_COPY);
     if (todo == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -122,7 +164,7 @@ CUresult work_stage(work *todo) {
 CUresult work_fill(side destination, uint64_t row_bytes, uint64_t rows, uint64_t pitch,
                    uint32_t value, unsigned width, work **out) {
     CUresult result = CUDA_SUCCESS;
-    work *todo = calloc(1, sizeof(*todo));
+    work *todo = work_new(WORK_FILL);
     if (todo == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -136,6 +178,59 @@ CUresult work_fill(side destination, uint64_t row_bytes, uint64_t rows, uint64_t
         work_free(todo);
         return result;
     }
+    *out = todo;
+    return CUDA_SUCCESS;
+}
+
+CUresult work_word(work_kind kind, side at, uint64_t value, unsigned width, unsigned compare,
+                   work **out) {
+    work *todo = work_new(kind);
+    if (todo == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    todo->value = value;
+    todo->width = width;
+    todo->compare = compare;
+    const mapping *mapped = address_mapping(at.address);
+    const bool is_pooled = mapped != NULL && mapped->kind == MAPPING_POOLED;
+    const CUresult result =
+        is_pooled
+            ? CUDA_ERROR_INVALID_VALUE /* measured */
+            : resolve(at, width, kind == WORK_WAIT ? TOUCH_LOOK : TOUCH_FILL, &todo->destination);
+    if (result != CUDA_SUCCESS) {
+        work_free(todo);
+        return result;
+    }
+    *out = todo;
+    return CUDA_SUCCESS;
+}
+
+CUresult work_page_word(work_kind kind, allocation *page, uint64_t offset, uint64_t value,
+                        work **out) {
+    const piece word = {.memory = page, .bytes = page->bytes + offset, .size = sizeof(value)};
+    work *todo = work_new(kind);
+    if (todo == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!pieces_add(&todo->destination, word)) {
+        work_free(todo);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    allocation_retain(page);
+    todo->value = value;
+    todo->width = sizeof(value);
+    todo->compare = CU_STREAM_WAIT_VALUE_GEQ;
+    *out = todo;
+    return CUDA_SUCCESS;
+}
+
+CUresult work_function(CUhostFn function, void *data, work **out) {
+    work *todo = work_new(WORK_FUNCTION);
+    if (todo == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    todo->function = function;
+    todo->data = data;
     *out = todo;
     return CUDA_SUCCESS;
 }
@@ -200,12 +295,26 @@ bool work_is_mapped(const work *todo) {
 }
 
 void work_run(const work *todo) {
-    if (todo->source.count > 0) {
+    switch (todo->kind) {
+    case WORK_COPY:
         copy_pieces(&todo->destination, &todo->source);
-        return;
-    }
-    for (size_t i = 0; i < todo->destination.count; i++) {
-        fill_piece(&todo->destination.item[i], todo->value, todo->width);
+        break;
+    case WORK_FILL:
+        for (size_t i = 0; i < todo->destination.count; i++) {
+            fill_piece(&todo->destination.item[i], (uint32_t)todo->value, todo->width);
+        }
+        break;
+    case WORK_FUNCTION:
+        host_function_run(todo->function, todo->data);
+        break;
+    case WORK_WRITE:
+        word_write(todo);
+        break;
+    case WORK_RAISE:
+        word_raise(todo->destination.item[0].bytes, todo->value);
+        break;
+    case WORK_WAIT:
+        break; /* not here: the one who waits looks after the context too */
     }
 }
 

@@ -57,6 +57,8 @@ static void check_nothing_is_left(void) {
         {"mappings left", live.mappings},   {"cuMemAlloc left", live.plain},
         {"streams left", live.streams},     {"events left", live.events},
         {"contexts left", live.contexts},   {"primary contexts left", live.primary},
+        {"pools left", live.pools},         {"allocations of pools left", live.pooled},
+        {"opened memory left", live.ipc},   {"pinned memory left", live.pinned},
     };
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
         if (left[i].count != 0) {

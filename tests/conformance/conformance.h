@@ -3,9 +3,8 @@
  * @file What every conformance test stands on: the driver, its primary contexts, an assertion that
  * names where an expectation comes from, and memory made with one call and undone with one.
  *
- * Every assertion begins with its source: "FACTS" is a measurement of a real driver, "cuda.h"
- * the documentation of the call, "reading" neither of the two, only how the documentation is
- * understood. Where a real driver answers otherwise, the expectation is wrong, not the driver.
+ * Every assertion begins with its source: "measured" is what a real driver answered (an H200, driver 580), "cuda.h" is the documentation of the call, "reading" neither of the two, only how
+ * the documentation is understood. Where a real driver answers otherwise, the expectation is wrong, not the driver.
  */
 #ifndef GPUIPC_TEST_CONFORMANCE_H
 #define GPUIPC_TEST_CONFORMANCE_H
@@ -35,14 +34,14 @@ CUcontext conformance_context(int device);
 void conformance_use(int device);
 /** Skips the test, with the reason, where there are fewer devices. */
 void conformance_need_devices(int count);
-/** True where FACTS section 5's values of a particular machine hold: its kind of GPU, on Linux, or the
+/** True where the measured values of a particular machine hold: its kind of GPU, on Linux, or the
  *  emulated machine when nothing else was described. */
 bool conformance_is_measured_machine(void);
 
 /** The name of a code, such as "CUDA_ERROR_INVALID_VALUE (1)". Four results are valid at a time. */
 const char *conformance_code(CUresult code);
 
-/** Asserts what a call answers. @p source begins with "FACTS", "cuda.h" or "reading". */
+/** Asserts what a call answers. @p source begins with "measured", "cuda.h" or "reading". */
 #define CHECK(source, expected, call)                                                              \
     do {                                                                                           \
         const CUresult answer_ = (call);                                                           \

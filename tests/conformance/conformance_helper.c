@@ -11,16 +11,15 @@
  *   close                    undoes everything about the memory; answers the first CUresult that failed
  *   garbage CALL             passes a handle value that the driver never gave out; answers only if
  *                            it lives to do so
- * It ends when the conversation does, and dies with its parent.
+ * and those of conformance_helper_export.c and conformance_helper_order.c. It ends when the conversation does, and dies with its parent.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "conformance_link.h"
-#include "driver.h"
+#include "conformance_helper.h"
 
-static driver drv;
+driver drv;
 static bool is_open;
 
 /** The memory held. */
@@ -40,7 +39,7 @@ static gpuipc_status open_driver(void) {
     return status;
 }
 
-static CUresult use_device(int device) {
+CUresult use_device(int device) {
     CUcontext context;
     if (open_driver() != GPUIPC_OK) {
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -49,13 +48,13 @@ static CUresult use_device(int device) {
     return result == CUDA_SUCCESS ? drv.cuCtxSetCurrent(context) : result;
 }
 
-static void answer(const char *line, os_handle handle) {
+void answer(const char *line, os_handle handle) {
     if (!link_send(line, handle)) {
         exit(1); /* the test is gone */
     }
 }
 
-static void answer_result(CUresult result) {
+void answer_result(CUresult result) {
     char line[MESSAGE_BYTES];
     snprintf(line, sizeof line, "%d", (int)result);
     answer(line, OS_HANDLE_NONE);
@@ -80,9 +79,8 @@ static CUresult map_held(int device, size_t bytes, int *mapped, int *accessed) {
     return result;
 }
 
-/** The word is there when this returns: cuMemcpyHtoD alone may return before that. */
-static CUresult write_word(uint32_t word) {
-    const CUresult result = drv.cuMemcpyHtoD(held.address, &word, sizeof word);
+CUresult write_word(CUdeviceptr address, uint32_t word) {
+    const CUresult result = drv.cuMemcpyHtoD(address, &word, sizeof word);
     return result == CUDA_SUCCESS ? drv.cuCtxSynchronize() : result;
 }
 
@@ -107,7 +105,7 @@ static void do_create(int device, size_t bytes, uint32_t word) {
         result = map_held(device, bytes, &ignored, &ignored);
     }
     if (result == CUDA_SUCCESS) {
-        result = write_word(word);
+        result = write_word(held.address, word);
     }
     if (result == CUDA_SUCCESS) {
         result = drv.cuMemExportToShareableHandle(
@@ -149,10 +147,10 @@ static void do_import(int device, size_t bytes, os_handle shareable) {
     answer(line, OS_HANDLE_NONE);
 }
 
-static void do_read(void) {
+void answer_word(CUdeviceptr address) {
     char line[MESSAGE_BYTES];
     uint32_t word = 0;
-    const CUresult result = drv.cuMemcpyDtoH(&word, held.address, sizeof word);
+    const CUresult result = drv.cuMemcpyDtoH(&word, address, sizeof word);
     snprintf(line, sizeof line, "%d %u", (int)result, word);
     answer(line, OS_HANDLE_NONE);
 }
@@ -209,9 +207,9 @@ static bool obey(const char *line, os_handle handle) {
     } else if (sscanf(line, "import %d %zu", &device, &bytes) == 2) {
         do_import(device, bytes, handle);
     } else if (strcmp(line, "read") == 0) {
-        do_read();
+        answer_word(held.address);
     } else if (sscanf(line, "write %u", &word) == 1) {
-        answer_result(write_word(word));
+        answer_result(write_word(held.address, word));
     } else if (strcmp(line, "release") == 0) {
         answer_result(release_held());
     } else if (strcmp(line, "close") == 0) {
@@ -219,7 +217,7 @@ static bool obey(const char *line, os_handle handle) {
     } else if (sscanf(line, "garbage %63s", call) == 1) {
         do_garbage(call);
     } else {
-        return false;
+        return obey_export(line) || obey_order(line, handle);
     }
     return true;
 }

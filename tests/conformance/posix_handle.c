@@ -65,14 +65,14 @@ void handle_check_exported(const void *written) {
     cr_assert_eq(fstat(descriptor, &status), 0);
     const int flags = fcntl(descriptor, F_GETFD);
     cr_assert_neq(flags, -1);
-    cr_assert_neq(flags & FD_CLOEXEC, 0, "FACTS: an exported fd already has FD_CLOEXEC set");
+    cr_assert_neq(flags & FD_CLOEXEC, 0, "measured: an exported fd already has FD_CLOEXEC set");
     if (drv.is_emulated) {
         return; /* it deviates: its memory is a memfd */
     }
     cr_assert(S_ISCHR(status.st_mode) && major(status.st_rdev) == 195 &&
                   minor(status.st_rdev) == 255,
-              "FACTS: an exported fd is a character device 195:255, not %u:%u",
+              "measured: an exported fd is a character device 195:255, not %u:%u",
               major(status.st_rdev), minor(status.st_rdev));
-    cr_assert_eq(status.st_mode & 0777U, 0666, "FACTS: an exported fd has mode 0666, not %o",
+    cr_assert_eq(status.st_mode & 0777U, 0666, "measured: an exported fd has mode 0666, not %o",
                  status.st_mode & 0777U);
 }

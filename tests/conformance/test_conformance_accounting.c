@@ -47,7 +47,7 @@ Test(accounting, opening_is_no_copy) {
     OK(memory_import(shareable, &imported));
     const CUdeviceptr address = memory_map(imported, BIG_BYTES);
     OK(memory_access(address, BIG_BYTES, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    check_fall(before, 0, "FACTS: an import is the same memory");
+    check_fall(before, 0, "measured: an import is the same memory");
     memory_unmap(address, BIG_BYTES);
     OK(drv.cuMemRelease(imported));
     os_handle_close(&shareable);
@@ -70,10 +70,10 @@ Test(accounting, importer_holds_what_the_exporter_released) {
         check_fall(before, 0, "emulated: memory is counted per process, and this one has none");
     } else {
         check_fall(before, BIG,
-                   "FACTS: while the importer maps what the exporter released, it stays taken");
+                   "measured: while the importer maps what the exporter released, it stays taken");
     }
     CHECK("a step on the way", CUDA_SUCCESS, helper_result(importer, "close"));
-    check_fall(before, 0, "FACTS: the memory returns when the importer closes");
+    check_fall(before, 0, "measured: the memory returns when the importer closes");
     const helper_ending ending = helper_end(importer);
     cr_assert_eq(ending.exit_code, 0);
 }
@@ -86,7 +86,7 @@ Test(accounting, descriptor_holds_memory) {
     os_handle shareable = memory_export(made.handle);
     memory_undo(&made);
     if (!drv.is_emulated) { /* which counts handles and mappings of this process, not descriptors */
-        check_fall(before, BIG, "FACTS: an fd alone keeps memory alive");
+        check_fall(before, BIG, "measured: an fd alone keeps memory alive");
     }
     os_handle_close(&shareable);
     check_fall(before, 0, "cuda.h: the memory returns with the last descriptor");

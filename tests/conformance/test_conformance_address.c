@@ -54,12 +54,12 @@ Test(address, reserve_alignment) {
 Test(address, free_refuses_parts_and_mapped_ranges) {
     const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
     const CUdeviceptr address = reserve(2 * GRANULE);
-    CHECK("FACTS: cuMemAddressFree of part", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemAddressFree of part", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemAddressFree(address, GRANULE));
-    CHECK("FACTS: cuMemAddressFree of part", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemAddressFree of part", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemAddressFree(address + GRANULE, GRANULE));
     OK(drv.cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
-    CHECK("FACTS: cuMemAddressFree while mapped", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemAddressFree while mapped", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemAddressFree(address, 2 * GRANULE));
     OK(drv.cuMemUnmap(address + GRANULE, GRANULE));
     OK(drv.cuMemAddressFree(address, 2 * GRANULE));
@@ -71,11 +71,11 @@ Test(address, free_refuses_parts_and_mapped_ranges) {
 Test(address, map_takes_whole_allocations) {
     const CUmemGenericAllocationHandle handle = memory_create(0, 2 * GRANULE);
     const CUdeviceptr address = reserve(4 * GRANULE);
-    CHECK("FACTS: cuMemMap with less than the allocation's size", CUDA_ERROR_NOT_SUPPORTED,
+    CHECK("measured: cuMemMap with less than the allocation's size", CUDA_ERROR_NOT_SUPPORTED,
           drv.cuMemMap(address, GRANULE, 0, handle, 0));
-    CHECK("FACTS: cuMemMap with more than the allocation's size", CUDA_ERROR_NOT_SUPPORTED,
+    CHECK("measured: cuMemMap with more than the allocation's size", CUDA_ERROR_NOT_SUPPORTED,
           drv.cuMemMap(address, 4 * GRANULE, 0, handle, 0));
-    CHECK("FACTS: cuMemMap with an offset", CUDA_ERROR_NOT_SUPPORTED,
+    CHECK("measured: cuMemMap with an offset", CUDA_ERROR_NOT_SUPPORTED,
           drv.cuMemMap(address, GRANULE, GRANULE, handle, 0));
     CHECK("reading: flags must be 0", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemMap(address, 2 * GRANULE, 0, handle, 1));
@@ -90,10 +90,10 @@ Test(address, map_wants_a_free_reserved_range) {
     const CUmemGenericAllocationHandle other = memory_create(0, GRANULE);
     const CUdeviceptr address = reserve(GRANULE);
     OK(drv.cuMemMap(address, GRANULE, 0, handle, 0));
-    CHECK("FACTS: cuMemMap over a mapped range", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemMap over a mapped range", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemMap(address, GRANULE, 0, other, 0));
     memory_unmap(address, GRANULE);
-    CHECK("FACTS: cuMemMap over an unreserved range", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemMap over an unreserved range", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemMap(address, GRANULE, 0, handle, 0));
     OK(drv.cuMemRelease(handle));
     OK(drv.cuMemRelease(other));
@@ -101,9 +101,9 @@ Test(address, map_wants_a_free_reserved_range) {
 
 Test(address, unmap_takes_whole_mappings) {
     memory made = memory_make(0, 2 * GRANULE);
-    CHECK("FACTS: cuMemUnmap of part of a mapping", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemUnmap of part of a mapping", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemUnmap(made.address, GRANULE));
-    CHECK("FACTS: cuMemUnmap of part of a mapping", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemUnmap of part of a mapping", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemUnmap(made.address + GRANULE, GRANULE));
     word_write(made.address + GRANULE, 7);
     cr_assert_eq(word_read(made.address + GRANULE), 7, "a refused cuMemUnmap changes nothing");
@@ -123,14 +123,14 @@ Test(address, neighbours_look_like_one) {
     size_t size = 0;
     OK(drv.cuMemMap(address, GRANULE, 0, left, 0));
     OK(drv.cuMemMap(address + GRANULE, 2 * GRANULE, 0, right, 0));
-    CHECK("FACTS: one cuMemSetAccess over several mappings side by side", CUDA_SUCCESS,
+    CHECK("measured: one cuMemSetAccess over several mappings side by side", CUDA_SUCCESS,
           memory_access(address, 3 * GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     for (size_t i = 0; i < sizeof bytes; i++) {
         bytes[i] = (unsigned char)(i * 3 + 1);
     }
-    CHECK("FACTS: several segments in one range look the same to the user", CUDA_SUCCESS,
+    CHECK("measured: several segments in one range look the same to the user", CUDA_SUCCESS,
           drv.cuMemcpyHtoD(address + GRANULE - 32, bytes, sizeof bytes));
-    CHECK("FACTS: several segments in one range look the same to the user", CUDA_SUCCESS,
+    CHECK("measured: several segments in one range look the same to the user", CUDA_SUCCESS,
           drv.cuMemcpyDtoH(back, address + GRANULE - 32, sizeof back));
     cr_assert_eq(memcmp(bytes, back, sizeof bytes), 0);
     CHECK("reading: the range of the mapping that holds the address", CUDA_SUCCESS,
@@ -150,7 +150,7 @@ Test(address, one_allocation_at_two_addresses) {
     const CUdeviceptr alias = memory_map(made.handle, GRANULE);
     OK(memory_access(alias, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READ));
     word_write(made.address, 0xA11A5);
-    cr_assert_eq(word_read(alias), 0xA11A5, "FACTS: two mappings of one allocation are fine");
+    cr_assert_eq(word_read(alias), 0xA11A5, "measured: two mappings of one allocation are fine");
     CHECK("reading: access belongs to the mapping, not to the memory", CUDA_ERROR_INVALID_VALUE,
           write_word(alias));
     memory_unmap(alias, GRANULE);
@@ -161,7 +161,7 @@ Test(address, no_use_before_access) {
     memory source = memory_make(0, GRANULE);
     const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
     const CUdeviceptr address = memory_map(handle, GRANULE);
-    const char *row = "FACTS: use of a mapping before cuMemSetAccess";
+    const char *row = "measured: use of a mapping before cuMemSetAccess";
     CHECK(row, CUDA_ERROR_INVALID_VALUE, read_word(address));
     CHECK(row, CUDA_ERROR_INVALID_VALUE, write_word(address));
     CHECK(row, CUDA_ERROR_INVALID_VALUE, drv.cuMemsetD8(address, 0, 16));
@@ -191,19 +191,19 @@ Test(address, read_only_access_and_raising_it) {
     os_handle shareable = memory_export(made.handle);
     OK(memory_import(shareable, &imported));
     const CUdeviceptr address = memory_map(imported, GRANULE);
-    const char *row = "FACTS: write after access was set to READ";
+    const char *row = "measured: write after access was set to READ";
     OK(memory_access(address, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READ));
-    CHECK("FACTS: reading with READ", CUDA_SUCCESS, read_word(address));
+    CHECK("measured: reading with READ", CUDA_SUCCESS, read_word(address));
     CHECK(row, CUDA_ERROR_INVALID_VALUE, write_word(address));
     CHECK(row, CUDA_ERROR_INVALID_VALUE, drv.cuMemsetD8(address, 1, 16));
     CHECK(row, CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyDtoD(address, made.address, 16));
-    CHECK("FACTS: reading with READ", CUDA_SUCCESS, drv.cuMemcpyDtoD(made.address, address, 16));
+    CHECK("measured: reading with READ", CUDA_SUCCESS, drv.cuMemcpyDtoD(made.address, address, 16));
     /* The copy may still run, and on an H200 (driver 580) one whose access changes meanwhile ends
      * its context with CUDA_ERROR_ILLEGAL_ADDRESS. */
     OK(drv.cuCtxSynchronize());
-    CHECK("FACTS: importer raises its own access from READ to READWRITE", CUDA_SUCCESS,
+    CHECK("measured: importer raises its own access from READ to READWRITE", CUDA_SUCCESS,
           memory_access(address, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    CHECK("FACTS: importer raises its own access from READ to READWRITE", CUDA_SUCCESS,
+    CHECK("measured: importer raises its own access from READ to READWRITE", CUDA_SUCCESS,
           write_word(address));
     cr_assert_eq(word_read(made.address), 1);
     memory_unmap(address, GRANULE);
@@ -277,10 +277,10 @@ Test(address, range_of_a_mapping) {
     OK(memory_import(shareable, &imported));
     const CUdeviceptr address = memory_map(imported, 3 * GRANULE);
     OK(memory_access(address, 3 * GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    CHECK("FACTS: cuMemGetAddressRange on an imported mapping", CUDA_SUCCESS,
+    CHECK("measured: cuMemGetAddressRange on an imported mapping", CUDA_SUCCESS,
           drv.cuMemGetAddressRange(&base, &bytes, address + GRANULE + 5));
     cr_assert(base == address && bytes == 3 * GRANULE,
-              "FACTS: cuMemGetAddressRange on an imported mapping: the whole mapping, not %zu",
+              "measured: cuMemGetAddressRange on an imported mapping: the whole mapping, not %zu",
               bytes);
     CHECK("cuda.h: either result may be NULL", CUDA_SUCCESS,
           drv.cuMemGetAddressRange(NULL, &bytes, address));

@@ -13,7 +13,7 @@ typedef struct system_sources {
 } system_sources;
 
 static const system_sources *of_system(void) {
-    static const system_sources on_linux = {"FACTS: cuMemCreate WIN32 on Linux",
+    static const system_sources on_linux = {"measured: cuMemCreate WIN32 on Linux",
                                             "measured: import as a handle of another system"};
     static const system_sources on_windows = {"reading: cuMemCreate of a descriptor on Windows",
                                               "reading: import of a descriptor on Windows"};
@@ -23,30 +23,30 @@ static const system_sources *of_system(void) {
 Test(memory, granularity_is_2_mib) {
     const CUmemAllocationProp properties = memory_properties(0, true);
     size_t bytes = 0;
-    CHECK("FACTS: granularity", CUDA_SUCCESS,
+    CHECK("measured: granularity", CUDA_SUCCESS,
           drv.cuMemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    cr_assert_eq(bytes, GRANULE, "FACTS: minimum granularity is 2 MiB, not %zu", bytes);
+    cr_assert_eq(bytes, GRANULE, "measured: minimum granularity is 2 MiB, not %zu", bytes);
     bytes = 0;
-    CHECK("FACTS: granularity", CUDA_SUCCESS,
+    CHECK("measured: granularity", CUDA_SUCCESS,
           drv.cuMemGetAllocationGranularity(&bytes, &properties,
                                             CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
-    cr_assert_eq(bytes, GRANULE, "FACTS: recommended granularity is 2 MiB, not %zu", bytes);
+    cr_assert_eq(bytes, GRANULE, "measured: recommended granularity is 2 MiB, not %zu", bytes);
 }
 
 Test(memory, create_refuses_size_and_device) {
     CUmemAllocationProp properties = memory_properties(0, true);
     CUmemGenericAllocationHandle handle = 0;
-    CHECK("FACTS: cuMemCreate with size 0", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: cuMemCreate with size 0", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemCreate(&handle, 0, &properties, 0));
-    CHECK("FACTS: cuMemCreate with a size that is no multiple of 2 MiB", CUDA_ERROR_INVALID_VALUE,
-          drv.cuMemCreate(&handle, GRANULE + 4096, &properties, 0));
-    CHECK("FACTS: cuMemCreate too large", CUDA_ERROR_OUT_OF_MEMORY,
+    CHECK("measured: cuMemCreate with a size that is no multiple of 2 MiB",
+          CUDA_ERROR_INVALID_VALUE, drv.cuMemCreate(&handle, GRANULE + 4096, &properties, 0));
+    CHECK("measured: cuMemCreate too large", CUDA_ERROR_OUT_OF_MEMORY,
           drv.cuMemCreate(&handle, (size_t)1 << 44, &properties, 0));
     properties.location.id = device_count;
-    CHECK("FACTS: cuMemCreate, unknown device", CUDA_ERROR_INVALID_DEVICE,
+    CHECK("measured: cuMemCreate, unknown device", CUDA_ERROR_INVALID_DEVICE,
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));
     properties.location.id = -1;
-    CHECK("FACTS: cuMemCreate, unknown device", CUDA_ERROR_INVALID_DEVICE,
+    CHECK("measured: cuMemCreate, unknown device", CUDA_ERROR_INVALID_DEVICE,
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));
 }
 
@@ -66,12 +66,12 @@ Test(memory, create_refuses_handle_types) {
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
     const CUresult result = drv.cuMemCreate(&handle, GRANULE, &properties, 0);
     if (result == CUDA_SUCCESS) {
-        /* The machine has an IMEX channel, which FACTS' machine had not. */
+        /* The machine has an IMEX channel, which the measured machine had not. */
         OK(drv.cuMemRelease(handle));
         cr_assert_not(drv.is_emulated, "the emulated machine has no IMEX channel unless told so");
     } else if (fabric == 1) {
         cr_assert_eq(result, CUDA_ERROR_NOT_PERMITTED,
-                     "FACTS: cuMemCreate FABRIC without an IMEX channel, although the attribute "
+                     "measured: cuMemCreate FABRIC without an IMEX channel, although the attribute "
                      "says 1: %s",
                      conformance_code(result));
     }
@@ -94,8 +94,8 @@ Test(memory, create_refuses_kind_and_flags) {
 Test(memory, release_twice_or_zero) {
     const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
     OK(drv.cuMemRelease(handle));
-    CHECK("FACTS: cuMemRelease twice", CUDA_ERROR_INVALID_VALUE, drv.cuMemRelease(handle));
-    CHECK("FACTS: cuMemRelease of 0", CUDA_ERROR_INVALID_VALUE, drv.cuMemRelease(0));
+    CHECK("measured: cuMemRelease twice", CUDA_ERROR_INVALID_VALUE, drv.cuMemRelease(handle));
+    CHECK("measured: cuMemRelease of 0", CUDA_ERROR_INVALID_VALUE, drv.cuMemRelease(0));
 }
 
 Test(memory, export_needs_the_handle_type) {
@@ -103,12 +103,12 @@ Test(memory, export_needs_the_handle_type) {
     CUmemGenericAllocationHandle handle = 0;
     uint64_t written = 0;
     OK(drv.cuMemCreate(&handle, GRANULE, &properties, 0));
-    CHECK("FACTS: export of memory made without that handle type", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: export of memory made without that handle type", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemExportToShareableHandle(&written, handle, SYSTEM_TYPE, 0));
     OK(drv.cuMemRelease(handle));
 
     const CUmemGenericAllocationHandle exportable = memory_create(0, GRANULE);
-    CHECK("FACTS: export of memory made without that handle type", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: export of memory made without that handle type", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemExportToShareableHandle(&written, exportable, FOREIGN_TYPE, 0));
     CHECK("reading: flags of the export must be 0", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemExportToShareableHandle(&written, exportable, SYSTEM_TYPE, 1));
@@ -138,11 +138,11 @@ Test(memory, imported_handle_is_not_exported_again) {
     os_handle shareable = memory_export(handle);
     uint64_t written = 0;
     OK(memory_import(shareable, &imported));
-    CHECK("FACTS: re-export of an imported handle", CUDA_ERROR_INVALID_VALUE,
+    CHECK("measured: re-export of an imported handle", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemExportToShareableHandle(&written, imported, SYSTEM_TYPE, 0));
     const CUdeviceptr address = memory_map(imported, GRANULE);
     OK(drv.cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)address));
-    CHECK("FACTS: re-export of an imported handle via cuMemRetainAllocationHandle",
+    CHECK("measured: re-export of an imported handle via cuMemRetainAllocationHandle",
           CUDA_ERROR_INVALID_VALUE,
           drv.cuMemExportToShareableHandle(&written, retained, SYSTEM_TYPE, 0));
     OK(drv.cuMemRelease(retained));
@@ -158,7 +158,7 @@ Test(memory, import_refuses_what_is_no_memory) {
     for (size_t i = 0; i < count; i++) {
         CUmemGenericAllocationHandle handle = 0;
         const CUresult result = memory_import(wrong[i].handle, &handle);
-        cr_assert_eq(result, CUDA_ERROR_UNKNOWN, "FACTS: import of %s answers UNKNOWN, not %s",
+        cr_assert_eq(result, CUDA_ERROR_UNKNOWN, "measured: import of %s answers UNKNOWN, not %s",
                      wrong[i].what, conformance_code(result));
         cr_assert_eq(handle, 0, "import of %s wrote a handle", wrong[i].what);
     }
@@ -169,11 +169,12 @@ Test(memory, import_in_the_exporting_process) {
     memory made = memory_make(0, 2 * GRANULE);
     CUmemGenericAllocationHandle first = 0, second = 0;
     os_handle shareable = memory_export(made.handle);
-    CHECK("FACTS: import in the exporting process", CUDA_SUCCESS, memory_import(shareable, &first));
-    CHECK("FACTS: import of one fd twice", CUDA_SUCCESS, memory_import(shareable, &second));
+    CHECK("measured: import in the exporting process", CUDA_SUCCESS,
+          memory_import(shareable, &first));
+    CHECK("measured: import of one fd twice", CUDA_SUCCESS, memory_import(shareable, &second));
     cr_assert(first != second && first != made.handle && second != made.handle,
-              "FACTS: import answers a new handle each time");
-    cr_assert(handle_is_open(shareable), "FACTS: the fd stays the caller's");
+              "measured: import answers a new handle each time");
+    cr_assert(handle_is_open(shareable), "measured: the fd stays the caller's");
     os_handle_close(&shareable);
 
     const CUdeviceptr one = memory_map(first, 2 * GRANULE);
@@ -181,7 +182,7 @@ Test(memory, import_in_the_exporting_process) {
     OK(memory_access(one, 2 * GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     OK(memory_access(other, 2 * GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     word_write(made.address + GRANULE, 0xC0FFEE01);
-    cr_assert_eq(word_read(one + GRANULE), 0xC0FFEE01, "FACTS: two mappings of one allocation");
+    cr_assert_eq(word_read(one + GRANULE), 0xC0FFEE01, "measured: two mappings of one allocation");
     word_write(other + GRANULE, 0xC0FFEE02);
     cr_assert_eq(word_read(made.address + GRANULE), 0xC0FFEE02);
     cr_assert_eq(word_read(one + GRANULE), 0xC0FFEE02);
@@ -219,13 +220,13 @@ Test(memory, properties_of_a_handle) {
 
     OK(memory_import(shareable, &imported));
     memset(&properties, 0xFF, sizeof properties);
-    CHECK("FACTS: properties of an imported handle", CUDA_SUCCESS,
+    CHECK("measured: properties of an imported handle", CUDA_SUCCESS,
           drv.cuMemGetAllocationPropertiesFromHandle(&properties, imported));
     cr_assert_eq(properties.location.type, CU_MEM_LOCATION_TYPE_DEVICE,
-                 "FACTS: properties of an imported handle: location");
-    cr_assert_eq(properties.location.id, 0, "FACTS: properties of an imported handle: location");
+                 "measured: properties of an imported handle: location");
+    cr_assert_eq(properties.location.id, 0, "measured: properties of an imported handle: location");
     cr_assert_eq((int)properties.requestedHandleTypes, 0,
-                 "FACTS: properties of an imported handle: requestedHandleTypes reads 0, not %d",
+                 "measured: properties of an imported handle: requestedHandleTypes reads 0, not %d",
                  (int)properties.requestedHandleTypes);
     os_handle_close(&shareable);
     OK(drv.cuMemRelease(imported));

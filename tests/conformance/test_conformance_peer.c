@@ -10,12 +10,12 @@ static void start_with_two(void) {
 
 TestSuite(peer, .init = start_with_two, .fini = conformance_finish, .timeout = 60);
 
-/** Skips where the first two devices have no direct path, as FACTS' machine has. */
+/** Skips where the first two devices have no direct path, as the measured machine has. */
 static void need_path(void) {
     int can = -1;
     CHECK("cuda.h: cuDeviceCanAccessPeer", CUDA_SUCCESS, drv.cuDeviceCanAccessPeer(&can, 0, 1));
     if (can == 0) {
-        cr_assert_not(conformance_is_measured_machine(), "FACTS: device 0 reaches device 1");
+        cr_assert_not(conformance_is_measured_machine(), "measured: device 0 reaches device 1");
         cr_skip_test("devices 0 and 1 have no peer access");
     }
 }
@@ -46,9 +46,9 @@ Test(peer, attributes_of_the_path) {
     const bool measured = conformance_is_measured_machine();
     int value = -1;
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
-        CHECK("FACTS: P2P attributes", CUDA_SUCCESS,
+        CHECK("measured: P2P attributes", CUDA_SUCCESS,
               drv.cuDeviceGetP2PAttribute(&value, facts[i].attribute, 0, 1));
-        cr_assert(!measured || value == facts[i].value, "FACTS: P2P attribute %s is %d, not %d",
+        cr_assert(!measured || value == facts[i].value, "measured: P2P attribute %s is %d, not %d",
                   facts[i].name, facts[i].value, value);
     }
     CHECK("cuda.h: source and destination are one device", CUDA_ERROR_INVALID_DEVICE,
@@ -86,7 +86,7 @@ Test(peer, copies_of_plain_memory) {
     OK(drv.cuMemAlloc(&there, GRANULE));
     word_write(there + 100, 0x9EE4);
     conformance_use(0);
-    CHECK("FACTS: the driver copies between GPUs without peer access", CUDA_SUCCESS,
+    CHECK("measured: the driver copies between GPUs without peer access", CUDA_SUCCESS,
           drv.cuMemcpy(here, there, GRANULE));
     OK(drv.cuCtxSynchronize());
     cr_assert_eq(word_read(here + 100), 0x9EE4);
@@ -104,7 +104,7 @@ Test(peer, mapping_of_a_peers_memory) {
     const CUmemAccessDesc both[] = {{locations[0], CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
                                     {locations[1], CU_MEM_ACCESS_FLAGS_PROT_READ}};
     unsigned long long flags = 99;
-    CHECK("FACTS: access of a peer", CUDA_SUCCESS,
+    CHECK("measured: access of a peer", CUDA_SUCCESS,
           memory_access(address, GRANULE, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     CHECK("cuda.h: access is told per location", CUDA_SUCCESS,
           drv.cuMemGetAccess(&flags, &locations[0], address));
@@ -131,10 +131,10 @@ Test(peer, copies_through_a_mapping) {
     conformance_use(1);
     OK(memory_import(shareable, &imported));
     const CUdeviceptr address = memory_map(imported, GRANULE);
-    CHECK("FACTS: imported on a peer GPU", CUDA_SUCCESS,
+    CHECK("measured: imported on a peer GPU", CUDA_SUCCESS,
           memory_access(address, GRANULE, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     OK(drv.cuMemAlloc(&local, GRANULE));
-    CHECK("FACTS: copy through an imported mapping of a peer", CUDA_SUCCESS,
+    CHECK("measured: copy through an imported mapping of a peer", CUDA_SUCCESS,
           drv.cuMemcpyDtoD(local, address, GRANULE));
     OK(drv.cuCtxSynchronize());
     cr_assert_eq(word_read(local + GRANULE - 4), 0x11112222);
@@ -144,7 +144,7 @@ Test(peer, copies_through_a_mapping) {
     memory_unmap(address, GRANULE);
     conformance_use(0);
     cr_assert_eq(word_read(made.address + GRANULE - 4), 0x33334444,
-                 "FACTS: the importer writes the exporter's memory");
+                 "measured: the importer writes the exporter's memory");
     OK(drv.cuMemRelease(imported));
     os_handle_close(&shareable);
     memory_undo(&made);

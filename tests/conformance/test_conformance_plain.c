@@ -106,11 +106,11 @@ Test(plain, attributes_of_mapped_memory) {
         cr_assert_eq(attribute(CU_POINTER_ATTRIBUTE_RANGE_SIZE, address, row), 3 * GRANULE,
                      "%s: the size of the reservation", row);
         cr_assert_eq(attribute(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address, row), 0,
-                     "FACTS: cuIpcGetMemHandle refuses VMM memory");
+                     "measured: cuIpcGetMemHandle refuses VMM memory");
         cr_assert_eq(attribute(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address, row),
                      i == 0 ? (unsigned long long)os_shareable_handle_type : 0,
                      "cuda.h: handle types allowed for an export, %s",
-                     i == 0 ? "own memory" : "imported memory (FACTS: no re-export)");
+                     i == 0 ? "own memory" : "imported memory (measured: no re-export)");
     }
     OK(drv.cuMemUnmap(range, 2 * GRANULE));
     OK(drv.cuMemAddressFree(range, 3 * GRANULE));

@@ -18,8 +18,8 @@ static void check_import(const import_report *report, const char *row, uint32_t 
                  word);
     cr_assert_eq(report->range, bytes, "%s: cuMemGetAddressRange says %llu, not %zu", row,
                  report->range, bytes);
-    cr_assert_eq(report->handle_types, 0, "FACTS: an imported handle's requestedHandleTypes is %d",
-                 report->handle_types);
+    cr_assert_eq(report->handle_types, 0,
+                 "measured: an imported handle's requestedHandleTypes is %d", report->handle_types);
     cr_assert_eq(report->location_type, (int)CU_MEM_LOCATION_TYPE_DEVICE, "%s: location type %d",
                  row, report->location_type);
 }
@@ -48,13 +48,13 @@ Test(process, both_see_one_memory) {
     word_write(made.address, 0x600DDA7A);
     const import_report report = helper_import(other, shareable, 0, made.bytes);
     os_handle_close(&shareable);
-    check_import(&report, "FACTS: import in another process", 0x600DDA7A, made.bytes);
-    cr_assert_eq(report.location, 0, "FACTS: the owner's ordinal, not %d", report.location);
-    CHECK("FACTS: the importer writes", CUDA_SUCCESS, helper_result(other, "write 17"));
-    cr_assert_eq(word_read(made.address), 17, "FACTS: both see one memory");
+    check_import(&report, "measured: import in another process", 0x600DDA7A, made.bytes);
+    cr_assert_eq(report.location, 0, "measured: the owner's ordinal, not %d", report.location);
+    CHECK("measured: the importer writes", CUDA_SUCCESS, helper_result(other, "write 17"));
+    cr_assert_eq(word_read(made.address), 17, "measured: both see one memory");
     word_write(made.address, 18);
-    cr_assert_eq(helper_read(other), 18, "FACTS: both see one memory");
-    CHECK("FACTS: the importer closes", CUDA_SUCCESS, helper_result(other, "close"));
+    cr_assert_eq(helper_read(other), 18, "measured: both see one memory");
+    CHECK("measured: the importer closes", CUDA_SUCCESS, helper_result(other, "close"));
     check_exit(other);
     word_write(made.address, 19);
     cr_assert_eq(word_read(made.address), 19, "the exporter's memory goes on");
@@ -72,7 +72,7 @@ Test(process, mapping_survives_the_exporters_death) {
     OK(drv.cuMemRelease(imported));
     helper_kill(exporter);
     cr_assert_eq(word_read(address), 0xDEADFEED,
-                 "FACTS: after SIGKILL of the exporter a mapping still reads right");
+                 "measured: after SIGKILL of the exporter a mapping still reads right");
     word_write(address, 1);
     cr_assert_eq(word_read(address), 1);
     memory_unmap(address, 2 * GRANULE);
@@ -89,7 +89,7 @@ Test(process, descriptor_in_flight_keeps_memory) {
     helper_hear(exporter, line, &shareable);
     cr_assert(os_handle_is_valid(shareable));
     check_word_behind(shareable, GRANULE, 0xF117F117,
-                      "FACTS: an fd that was only in flight still imports and reads right");
+                      "measured: an fd that was only in flight still imports and reads right");
     os_handle_close(&shareable);
     helper_end(exporter);
 }
@@ -97,9 +97,9 @@ Test(process, descriptor_in_flight_keeps_memory) {
 Test(process, descriptor_outlives_the_exporters_release) {
     helper *exporter = helper_start(NULL);
     os_handle shareable = helper_create(exporter, 0, GRANULE, 0x7E1EA5ED);
-    CHECK("FACTS: the exporter releases", CUDA_SUCCESS, helper_result(exporter, "close"));
+    CHECK("measured: the exporter releases", CUDA_SUCCESS, helper_result(exporter, "close"));
     check_exit(exporter);
-    check_word_behind(shareable, GRANULE, 0x7E1EA5ED, "FACTS: an fd alone keeps memory alive");
+    check_word_behind(shareable, GRANULE, 0x7E1EA5ED, "measured: an fd alone keeps memory alive");
     os_handle_close(&shareable);
 }
 
@@ -109,13 +109,13 @@ Test(process, importer_keeps_what_the_exporter_released) {
     helper *importer = helper_start(NULL);
     word_write(made.address, 77);
     const import_report report = helper_import(importer, shareable, 0, GRANULE);
-    check_import(&report, "FACTS: import in another process", 77, GRANULE);
+    check_import(&report, "measured: import in another process", 77, GRANULE);
     CHECK("cuda.h: the importer keeps only the mapping", CUDA_SUCCESS,
           helper_result(importer, "release"));
     os_handle_close(&shareable);
     memory_undo(&made);
-    cr_assert_eq(helper_read(importer), 77, "FACTS: the importer holding only the mapping");
-    CHECK("FACTS: the importer closes", CUDA_SUCCESS, helper_result(importer, "close"));
+    cr_assert_eq(helper_read(importer), 77, "measured: the importer holding only the mapping");
+    CHECK("measured: the importer closes", CUDA_SUCCESS, helper_result(importer, "close"));
     check_exit(importer);
 }
 
@@ -131,11 +131,12 @@ Test(process, on_a_peer_gpu) {
     helper *importer = helper_start(NULL);
     word_write(made.address, 0xBEE5);
     const import_report report = helper_import(importer, shareable, 1, GRANULE);
-    check_import(&report, "FACTS: import on a peer GPU", 0xBEE5, GRANULE);
-    cr_assert_eq(report.location, 0, "FACTS: the location is the owner, not the device that maps");
-    CHECK("FACTS: the importer writes", CUDA_SUCCESS, helper_result(importer, "write 21"));
+    check_import(&report, "measured: import on a peer GPU", 0xBEE5, GRANULE);
+    cr_assert_eq(report.location, 0,
+                 "measured: the location is the owner, not the device that maps");
+    CHECK("measured: the importer writes", CUDA_SUCCESS, helper_result(importer, "write 21"));
     cr_assert_eq(word_read(made.address), 21);
-    CHECK("FACTS: the importer closes", CUDA_SUCCESS, helper_result(importer, "close"));
+    CHECK("measured: the importer closes", CUDA_SUCCESS, helper_result(importer, "close"));
     check_exit(importer);
     os_handle_close(&shareable);
     memory_undo(&made);
@@ -157,9 +158,9 @@ Test(process, owner_is_hidden_or_renumbered) {
         int location;
         const char *row;
     } cases[] = {
-        {second, -2, "FACTS: CUDA_VISIBLE_DEVICES hides the owner: location -2"},
-        {swapped, 1, "FACTS: the owner's ordinal as the importer numbers devices"},
-        {first, 0, "FACTS: the owner alone is visible"},
+        {second, -2, "measured: CUDA_VISIBLE_DEVICES hides the owner: location -2"},
+        {swapped, 1, "measured: the owner's ordinal as the importer numbers devices"},
+        {first, 0, "measured: the owner alone is visible"},
     };
     memory made = memory_make(0, GRANULE);
     os_handle shareable = memory_export(made.handle);
@@ -199,9 +200,10 @@ Test(process, handle_value_that_was_never_given_out) {
         helper *victim = helper_start(NULL);
         helper_tell(victim, OS_HANDLE_NONE, "garbage %s", calls[i]);
         const helper_ending ending = helper_await_end(victim);
-        cr_assert_neq(ending.crash, 0,
-                      "FACTS: a handle value the driver never gave out, passed to %s: the process "
-                      "crashes; it exited with %d",
-                      calls[i], ending.exit_code);
+        cr_assert_neq(
+            ending.crash, 0,
+            "measured: a handle value the driver never gave out, passed to %s: the process "
+            "crashes; it exited with %d",
+            calls[i], ending.exit_code);
     }
 }

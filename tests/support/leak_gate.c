@@ -95,7 +95,12 @@ static int gate_compare_driver(leak_gate *gate) {
         gate_compare_count(gate, "streams", then->streams, now.streams) +
         gate_compare_count(gate, "events", then->events, now.events) +
         gate_compare_count(gate, "contexts", then->contexts, now.contexts) +
-        gate_compare_count(gate, "retains of primary contexts", then->primary, now.primary);
+        gate_compare_count(gate, "retains of primary contexts", then->primary, now.primary) +
+        gate_compare_count(gate, "pools", then->pools, now.pools) +
+        gate_compare_count(gate, "allocations of pools", then->pooled, now.pooled) +
+        gate_compare_count(gate, "opened legacy handles", then->ipc, now.ipc) +
+        gate_compare_count(gate, "pinned ranges of the host", then->pinned, now.pinned) +
+        gate_compare_count(gate, "managed allocations", then->managed, now.managed);
     if (leaks > 0) {
         gate_list_driver(gate);
     }

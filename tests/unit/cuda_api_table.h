@@ -12,7 +12,8 @@
 #include "cuda_api_names.h"
 #include "cuda_api_rows.h"
 
-/** Every member of every struct in cuda_api.h: X(type, member). */
+/** Every member of every struct in cuda_api.h: X(type, member); those that came after CUDA 12.0 are
+ *  CUDA_API_LATER_MEMBERS, in cuda_api_names.h. */
 /* clang-format off */
 #define CUDA_API_MEMBERS(X) \
     X(CUuuid, bytes) \
@@ -28,7 +29,14 @@
     X(CUmemAllocationProp, allocFlags.usage) \
     X(CUmemAllocationProp, allocFlags.reserved) \
     X(CUmemAccessDesc, location) \
-    X(CUmemAccessDesc, flags)
+    X(CUmemAccessDesc, flags) \
+    X(CUipcMemHandle, reserved) \
+    X(CUipcEventHandle, reserved) \
+    X(CUmemPoolPtrExportData, reserved) \
+    X(CUmemPoolProps, allocType) \
+    X(CUmemPoolProps, handleTypes) \
+    X(CUmemPoolProps, location) \
+    X(CUmemPoolProps, win32SecurityAttributes)
 /* clang-format on */
 
 #define TYPE_ROWS(type) {"sizeof " #type, sizeof(type)}, {"alignof " #type, alignof(type)},
@@ -38,7 +46,10 @@
 #define VALUE_ROW(name) {#name, (uint64_t)(name)},
 
 static const cuda_api_row cuda_api_rows[] = {
-    CUDA_API_TYPES(TYPE_ROWS) CUDA_API_MEMBERS(MEMBER_ROWS) CUDA_API_VALUES(VALUE_ROW)
+    CUDA_API_TYPES(TYPE_ROWS) CUDA_API_MEMBERS(MEMBER_ROWS) CUDA_API_LATER_MEMBERS(MEMBER_ROWS)
+        CUDA_API_VALUES(VALUE_ROW)
+    /* A pointer to a function, which the pattern for types does not see. */
+    TYPE_ROWS(CUhostFn)
     /* These two are macros in both headers. */
     {"CU_STREAM_LEGACY", (uint64_t)(uintptr_t)CU_STREAM_LEGACY},
     {"CU_STREAM_PER_THREAD", (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD},

@@ -9,6 +9,7 @@ function(emulated_helper_add name)
   target_link_libraries(${name} PRIVATE gpuipc_test_support)
 endfunction()
 emulated_helper_add(emulated_helper)
+emulated_helper_add(emulated_peer)
 
 # emulated_add(UNIT [SOURCE...])
 function(emulated_add unit)
@@ -16,10 +17,20 @@ function(emulated_add unit)
                   LIBRARIES gpuipc_test_support)
   add_dependencies(test_unit_${unit} gpuipc_emulated emulated_helper)
 endfunction()
-foreach(unit dead entry fault live memory more process stream)
+foreach(unit dead entry fault host_function live managed memory more pinned process stream word)
   emulated_add(emulated_${unit})
 endforeach()
-emulated_add(emulated_machine ${PROJECT_SOURCE_DIR}/src/emulated/machine.c)
+foreach(unit fabric ipc_event legacy pool)
+  emulated_add(emulated_${unit} peer_process.c)
+  add_dependencies(test_unit_emulated_${unit} emulated_peer)
+endforeach()
+emulated_add(emulated_machine ${PROJECT_SOURCE_DIR}/src/emulated/machine.c
+             ${PROJECT_SOURCE_DIR}/src/emulated/machine_key.c)
+emulated_add(emulated_nvml ${PROJECT_SOURCE_DIR}/src/emulated/machine.c
+             ${PROJECT_SOURCE_DIR}/src/emulated/machine_key.c)
+add_dependencies(test_unit_emulated_nvml gpuipc_emulated_nvml)
+target_compile_definitions(test_unit_emulated_nvml PRIVATE
+                           NVML_FILE="$<TARGET_FILE_NAME:gpuipc_emulated_nvml>")
 gpuipc_add_test(unit emulated_rights SOURCES test_emulated_rights.c
                 ${PROJECT_SOURCE_DIR}/src/emulated/handle_rights.c)
 
@@ -29,6 +40,9 @@ if(NOT WIN32)
   emulated_helper_add(posix_emulated_helper)
   target_compile_definitions(posix_emulated_helper PRIVATE ${system_definitions})
   add_dependencies(test_unit_posix_emulated posix_emulated_helper)
+  emulated_add(posix_emulated_pool peer_process.c)
+  target_compile_definitions(test_unit_posix_emulated_pool PRIVATE ${system_definitions})
+  add_dependencies(test_unit_posix_emulated_pool emulated_peer)
 endif()
 
 add_executable(emulated_threads emulated_threads.c)
@@ -42,4 +56,11 @@ set_tests_properties(unit.emulated_threads PROPERTIES TIMEOUT 120)
 
 add_test(NAME unit.emulated_symbols
   COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DOBJDUMP=${CMAKE_OBJDUMP} -DWINDOWS=${WIN32}
-          -DLIBRARY=$<TARGET_FILE:gpuipc_emulated> -P ${CMAKE_CURRENT_SOURCE_DIR}/emulated_symbols.cmake)
+          -DLIBRARY=$<TARGET_FILE:gpuipc_emulated> -DLEAST=90
+          "-DNAMES=cu[A-Z][A-Za-z0-9]*(_v[0-9]+)?|gpuipc_emulated_[a-z_]+"
+          -P ${CMAKE_CURRENT_SOURCE_DIR}/emulated_symbols.cmake)
+add_test(NAME unit.emulated_nvml_symbols
+  COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DOBJDUMP=${CMAKE_OBJDUMP} -DWINDOWS=${WIN32}
+          -DLIBRARY=$<TARGET_FILE:gpuipc_emulated_nvml> -DLEAST=13
+          "-DNAMES=nvml[A-Z][A-Za-z0-9]*(_v[0-9]+)?"
+          -P ${CMAKE_CURRENT_SOURCE_DIR}/emulated_symbols.cmake)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# unit.emulated_symbols: the emulated driver exports cu* and gpuipc_emulated_*, and nothing else.
-# cmake -DNM=... -DOBJDUMP=... -DWINDOWS=... -DLIBRARY=... -P emulated_symbols.cmake
+# unit.emulated_symbols: the emulated driver exports cu* and gpuipc_emulated_*, and nothing else;
+# unit.emulated_nvml_symbols: and NVML nvml*.
+# cmake -DNM=... -DOBJDUMP=... -DWINDOWS=... -DLIBRARY=... -DNAMES=... -DLEAST=... -P emulated_symbols.cmake
 if(WINDOWS)
   # The table of names in a DLL, lines such as "	[   3] cuCtxDestroy_v2".
   execute_process(COMMAND ${OBJDUMP} -p ${LIBRARY} OUTPUT_VARIABLE listing COMMAND_ERROR_IS_FATAL ANY)
@@ -21,10 +22,10 @@ foreach(line IN LISTS lines)
   string(REGEX REPLACE "^.* " "" symbol "${line}")
   math(EXPR count "${count} + 1")
   # Instrumented builds export what their runtime needs.
-  if(NOT symbol MATCHES "^(cu[A-Z][A-Za-z0-9]*(_v[0-9]+)?|gpuipc_emulated_[a-z_]+|__(asan|ubsan|gcov|sanitizer|start|stop|odr_asan)[A-Za-z0-9_.]*|mangle_path|_fini|_init)$")
+  if(NOT symbol MATCHES "^(${NAMES}|__(asan|ubsan|gcov|sanitizer|start|stop|odr_asan)[A-Za-z0-9_.]*|mangle_path|_fini|_init)$")
     message(SEND_ERROR "exported by mistake: ${symbol}")
   endif()
 endforeach()
-if(count LESS 90)
+if(count LESS LEAST)
   message(SEND_ERROR "only ${count} symbols are exported")
 endif()

@@ -4,6 +4,7 @@
  * ThreadSanitizer. Exit code 0: every call answered CUDA_SUCCESS, every word was right, and nothing
  * is live at the end.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,58 @@ static void work(int device, uint32_t value) {
     CHECK(drv.cuMemFree(plain));
 }
 
+static void count(void *data) {
+    atomic_fetch_add((atomic_uint *)data, 1);
+}
+
+/* One stream waits for a word of the other; pinned memory and a function of the host on the way. */
+static void exchange(uint64_t value) {
+    atomic_uint calls = 0;
+    void *page;
+    CUstream first;
+    CUstream second;
+    CHECK(drv.cuMemHostAlloc(&page, 4096, 0));
+    const CUdeviceptr words = (CUdeviceptr)(uintptr_t)page;
+    CHECK(drv.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    CHECK(drv.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    CHECK(drv.cuStreamWaitValue64(first, words, value + 1, CU_STREAM_WAIT_VALUE_GEQ));
+    CHECK(drv.cuLaunchHostFunc(first, count, &calls));
+    CHECK(drv.cuMemsetD32Async(words + 16, (uint32_t)value + 1, 1, first));
+    CHECK(drv.cuStreamWriteValue64(second, words, value + 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+    CHECK(drv.cuStreamSynchronize(first));
+    check_word(atomic_load(&calls), 1, "calls of the host's function");
+    check_word(((const uint32_t *)page)[4], (uint32_t)value + 1, "behind the wait");
+    CHECK(drv.cuStreamDestroy(first));
+    CHECK(drv.cuStreamDestroy(second));
+    CHECK(drv.cuMemFreeHost(page));
+}
+
+/* Memory of one pool goes from thread to thread, in the order of their streams. */
+static void pass_on(uint32_t value) {
+    CUdeviceptr address;
+    CUstream first;
+    CUstream second;
+    CUevent event;
+    uint32_t word = 0;
+    CHECK(drv.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    CHECK(drv.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    CHECK(drv.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK(drv.cuMemAllocAsync(&address, (size_t)(i + 1) * 4096, first));
+        CHECK(drv.cuMemsetD32Async(address, value + i, 1024, first));
+        CHECK(drv.cuEventRecord(event, first));
+        CHECK(drv.cuStreamWaitEvent(second, event, 0));
+        CHECK(drv.cuMemcpyDtoHAsync(&word, address, sizeof(word), second));
+        check_word(word, value + i, "in memory of a pool");
+        CHECK(drv.cuMemFreeAsync(address, second));
+    }
+    CHECK(drv.cuEventSynchronize(event));
+    CHECK(drv.cuStreamSynchronize(second));
+    CHECK(drv.cuEventDestroy(event));
+    CHECK(drv.cuStreamDestroy(first));
+    CHECK(drv.cuStreamDestroy(second));
+}
+
 /* Device 0 has the shared event, in a context that lives through; the context of device 1 comes and
  * goes with the threads that use it. */
 static void run(void *argument) {
@@ -88,6 +141,8 @@ static void run(void *argument) {
         CHECK(drv.cuDevicePrimaryCtxRetain(&context, device));
         CHECK(drv.cuCtxPushCurrent(context));
         work(device, number * 1000 + round);
+        exchange(number * 1000 + round);
+        pass_on(number * 1000 + round);
         CHECK(drv.cuCtxPopCurrent(NULL));
         CHECK(drv.cuDevicePrimaryCtxRelease(device));
     }

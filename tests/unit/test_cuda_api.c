@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Our declarations of the CUDA Driver API are the real ones. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -8,15 +9,17 @@
 
 TestSuite(cuda_api, .timeout = 30);
 
-/** Symbols that a later cuda.h puts behind a name, with the same parameters; the list asks for the
- *  older one, which every supported driver has. */
+/** Symbols that some versions of cuda.h put behind a name, with the same parameters; the list asks for
+ *  one that every supported driver has. */
 static const struct {
     const char *name;
-    int since; /**< CUDA_VERSION */
+    int since, before; /**< CUDA_VERSION */
     const char *symbol;
-} newer_symbols[] = {
+} other_symbols[] = {
     /* The later one need not report the latest error of pending work (cuda.h). */
-    {"cuEventElapsedTime", 12080, "cuEventElapsedTime_v2"},
+    {"cuEventElapsedTime", 12080, INT_MAX, "cuEventElapsedTime_v2"},
+    /* Both were declared, and the name meant the one that knows no MIG. */
+    {"cuDeviceGetUuid", 0, 13000, "cuDeviceGetUuid"},
 };
 
 static void skip_without_header(void) {
@@ -26,10 +29,11 @@ static void skip_without_header(void) {
 }
 
 static const char *expected_symbol(const char *name, const char *listed) {
-    for (size_t i = 0; i < sizeof newer_symbols / sizeof newer_symbols[0]; i++) {
-        if (strcmp(newer_symbols[i].name, name) == 0 &&
-            cuda_api_theirs.cuda_version >= newer_symbols[i].since) {
-            return newer_symbols[i].symbol;
+    for (size_t i = 0; i < sizeof other_symbols / sizeof other_symbols[0]; i++) {
+        if (strcmp(other_symbols[i].name, name) == 0 &&
+            cuda_api_theirs.cuda_version >= other_symbols[i].since &&
+            cuda_api_theirs.cuda_version < other_symbols[i].before) {
+            return other_symbols[i].symbol;
         }
     }
     return listed;
@@ -45,6 +49,10 @@ Test(cuda_api, table_has_what_the_header_declares) {
                                          "CUDA_SUCCESS",
                                          "sizeof CUdriverProcAddressQueryResult",
                                          "sizeof cuuint64_t",
+                                         "sizeof CUhostFn",
+                                         "sizeof CUmemPoolProps",
+                                         "CU_MEMHOSTALLOC_PORTABLE",
+                                         "CU_MEMHOSTREGISTER_DEVICEMAP",
                                          "CU_MEM_HANDLE_TYPE_MAX",
                                          "CU_STREAM_CAPTURE_MODE_RELAXED",
                                          "CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT"};

@@ -22,6 +22,12 @@ Test(emulated_machine, has_defaults) {
         cr_assert_eq(computer.memory_bytes, UINT64_C(4) << 30);
         cr_assert_eq(computer.version, 13000);
         cr_assert(computer.has_vmm && computer.has_shareable_handles && !computer.is_mig);
+        cr_assert(computer.has_stream_words && computer.has_nvml);
+        cr_assert(!computer.has_imex && !computer.is_wsl);
+        cr_assert_eq(computer.compute_mode, MACHINE_COMPUTE_DEFAULT);
+        cr_assert(computer.compute_major == 9 && computer.compute_minor == 0);
+        cr_assert(computer.link_count == 18 && computer.link_version == 4);
+        cr_assert(computer.pcie_generation == 5 && computer.pcie_width == 16);
         cr_assert_eq(computer.p2p[0] >> 1 & 1, 1);
         cr_assert_eq(computer.stream_delay_ms, 0);
         cr_assert_eq(computer.model, os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32
@@ -33,7 +39,9 @@ Test(emulated_machine, has_defaults) {
 Test(emulated_machine, reads_every_key) {
     const machine computer =
         parse("devices=5;memory=3M;p2p=0-1,4-2;link=pcie;driver-model=wddm;vmm=0;fd-handles=0;"
-              "version=12020;mig=1;uuid-seed=elsewhere;stream-delay-ms=70");
+              "version=12020;mig=1;uuid-seed=elsewhere;stream-delay-ms=70;links=12;link-version=3;"
+              "pcie-gen=4;pcie-width=8;compute=12.1;compute-mode=exclusive;stream-words=0;imex=1;"
+              "nvml=0");
     cr_assert_eq(computer.devices, 5);
     cr_assert_eq(computer.memory_bytes, 3u << 20);
     cr_assert_eq(computer.p2p[0], UINT64_C(1) << 1);
@@ -46,6 +54,11 @@ Test(emulated_machine, reads_every_key) {
     cr_assert_eq(computer.version, 12020);
     cr_assert_eq(computer.stream_delay_ms, 70);
     cr_assert_str_eq(computer.uuid_seed, "elsewhere");
+    cr_assert(computer.link_count == 12 && computer.link_version == 3);
+    cr_assert(computer.pcie_generation == 4 && computer.pcie_width == 8);
+    cr_assert(computer.compute_major == 12 && computer.compute_minor == 1);
+    cr_assert_eq(computer.compute_mode, MACHINE_COMPUTE_EXCLUSIVE);
+    cr_assert(!computer.has_stream_words && computer.has_imex && !computer.has_nvml);
 }
 
 Test(emulated_machine, reads_sizes) {
@@ -83,6 +96,25 @@ Test(emulated_machine, refuses_what_is_malformed) {
         "version=130000",
         "mig=maybe",
         "stream-delay-ms=60001",
+        "links=19",
+        "links=-1",
+        "link-version=0",
+        "link-version=6",
+        "pcie-gen=0",
+        "pcie-gen=8",
+        "pcie-width=33",
+        "compute=9",
+        "compute=9.",
+        "compute=.9",
+        "compute=0.1",
+        "compute=9.10",
+        "compute=100.0",
+        "compute-mode=none",
+        "compute-mode=0",
+        "stream-words=2",
+        "imex=yes",
+        "wsl=",
+        "nvml=2",
         "colour=blue",
         "=1",
         "devices=1;;memory=1G",
@@ -96,6 +128,17 @@ Test(emulated_machine, refuses_what_is_malformed) {
         cr_assert_neq(complaint[0], '\0');
         cr_assert_eq(computer.devices, 0x5a5a5a5au, "the machine was written for '%s'", wrong[i]);
     }
+}
+
+/* Whatever else is said, before it or behind it. */
+Test(emulated_machine, wsl_has_neither_peers_nor_handles) {
+    const char *const texts[] = {"wsl=1", "wsl=1;p2p=0-1;fd-handles=1", "p2p=all;wsl=1"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const machine computer = parse(texts[i]);
+        cr_assert(computer.is_wsl && !computer.has_shareable_handles, "%s", texts[i]);
+        cr_assert_eq(computer.p2p[0], 0, "%s", texts[i]);
+    }
+    cr_assert_not(parse("wsl=0").is_wsl);
 }
 
 Test(emulated_machine, complains_by_the_name_of_the_key) {
@@ -237,6 +280,38 @@ Test(emulated_machine, pcie_has_no_native_atomics) {
     check_success(
         drv.cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1));
     cr_assert_eq(value, 1);
+}
+
+static int attribute(CUdevice_attribute which) {
+    int value = -1;
+    check_success(drv.cuDeviceGetAttribute(&value, which, 0));
+    return value;
+}
+
+Test(emulated_machine, attributes_are_as_described) {
+    emulated_start("compute=8.6;compute-mode=exclusive");
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 8);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 6);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE), 3);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE), 3201000);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH), 6016);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY), 1);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED), 1);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY), 1);
+}
+
+Test(emulated_machine, prohibited_devices_give_no_context) {
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUcontext context = NULL;
+    check_success(emulated_init("compute-mode=prohibited"));
+    check_ok(driver_open("emulated", &drv));
+    emulated_symbol(drv.library, "cuDevicePrimaryCtxRetain", &retain);
+    emulated_symbol(drv.library, "cuCtxCreate_v2", &create);
+    cr_assert_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE), 2);
+    check_result(CUDA_ERROR_DEVICE_UNAVAILABLE, retain(&context, 0));
+    check_result(CUDA_ERROR_DEVICE_UNAVAILABLE, create(&context, 0, 1));
+    cr_assert_null(context);
 }
 
 static void check_without_vmm(const char *description) {

@@ -210,7 +210,7 @@ Test(emulated_more, attributes_of_a_pointer) {
         {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 1, 0},
         {CU_POINTER_ATTRIBUTE_MAPPED, 1, 1},
         {CU_POINTER_ATTRIBUTE_RANGE_SIZE, 100, GRANULE},
-        {18 /* MAPPING_SIZE */, 100, GRANULE},
+        {18 /* MAPPING_SIZE */, GRANULE, GRANULE}, /* of a block */
         {CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, 3, 3},
         {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 0, 0},
         {17 /* MEMPOOL_HANDLE */, 0, 0},

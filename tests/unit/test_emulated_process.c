@@ -88,6 +88,26 @@ Test(emulated_process, both_see_one_memory) {
     other_end(&process);
 }
 
+/* The other process writes the word with a copy, which knows nothing of the wait. */
+Test(emulated_process, a_stream_waits_for_a_word_of_the_other) {
+    CUresult (*wait)(CUstream, CUdeviceptr, uint32_t, unsigned);
+    other process;
+    CUstream stream = NULL;
+    emulated_start(NULL);
+    emulated_symbol(drv.library, "cuStreamWaitValue32_v2", &wait);
+    other_start(&process, NULL);
+    other_expect(&process, "import 0 owner 0 access 0");
+    check_success(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    check_success(wait(stream, process.address, 4711, CU_STREAM_WAIT_VALUE_EQ));
+    check_result(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
+    other_say(&process, "write");
+    other_expect(&process, "written");
+    check_success(drv.cuStreamSynchronize(stream));
+    cr_assert_eq(word_read(process.address), 4711);
+    check_success(drv.cuStreamDestroy(stream));
+    other_end(&process);
+}
+
 Test(emulated_process, an_imported_allocation_takes_no_memory_there) {
     other process;
     emulated_start(NULL);
@@ -109,7 +129,7 @@ Test(emulated_process, the_owner_has_the_importers_number) {
     other_end(&process);
 }
 
-/* FACTS.md §5: hidden, but within reach. */
+/* Measured on an H200, driver 580: hidden, but within reach. */
 Test(emulated_process, the_owner_may_be_hidden) {
     other process;
     const char *const environment[] = {"CUDA_VISIBLE_DEVICES=1", NULL};
