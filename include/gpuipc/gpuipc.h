@@ -21,6 +21,9 @@
  * - The calling thread's current CUDA context is the same after a call as before it. Where a call
  *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
  *   and most programs use; as everywhere in CUDA, that ends a stream capture of a blocking stream.
+ * - The library starts no thread, but for one of a context while a stream waits for another process
+ *   (::GPUIPC_RECEIVE_ASYNC, gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
+ *   when that process ends, and ends itself when no stream waits any more.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
  *   ::GPUIPC_ERR_FORKED, ::GPUIPC_ERR_OUT_OF_MEMORY, ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS; only
  *   what is particular to a call is listed with it.
@@ -232,16 +235,17 @@ GPUIPC_API gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
 /**
  * Makes a buffer of memory that the caller allocated: with cuMemCreate and cuMemMap (with this system's
  * handle type among its requestedHandleTypes; the range may lie inside one mapping or span several that
- * touch, and all of them are shared), with cuMemAlloc or cudaMalloc (travels by legacy IPC), from a
- * stream-ordered pool that was made with a handle type, or as managed or pinned host memory, which only
- * ::GPUIPC_SEND_STAGED and gpuipc_connection_send_contents() carry. gpuipc_pointer_classify() tells
- * which it is. Whole allocations travel: the receiver can reach what lies beside the range.
+ * touch, and all of them are shared), with cuMemAlloc or cudaMalloc (travels by legacy IPC), or from a
+ * stream-ordered pool that was made with a handle type. Of memory without a handle type, and of managed or
+ * pinned host memory, only copies travel: ::GPUIPC_SEND_STAGED, gpuipc_connection_send_contents().
+ * gpuipc_pointer_classify() tells which it is. Whole allocations travel: the receiver can reach what lies
+ * beside the range.
  * @param address device address of the first byte; for host memory, its host address
  * @param bytes length of the range
  * @errors ::GPUIPC_ERR_NOT_DEVICE_MEMORY (also mapped memory that no device has been given access
- *         to), ::GPUIPC_ERR_NOT_SHAREABLE (memory of another kind, or
- *         opened from another process), ::GPUIPC_ERR_OUT_OF_RANGE (part of it is not mapped),
- *         ::GPUIPC_ERR_VMM_UNSUPPORTED, ::GPUIPC_ERR_DEVICE_NOT_FOUND (its device is not visible)
+ *         to), ::GPUIPC_ERR_NOT_SHAREABLE (opened from another process by legacy IPC or from a pool; a
+ *         range over several devices or kinds of memory), ::GPUIPC_ERR_OUT_OF_RANGE (part of it is not
+ *         mapped), ::GPUIPC_ERR_DEVICE_NOT_FOUND (its device is not visible)
  * @ownership the buffer keeps the physical memory alive, but not the caller's mapping, which must
  *         stay until the buffer is released
  * @threads any
@@ -292,8 +296,8 @@ typedef struct gpuipc_buffer_info {
     gpuipc_transport transport;  /**< how its memory reaches another process */
     uint32_t
         lent_count;    /**< hand-overs of it that are not returned yet; where none was counted: 0 */
-    int32_t is_lost;   /**< 1: opened, and its sender ended before the contents were ready, so they
-                              are not valid */
+    int32_t is_lost;   /**< 1: the sender of its contents ended before they were ready or had come
+                              (gpuipc_connection_receive_contents()), so they are not valid */
     uint32_t reserved; /**< 0 */
 } gpuipc_buffer_info;
 
@@ -308,19 +312,32 @@ GPUIPC_API gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
  * Lets another device reach the buffer, or changes what one may do. The whole of every segment is
  * affected, not only the range. No work may be using the buffer: a copy whose access changes while it
  * runs ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS (measured on an H200, driver 580).
+ * Where the driver does not guard memory that is only to be read (legacy, pool, p2p, host), gpuipc's own
+ * copies and fills do.
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
- *         ::GPUIPC_ERR_ACCESS_DENIED (more than the sender of an opened buffer offers)
+ *         ::GPUIPC_ERR_ACCESS_DENIED (more than the sender of an opened buffer offers),
+ *         ::GPUIPC_ERR_NOT_SUPPORTED (reading only, for another device, where the driver does not guard
+ *         it; memory opened by legacy IPC, for another device than it was received for)
  * @ownership borrows  @threads any  @blocking for the driver (a first peer: about 1 ms)  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *buffer, uint32_t device,
                                                   gpuipc_access access);
 
 /**
- * Copies between two buffers of one context, on a stream.
+ * Copies between two buffers of one context, on a stream. Where a device reaches both, that device
+ * copies. Where none does, the copy goes through pinned host memory in pieces, which one device writes
+ * while the other reads: at the speed of the slower bus, and faster than the driver's own copy without
+ * peer access. For a direct copy let one device reach the other's buffer with
+ * gpuipc_buffer_set_access(). Copies through host memory of more than four streams at a time, from one
+ * device to another, wait for each other; the 32 MiB that each of the four takes stay with the context.
+ * A stream that is being captured cannot take part in one (::GPUIPC_ERR_CUDA, and the capture ends).
  * @param stream NULL: the default stream of the destination's device
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (the destination may only be read)
  * @ownership borrows; both buffers must stay until the stream has passed the copy
- * @threads any  @blocking no  @since 0.1
+ * @threads any
+ * @blocking no; the first copy through host memory for its allocation (some 20 ms); one of more than
+ *           2 GiB while the driver's queue is full; between two buffers in host memory, as the driver
+ *           does, until it is done  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination,
                                                   uint64_t destination_offset,

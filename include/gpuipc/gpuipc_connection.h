@@ -108,8 +108,10 @@ GPUIPC_API gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *connectio
  * Ends the conversation. Buffers that came through it stay; threads that wait in it return
  * ::GPUIPC_ERR_RELEASED.
  * @param connection NULL does nothing
- * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the connection  @threads any  @blocking no
- * @since 0.1
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the connection  @threads any
+ * @blocking no; where streams have used points of it (::GPUIPC_SEND_ASYNC, ::GPUIPC_RECEIVE_ASYNC,
+ *         gpuipc_buffer_return_async()), for what the devices have been given to do so far; where contents
+ *         are still copied out of the peer's memory, for that, and up to a second  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 
@@ -117,10 +119,14 @@ GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 #define GPUIPC_SEND_READY 0x1u
 
 /** Send does not wait for the GPU work: the stream itself marks the point at which the contents are
- *  ready, and a receiver's stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. */
+ *  ready, and a receiver's stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. Send does wait where
+ *  the device has neither 64-bit stream memory operations nor host functions, or where 4095 buffers that
+ *  were sent over this connection are not released yet. */
 #define GPUIPC_SEND_ASYNC 0x2u
 /** As ::GPUIPC_SEND_ASYNC, with a legacy IPC event in place of gpuipc's own word in shared memory. Wants a
- *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. */
+ *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. The
+ *  receiver's call waits for it, also with ::GPUIPC_RECEIVE_ASYNC: a stream that waits for the event of a process
+ *  that is killed waits for ever. A receiver that looks after the sender has ended gets ::GPUIPC_ERR_LOST. */
 #define GPUIPC_SEND_EVENT 0x4u
 /** Memory that no transport carries without a copy (managed, pinned, of a pool without handle type)
  *  may travel as a copy in pinned host memory. Without it such a buffer is refused, with the reason. */
@@ -165,7 +171,8 @@ GPUIPC_API gpuipc_status gpuipc_connection_send(gpuipc_connection *connection,
  *  message: what came before, in a call that timed out or had too little room, is not kept. */
 #define GPUIPC_RECEIVE_KEEP_HANDLES 0x1u
 
-/** The call does not wait for contents that are not ready yet: gpuipc_incoming::stream does. */
+/** The call does not wait for contents that are not ready yet: gpuipc_incoming::stream does. Where the
+ *  device has no 64-bit stream memory operations the call does wait. */
 #define GPUIPC_RECEIVE_ASYNC 0x2u
 
 /** A message to receive: the caller gives room, the call fills in what came. */
@@ -201,6 +208,9 @@ typedef struct gpuipc_incoming {
  *         message, which breaks the connection), ::GPUIPC_ERR_CONNECTION_BROKEN,
  *         ::GPUIPC_ERR_STRUCT_SIZE;
  *         and, dropping the message but keeping the connection: ::GPUIPC_ERR_NOT_GPU_MEMORY,
+ *         ::GPUIPC_ERR_NOT_SUPPORTED (this process cannot open memory of that transport),
+ *         ::GPUIPC_ERR_ACCESS_DENIED (legacy, pool or fabric memory of another user's process: the driver
+ *         does not check the names that it travels by),
  *         ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
  *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
  *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_LOST (the sender ended before the contents
@@ -221,13 +231,17 @@ GPUIPC_API gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection
  * was not returned returns it at once.
  * @param stream NULL: the default stream of the device it was opened for
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not received, or returned already)
- * @ownership borrows  @threads any  @blocking no  @since 0.1
+ * @ownership borrows  @threads any
+ * @blocking no; until the stream is there where the device has neither 64-bit stream memory operations nor
+ *         host functions  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_return_async(gpuipc_buffer *buffer, gpuipc_stream stream);
 
 /**
  * Waits until every process that the buffer was sent to has returned it, or has ended. Then its memory
- * may be written, freed or handed out again.
+ * may be written, freed or handed out again. That a connection has ended is not enough; it is where the
+ * system cannot say whether the process lives (gpuipc_peer_info::is_running is -1), and where the peer
+ * closed it without having received anything.
  * @errors ::GPUIPC_ERR_TIMEOUT  @ownership borrows  @threads any  @blocking up to timeout_ms
  * @since 0.1
  */
@@ -255,21 +269,27 @@ typedef struct gpuipc_contents {
     uint64_t bytes;        /**< of the range, above 0; both sides must name the same */
     gpuipc_stream stream;  /**< the transfer happens in its order; NULL: the default stream of the
                                 buffer's device */
-    /** When sending: ::GPUIPC_TRANSPORT_VMM (the default; the receiver copies out of the sender's memory) or
-     *  ::GPUIPC_TRANSPORT_HOST (both copy at once, in chunks, through pinned host memory). When
-     *  receiving: ::GPUIPC_TRANSPORT_DEFAULT, whatever comes, or one that must be it. */
+    /** When sending: ::GPUIPC_TRANSPORT_DEFAULT, or the buffer's own, such as ::GPUIPC_TRANSPORT_VMM (the
+     *  receiver copies out of the sender's memory), or ::GPUIPC_TRANSPORT_HOST (both copy at once, in
+     *  pieces, through pinned host memory). When receiving: ::GPUIPC_TRANSPORT_DEFAULT, whatever comes,
+     *  or one that must be it. */
     gpuipc_transport transport;
     uint32_t reserved; /**< 0 */
 } gpuipc_contents;
 
 /**
  * Sends the contents of a range. Both sides only put work on their streams: this stream has passed when
- * the receiver has all of it; the range may be written again in stream order. If the receiver ends
- * first, the stream goes on.
+ * the receiver has all of it; the range may be written again in stream order. If the receiver ends, or
+ * closes the connection without receiving, the stream goes on. Contents through host memory follow one
+ * another on a connection, whichever streams they are of; that takes 32 MiB in each direction, pinned by
+ * both processes, as long as the connection lasts.
  * @errors as gpuipc_connection_send(), ::GPUIPC_ERR_OUT_OF_RANGE,
  *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can)
- * @ownership borrows; the buffer must stay until the stream has passed  @threads one sender at a time
- * @blocking up to timeout_ms for the connection  @since 0.1
+ * @ownership borrows; buffer and context must stay until the stream has passed
+ * @threads one sender at a time
+ * @blocking up to timeout_ms for the connection; through host memory the first time for its pinning, and
+ *           with more than 2 GiB while the driver's queue is full; without 64-bit stream memory
+ *           operations on the device, until the receiver has all of it, or ends  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *connection,
                                                          const gpuipc_contents *contents,
@@ -277,13 +297,17 @@ GPUIPC_API gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *conn
 
 /**
  * Receives contents into a range. What is put on the stream afterwards sees them. If the sender ends
- * first, the stream goes on, and gpuipc_buffer_info::is_lost of the buffer tells.
+ * first, the stream goes on, and gpuipc_buffer_info::is_lost of the buffer tells, until it receives
+ * others.
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_PEER_CLOSED, ::GPUIPC_ERR_OTHER_KIND (a message comes
  *         next), ::GPUIPC_ERR_SIZE_MISMATCH (the sender's range has another size: the contents are
  *         dropped), ::GPUIPC_ERR_NO_TRANSPORT (they come by another transport than the one named: they
  *         are dropped), ::GPUIPC_ERR_OUT_OF_RANGE, and as gpuipc_connection_receive()
- * @ownership borrows; the buffer must stay until the stream has passed  @threads one receiver at a time
- * @blocking up to timeout_ms for the sender's call  @since 0.1
+ * @ownership borrows; buffer and context must stay until the stream has passed
+ * @threads one receiver at a time
+ * @blocking up to timeout_ms for the sender's call, and for the driver's mapping of its memory or, the
+ *           first time, the pinning of the host memory; without 64-bit stream memory operations on the
+ *           device, until the contents are there, or the sender ends  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *connection,
                                                             const gpuipc_contents *contents,

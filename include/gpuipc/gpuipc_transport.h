@@ -108,7 +108,8 @@ typedef struct gpuipc_transport_pair {
 
 /** Where a figure comes from. */
 typedef enum gpuipc_figure_source {
-    GPUIPC_FIGURE_NONE = 0,      /**< there is no figure: the transport is not available */
+    GPUIPC_FIGURE_NONE = 0, /**< there is no figure: the transport is not available, or nothing is
+                                      known of what joins the two (a device that is not seen) */
     GPUIPC_FIGURE_ESTIMATED = 1, /**< from the topology: link generation and count, clocks */
     GPUIPC_FIGURE_MEASURED = 2   /**< by gpuipc_transport_measure(), now or earlier */
 } gpuipc_figure_source;
@@ -134,20 +135,24 @@ typedef struct gpuipc_transport_info {
     gpuipc_figure_source latency_source;
     uint64_t bandwidth_bytes_per_second; /**< of one large copy, one way; payload */
     uint64_t latency_ns;                 /**< of one small copy on the device */
-    char sentence
-        [304]; /**< if not available, the cause and the remedy, with particulars; else empty */
+    /** If not available, the cause and the remedy, with particulars. If available and not tried
+     *  (::GPUIPC_PROOF_NONE), why not. Else empty. */
+    char sentence[304];
 } gpuipc_transport_info;
 
 /**
  * Whether a transport works between two devices, how fast, and why not. Found by doing it, once per
  * pair (2 MiB on each device, a pattern written by one and verified by the other), and remembered by
  * the context; remembered answers take less than a microsecond. A pair that is not available is no
- * failure of the call.
+ * failure of the call. Refusals that may pass (memory, handles, compute mode) are not remembered.
+ * An owner that this process does not see: what vmm, legacy, fabric and host answer then is found with the
+ * user's own device, and says so (::GPUIPC_PROOF_NONE); pool and p2p answer
+ * ::GPUIPC_REASON_HIDDEN_DEVICE.
  * @param context NULL asks about the installed driver as a context with the defaults would find it:
  *        this is how to learn of ::GPUIPC_REASON_NO_DRIVER and its like; nothing is remembered then
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies
  * @threads any  @blocking for the trial, the first time (milliseconds; some 100 ms for a device that
- *          is used first)  @since 0.1
+ *          is used first, and work under way on the two devices is waited for)  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_transport_query(gpuipc_context *context, gpuipc_transport transport,
                                                 const gpuipc_transport_pair *pair,
@@ -172,7 +177,9 @@ typedef struct gpuipc_selection {
 } gpuipc_selection;
 
 /**
- * Chooses a transport for a pair of devices, by policy; never one slower than the policy admits.
+ * Chooses a transport for a pair of devices, by policy; never one slower than the policy admits. Of two
+ * whose figures differ by no more than a tenth, the one with the lower number. p2p is chosen only where
+ * the pair's connection leads to this process, or for a buffer of that transport.
  * @param buffer the memory to be carried, or NULL for memory that gpuipc_buffer_create() will make
  * @errors ::GPUIPC_ERR_NO_TRANSPORT (out_selection is written all the same, and the record has the
  *         sentence of the best one that was refused), ::GPUIPC_ERR_DEVICE_NOT_FOUND,
@@ -276,7 +283,8 @@ typedef struct gpuipc_pointer_info {
  * and changes nothing.
  * @param address a device address, or a host address as a number  @param bytes length of the range
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range begins in memory and ends outside of it, or spans
- *         different kinds), ::GPUIPC_ERR_STRUCT_SIZE
+ *         different kinds), ::GPUIPC_ERR_NOT_DEVICE_MEMORY (mapped with cuMemMap, but its device has no
+ *         access to it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership copies  @threads any  @blocking for the driver  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_pointer_classify(gpuipc_context *context, uint64_t address,

@@ -7,24 +7,38 @@
 #include <string.h>
 
 #include "buffer_internal.h"
+#include "registry.h"
 #include "struct_size.h"
+#include "transport.h"
 
 static void destroy(object *base) {
     buffer *self = (buffer *)base;
-    const driver *drv = &self->context->driver;
     bool forked = object_is_forked(base);
-    if (self->origin != GPUIPC_BUFFER_WRAPPED && !forked) {
-        mapping_destroy(drv, &self->mapping);
+    if (!registry_leave(self, forked)) {
+        return;
+    }
+    if (!forked) {
+        borrow_return(self->borrow);
+        self->transport->release(self);
     }
     for (uint32_t i = 0; i < self->segment_count; i++) {
-        segment_release(drv, &self->segments[i], forked);
+        self->transport->release_segment(self->context, &self->segments[i], forked);
     }
+    if (!forked) {
+        borrow_end(self->borrow);
+    }
+    borrow_unreference(self->borrow, forked);
+    arrival_clear(&self->arrived, forked);
+    lend_clear(self, forked);
     free(self->segments);
+    free(self->peers);
+    buffer_unreference(self->original);
     context_unreference(self->context);
     free(self);
 }
 
-gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, buffer **out_buffer) {
+gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, const transport *carrier,
+                         buffer **out_buffer) {
     buffer *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory("gpuipc_buffer", sizeof(*self));
@@ -33,6 +47,7 @@ gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, buffer **out
     object_reference(&ctx->object);
     self->context = ctx;
     self->origin = origin;
+    self->transport = carrier;
     self->owner = GPUIPC_DEVICE_NONE;
     self->access_device = GPUIPC_DEVICE_NONE;
     self->access_limit = GPUIPC_ACCESS_READ_WRITE;
@@ -42,7 +57,13 @@ gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, buffer **out
     return GPUIPC_OK;
 }
 
-gpuipc_status buffer_give_access(buffer *self, uint32_t index, gpuipc_access access) {
+void buffer_drop(buffer *self) {
+    gpuipc_error why = status_save();
+    buffer_unreference(self);
+    status_restore(&why);
+}
+
+gpuipc_status buffer_check_peer(const buffer *self, uint32_t index) {
     const context *ctx = self->context;
     int can = 1;
     if (self->owner != GPUIPC_DEVICE_NONE && self->owner != index && ctx->driver.has_p2p) {
@@ -60,9 +81,18 @@ gpuipc_status buffer_give_access(buffer *self, uint32_t index, gpuipc_access acc
                            "device %u cannot reach memory of device %u (no P2P between them)",
                            index, self->owner);
     }
-    return mapping_set_access(&ctx->driver, &self->mapping, ctx->devices[index].ordinal,
-                              access == GPUIPC_ACCESS_READ ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                                           : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_grow(buffer *self, const char *operation) {
+    size_t size = ((size_t)self->segment_count + 1) * sizeof(*self->segments);
+    segment *segments = realloc(self->segments, size);
+    if (segments == NULL) {
+        return status_out_of_memory(operation, size);
+    }
+    segments[self->segment_count] = SEGMENT_NONE;
+    self->segments = segments;
+    return GPUIPC_OK;
 }
 
 gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer) {
@@ -91,17 +121,17 @@ gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
     return GPUIPC_OK;
 }
 
-gpuipc_status buffer_check_export(const buffer *self) {
-    gpuipc_status status = GPUIPC_OK;
-    for (uint32_t i = 0; i < self->segment_count && status == GPUIPC_OK; i++) {
-        status = segment_check_export(&self->segments[i], self->origin == GPUIPC_BUFFER_OPENED);
-    }
-    return status;
+gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer) {
+    return self->transport->check_export(self, peer);
 }
 
-gpuipc_status buffer_export_segment(const buffer *self, uint32_t index, os_handle *out_handle) {
-    return segment_export(&self->context->driver, &self->segments[index],
-                          self->origin == GPUIPC_BUFFER_OPENED, out_handle);
+gpuipc_status buffer_check_writable(const buffer *self, const char *operation) {
+    if (!self->transport->guards_access &&
+        (atomic_load(&self->access) & (int)GPUIPC_ACCESS_READ_WRITE) == (int)GPUIPC_ACCESS_READ) {
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+                           "the buffer may only be read by the device it was opened for");
+    }
+    return GPUIPC_OK;
 }
 
 gpuipc_status buffer_check_access(gpuipc_access access, const char *operation) {
@@ -145,6 +175,7 @@ gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
     }
     gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
     object_unreference(last);
+    (void)registry_sweep();
     return status;
 }
 
@@ -165,7 +196,12 @@ gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *
                                .access_device = self->access_device,
                                .access = (gpuipc_access)atomic_load(&self->access),
                                .origin = self->origin,
-                               .buffer_id = self->buffer_id};
+                               .lent_count = lend_count(self),
+                               .is_lost =
+                                   (self->borrow != NULL && atomic_load(&self->borrow->is_lost)) ||
+                                   arrival_is_lost(self),
+                               .buffer_id = self->buffer_id,
+                               .transport = self->transport->id};
     memcpy(info.exporter_id, self->exporter_id, sizeof(info.exporter_id));
     struct_size_write(out_info, &info, sizeof(info));
     buffer_unreference(self);
@@ -188,8 +224,16 @@ gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
                              "the sender offered this buffer for reading only");
         goto unreference;
     }
+    if (access == GPUIPC_ACCESS_READ && index != self->access_device &&
+        !self->transport->guards_access) {
+        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, "gpuipc_buffer_set_access",
+                             "where another device reaches memory of transport %s, it can write "
+                             "there too",
+                             self->transport->name);
+        goto unreference;
+    }
     if ((status = device_check(self->context, index, "gpuipc_buffer_set_access")) != GPUIPC_OK ||
-        (status = buffer_give_access(self, index, access)) != GPUIPC_OK) {
+        (status = self->transport->set_access(self, index, access)) != GPUIPC_OK) {
         goto unreference;
     }
     if (index == self->access_device) {

@@ -5,13 +5,20 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "arrival.h"
+#include "borrow.h"
 #include "context.h"
+#include "lend.h"
 #include "mapping.h"
+
+struct transport;
 
 typedef struct buffer {
     object object;
     context *context;
     gpuipc_buffer_origin origin;
+    const struct transport *transport; /**< what carries it */
+    gpuipc_memory_kind kind;           /**< of wrapped memory: what it is */
     gpuipc_uuid owner_uuid;
     uint32_t owner; /**< or GPUIPC_DEVICE_NONE */
     uint32_t access_device;
@@ -24,10 +31,25 @@ typedef struct buffer {
     uint32_t segment_count;
     uint8_t exporter_id[16];
     uint64_t buffer_id;
+    struct buffer *original;      /**< opened: this process's own buffer that has come back to it */
+    struct buffer *registry_next; /**< registry.c */
+    struct buffer **registry_link; /**< likewise; NULL: not in it */
+    struct buffer *swept_next;     /**< likewise */
+    bool is_lingering;      /**< likewise: released, but other processes still have it open */
+    unsigned revivals;      /**< likewise: how often it came back as its last reference went */
+    struct counted **peers; /**< peer access that this buffer has asked for: transport_p2p.c */
+    uint32_t peer_count;
+    lend_list lends; /**< hand-overs of it that are not returned */
+    borrow *borrow;  /**< of an opened one that came with a point; else NULL */
+    arrival arrived; /**< contents that it received last */
 } buffer;
+
+struct sender;
 
 /** What it takes to open a buffer of another process. */
 typedef struct buffer_source {
+    const struct transport *transport;
+    const struct sender *from; /**< NULL: from native handles */
     gpuipc_uuid owner_uuid;
     uint64_t offset;
     uint64_t bytes;
@@ -39,6 +61,11 @@ typedef struct buffer_source {
 /** The buffer behind a public handle, with a reference for the caller. */
 gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer);
 void buffer_unreference(buffer *self);
+/** The same after a failure, which stays in the record. */
+void buffer_drop(buffer *self);
+
+/** Makes memory as gpuipc_buffer_create() does, without a public handle. */
+gpuipc_status buffer_create(context *ctx, const gpuipc_buffer_config *config, buffer **out_buffer);
 
 /** Opens a buffer over imported segments.
  *  @param segments allocated with malloc; theirs and their array's ownership passes on success only
@@ -50,11 +77,11 @@ gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *se
 /** Makes the public handle, which takes over the caller's reference, also when it fails. */
 gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle);
 
-/** ERR_NOT_SHAREABLE when it was opened without its handles being kept. */
-gpuipc_status buffer_check_export(const buffer *self);
+/** ERR_NOT_SHAREABLE, with the reason, when it cannot be sent. @param peer to whom; NULL: not known */
+gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer);
 
-/** A fresh handle of one segment. */
-gpuipc_status buffer_export_segment(const buffer *self, uint32_t index, os_handle *out_handle);
+/** ERR_ACCESS_DENIED when it may only be read and the driver would not notice. */
+gpuipc_status buffer_check_writable(const buffer *self, const char *operation);
 
 /** ERR_INVALID_ARGUMENT when it is no value of the type. */
 gpuipc_status buffer_check_access(gpuipc_access access, const char *operation);

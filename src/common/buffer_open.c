@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "buffer_internal.h"
+#include "registry.h"
+#include "transport.h"
 
 #define OPERATION "buffer_open"
 
@@ -27,13 +29,13 @@ static gpuipc_status choose_device(const buffer *self, uint32_t wanted, uint32_t
 
 /* The range must lie in what the segments are said to have, and no segment is larger than its device,
  * before anything is mapped: the driver's answer to such a size is that it has too little memory. */
-static gpuipc_status check_source(const buffer *self, const buffer_source *source,
-                                  const segment *segments, uint32_t segment_count) {
+static gpuipc_status check_source(const buffer *self, const buffer_source *source) {
+    const segment *segments = self->segments;
     uint64_t total = 0;
-    uint64_t most = self->owner == GPUIPC_DEVICE_NONE
+    uint64_t most = self->owner == GPUIPC_DEVICE_NONE || self->transport == &transport_host
                         ? UINT64_MAX
                         : self->context->devices[self->owner].info.memory_bytes;
-    for (uint32_t i = 0; i < segment_count; i++) {
+    for (uint32_t i = 0; i < self->segment_count; i++) {
         if (segments[i].bytes > most) {
             return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
                                "a segment is said to have %" PRIu64
@@ -53,8 +55,8 @@ static gpuipc_status check_source(const buffer *self, const buffer_source *sourc
     return GPUIPC_OK;
 }
 
-static gpuipc_status fill_in(buffer *self, const buffer_source *source, const segment *segments,
-                             uint32_t segment_count, uint32_t wanted, gpuipc_access access) {
+static gpuipc_status fill_in(buffer *self, const buffer_source *source, uint32_t wanted,
+                             gpuipc_access access) {
     gpuipc_status status;
     self->owner_uuid = source->owner_uuid;
     self->owner = device_find(self->context, &source->owner_uuid);
@@ -66,14 +68,32 @@ static gpuipc_status fill_in(buffer *self, const buffer_source *source, const se
     if (access == GPUIPC_ACCESS_DEFAULT || (access & ~self->access_limit) != 0) {
         access = self->access_limit;
     }
-    if ((status = check_source(self, source, segments, segment_count)) != GPUIPC_OK ||
+    if ((status = check_source(self, source)) != GPUIPC_OK ||
         (status = choose_device(self, wanted, &self->access_device)) != GPUIPC_OK ||
-        (status = mapping_create(&self->context->driver, segments, segment_count,
-                                 &self->mapping)) != GPUIPC_OK ||
-        (status = buffer_give_access(self, self->access_device, access)) != GPUIPC_OK) {
+        (status = self->transport->open(self, source, access)) != GPUIPC_OK) {
         return status;
     }
     atomic_store(&self->access, (int)access);
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_open_original(buffer *self) {
+    buffer *original = registry_find(self->exporter_id, self->buffer_id);
+    if (original == NULL) {
+        return GPUIPC_OK;
+    }
+    /* Only who got it knows its name. */
+    if (original->transport != self->transport || self->segment_count != 1 ||
+        original->segments[0].bytes != self->segments[0].bytes ||
+        memcmp(original->segments[0].name, self->segments[0].name, WIRE_NAME_BYTES) != 0 ||
+        original->context->driver.library != self->context->driver.library) {
+        buffer_unreference(original);
+        return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY, OPERATION,
+                           "the peer names a buffer of this process that it does not have");
+    }
+    self->original = original;
+    self->owner = original->owner;
+    self->mapping = original->mapping;
     return GPUIPC_OK;
 }
 
@@ -81,17 +101,22 @@ gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *se
                           uint32_t segment_count, uint32_t wanted, gpuipc_access access,
                           buffer **out_buffer) {
     buffer *self;
-    gpuipc_status status = buffer_new(ctx, GPUIPC_BUFFER_OPENED, &self);
+    gpuipc_status status = buffer_new(ctx, GPUIPC_BUFFER_OPENED, source->transport, &self);
     if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = fill_in(self, source, segments, segment_count, wanted, access);
-    if (status != GPUIPC_OK) {
-        buffer_unreference(self);
         return status;
     }
     self->segments = segments;
     self->segment_count = segment_count;
+    status = fill_in(self, source, wanted, access);
+    if (status != GPUIPC_OK) {
+        gpuipc_error why = status_save();
+        self->transport->release(self); /* while it has its segments, which stay the caller's */
+        self->segments = NULL;
+        self->segment_count = 0;
+        buffer_unreference(self);
+        status_restore(&why);
+        return status;
+    }
     *out_buffer = self;
     return GPUIPC_OK;
 }

@@ -4,35 +4,14 @@
 #include <stdlib.h>
 
 #include "buffer_internal.h"
+#include "transport_vmm.h"
 
 #define OPERATION "gpuipc_buffer_wrap"
 
-/* The address is no VMM memory: says what it is instead. */
-static gpuipc_status not_vmm(const driver *drv, CUdeviceptr address, CUresult result) {
-    unsigned int type = 0;
-    if (result !=
-        CUDA_ERROR_INVALID_VALUE) { /* the one answer for what is no VMM memory: measured */
-        return driver_status(drv, result, "cuMemRetainAllocationHandle",
-                             "asking which allocation an address belongs to");
-    }
-    if (drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
-        CUDA_SUCCESS) {
-        return status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemRetainAllocationHandle",
-                                "0x%llx is not mapped GPU memory of this process", address);
-    }
-    if (type != CU_MEMORYTYPE_DEVICE) {
-        return status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemRetainAllocationHandle",
-                                "0x%llx is host memory that CUDA knows, not GPU memory", address);
-    }
-    return status_fail_cuda(GPUIPC_ERR_NOT_SHAREABLE, result, "cuMemRetainAllocationHandle",
-                            "0x%llx is GPU memory that was not made with cuMemCreate (cuMemAlloc, "
-                            "cudaMalloc or a pool), so it has no handle to share",
-                            address);
-}
-
-/* The properties must name this system's handle type; those of imported memory name none. */
-static gpuipc_status check_shareable(const driver *drv, CUmemGenericAllocationHandle allocation,
-                                     CUdeviceptr address, int *out_ordinal) {
+/* Which device's it is. in_out_types keeps the handle types that all allocations have; the properties of
+ * imported memory name none. */
+static gpuipc_status check_allocation(const driver *drv, CUmemGenericAllocationHandle allocation,
+                                      CUdeviceptr address, int *in_out_types, int *out_ordinal) {
     CUmemAllocationProp prop;
     gpuipc_status status =
         driver_status(drv, drv->cuMemGetAllocationPropertiesFromHandle(&prop, allocation),
@@ -40,12 +19,7 @@ static gpuipc_status check_shareable(const driver *drv, CUmemGenericAllocationHa
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (((int)prop.requestedHandleTypes & os_shareable_handle_type) == 0) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
-                           "0x%llx was allocated without this system's handle type, or opened from "
-                           "another process (requestedHandleTypes is %d)",
-                           address, (int)prop.requestedHandleTypes);
-    }
+    *in_out_types &= (int)prop.requestedHandleTypes;
     if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
                            "0x%llx lies in host memory, not on a device", address);
@@ -68,36 +42,33 @@ static gpuipc_status set_owner(buffer *self, int ordinal) {
                        "the memory is on device %d, which this process does not see", ordinal);
 }
 
-static gpuipc_status grow(buffer *self) {
-    size_t size = ((size_t)self->segment_count + 1) * sizeof(*self->segments);
-    segment *segments = realloc(self->segments, size);
-    if (segments == NULL) {
-        return status_out_of_memory(OPERATION, size);
-    }
-    segments[self->segment_count] = SEGMENT_NONE;
-    self->segments = segments;
-    return GPUIPC_OK;
-}
-
 /* Takes in the mapping that holds @p address: cuMemGetAddressRange tells each mapping on its own,
  * also where several touch (measured on driver 580), and needs a current context. */
-static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, CUdeviceptr *out_base) {
+static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, int *in_out_types,
+                                  CUdeviceptr *out_base, bool *out_is_other) {
     const driver *drv = &self->context->driver;
     segment taken = SEGMENT_NONE;
     device_scope scope;
     int ordinal = -1;
     size_t bytes = 0;
-    gpuipc_status status = grow(self);
+    gpuipc_status status = buffer_grow(self, OPERATION);
     if (status != GPUIPC_OK) {
         return status;
     }
     /* the argument is a device address in the form of a pointer: cuda.h has it so */
     CUresult result =
         drv->cuMemRetainAllocationHandle(&taken.allocation, (void *)(uintptr_t)address);
-    if (result != CUDA_SUCCESS) {
-        return not_vmm(drv, address, result);
+    if (result ==
+        CUDA_ERROR_INVALID_VALUE) { /* the one answer for what is no VMM memory: measured */
+        *out_is_other = true;
+        return GPUIPC_OK;
     }
-    if ((status = check_shareable(drv, taken.allocation, address, &ordinal)) != GPUIPC_OK ||
+    if (result != CUDA_SUCCESS) {
+        return driver_status(drv, result, "cuMemRetainAllocationHandle",
+                             "asking which allocation an address belongs to");
+    }
+    if ((status = check_allocation(drv, taken.allocation, address, in_out_types, &ordinal)) !=
+            GPUIPC_OK ||
         (self->segment_count == 0 && (status = set_owner(self, ordinal)) != GPUIPC_OK)) {
         goto release;
     }
@@ -148,11 +119,21 @@ static gpuipc_status note_access(buffer *self) {
     return status;
 }
 
-static gpuipc_status fill_in(buffer *self, uint64_t address, uint64_t bytes) {
+/* Takes in the mappings side by side that the range lies in. */
+static gpuipc_status take_all(buffer *self, uint64_t address, uint64_t bytes, int *in_out_types,
+                              bool *out_is_other) {
     CUdeviceptr next = address;
     CUdeviceptr base;
     do {
-        gpuipc_status status = take_mapping(self, next, &base);
+        bool is_other = false;
+        gpuipc_status status = take_mapping(self, next, in_out_types, &base, &is_other);
+        if (is_other && self->segment_count == 0) {
+            *out_is_other = true;
+            return GPUIPC_OK;
+        }
+        if (is_other) {
+            status = buffer_wrap_check_next(self, next);
+        }
         if (status == GPUIPC_ERR_NOT_DEVICE_MEMORY && self->segment_count > 0) {
             return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
                                "the memory from 0x%" PRIx64
@@ -169,7 +150,30 @@ static gpuipc_status fill_in(buffer *self, uint64_t address, uint64_t bytes) {
         self->mapping.bytes += self->segments[self->segment_count - 1].bytes;
         next = self->mapping.base + self->mapping.bytes;
     } while (next - address < bytes);
+    return GPUIPC_OK;
+}
+
+static gpuipc_status fill_in(buffer *self, uint64_t address, uint64_t bytes) {
+    int types = os_shareable_handle_type | CU_MEM_HANDLE_TYPE_FABRIC;
+    bool is_other = !self->context->driver.has_vmm;
+    gpuipc_status status = GPUIPC_OK;
+    if (!is_other) {
+        status = take_all(self, address, bytes, &types, &is_other);
+    }
+    if (is_other) {
+        return buffer_wrap_other(self, address, bytes);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     self->bytes = bytes;
+    self->kind = GPUIPC_MEMORY_VMM;
+    if (types == 0) {
+        self->transport = &transport_staged;
+    } else if ((types & os_shareable_handle_type) == 0 &&
+               (status = transport_fabric_name(self)) != GPUIPC_OK) {
+        return status;
+    }
     return note_access(self);
 }
 
@@ -187,15 +191,13 @@ gpuipc_status gpuipc_buffer_wrap(gpuipc_context *handle, uint64_t address, uint6
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (!ctx->driver.has_vmm) {
-        status = status_fail(GPUIPC_ERR_VMM_UNSUPPORTED, OPERATION,
-                             "the driver has no virtual memory management calls");
-    } else if ((status = buffer_new(ctx, GPUIPC_BUFFER_WRAPPED, &self)) == GPUIPC_OK) {
+    status = buffer_new(ctx, GPUIPC_BUFFER_WRAPPED, &transport_vmm, &self);
+    if (status == GPUIPC_OK) {
         status = fill_in(self, address, bytes);
         if (status == GPUIPC_OK) {
             status = buffer_publish(self, out_buffer);
         } else {
-            buffer_unreference(self);
+            buffer_drop(self);
         }
     }
     context_unreference(ctx);

@@ -4,12 +4,45 @@
 
 #include <stdlib.h>
 
+#include "contents.h"
 #include "peer.h"
+#include "registry.h"
 #include "struct_size.h"
+
+/* What the peer lent and nobody has opened is returned with the connection. */
+static void end_points(connection *self, bool forked) {
+    if (self->points_in != NULL && !forked) {
+        point_page_return_rest(self->points_in);
+        point_page_set_connection(self->points_in, NULL);
+    }
+    if (self->points_out != NULL && !forked) {
+        point_page_set_connection(self->points_out, NULL);
+    }
+    point_page_unreference(self->points_in, forked);
+    point_page_unreference(self->points_out, forked);
+    if (!forked) {
+        point_collect(self->context);
+        (void)registry_sweep(); /* what was released and only lent to this peer */
+    }
+}
+
+/* Before this end is closed, after which nobody can tell whether the other one was first. */
+static void look_at_peer(connection *self) {
+    if (os_mutex_try_lock(&self->send_mutex)) {
+        if (self->points_out != NULL) {
+            (void)point_page_peer_is_gone(self->points_out);
+        }
+        os_mutex_unlock(&self->send_mutex);
+    }
+}
 
 static void destroy(object *base) {
     connection *self = (connection *)base;
-    incoming_clear(&self->in, &self->context->driver, object_is_forked(base));
+    contents_end(self, object_is_forked(base));
+    incoming_clear(&self->in, self->context, object_is_forked(base));
+    sender_end(&self->from, object_is_forked(base));
+    group_set_clear(&self->sent_groups);
+    end_points(self, object_is_forked(base));
     os_connection_destroy(self->os);
     if (!object_is_forked(base)) { /* in a child it is closed already */
         os_peer_close(&self->peer);
@@ -48,7 +81,9 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     self->context = ctx;
     self->os = os;
     self->peer = *peer;
+    self->from = (sender){.context = ctx, .peer = &self->peer};
     atomic_init(&self->broken, false);
+    atomic_init(&self->closed, false);
     *out_connection = self;
     return GPUIPC_OK;
 
@@ -168,6 +203,19 @@ gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *handle, gpuipc_peer_
     return GPUIPC_OK;
 }
 
+/* What was sent may still be read by the peer: the end that this side makes is not the peer's. */
+static void leave_connection(connection *self) {
+    if (os_mutex_try_lock(&self->send_mutex)) { /* else a sender is just noticing the end */
+        if (self->points_out != NULL) {
+            point_page_set_connection(self->points_out, NULL);
+        }
+        if (self->ring_out != NULL) {
+            point_page_set_connection(self->ring_out->words, NULL);
+        }
+        os_mutex_unlock(&self->send_mutex);
+    }
+}
+
 gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
     object *last = NULL;
     if (handle == NULL) {
@@ -177,6 +225,9 @@ gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
         object_drop_hold(OBJECT_CONNECTION, handle, "gpuipc_connection_close", &last);
     if (last != NULL && !object_is_forked(last)) {
         /* In a child this would end the parent's conversation. */
+        atomic_store(&((connection *)last)->closed, true);
+        look_at_peer((connection *)last);
+        leave_connection((connection *)last);
         os_connection_interrupt(((connection *)last)->os);
     }
     object_unreference(last);

@@ -5,7 +5,10 @@
 
 #include "buffer.h"
 #include "connection.h"
+#include "contents.h"
+#include "receipt.h"
 #include "struct_size.h"
+#include "transport.h"
 
 #define OPERATION "gpuipc_connection_receive"
 
@@ -13,6 +16,27 @@
 static bool ends_connection(gpuipc_status status) {
     return status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_PEER_CLOSED &&
            status != GPUIPC_ERR_RELEASED;
+}
+
+/* Takes in a packet with a page, or of a message. The handles are closed or kept. */
+static gpuipc_status take_packet(connection *from, size_t size, os_handle *handles,
+                                 size_t handle_count, bool keep_handles) {
+    wire_packet packet;
+    const uint32_t known = from->in.buffer_count;
+    gpuipc_status status = wire_decode_packet(from->packet_in, size, handle_count, &packet);
+    if (status == GPUIPC_OK &&
+        (packet.header.kind == WIRE_POINTS || packet.header.kind == WIRE_RING)) {
+        status = packet.header.kind == WIRE_POINTS ? receipt_take_page(from, handles[0])
+                                                   : contents_take_words(from, handles[0]);
+        os_handle_close(&handles[0]);
+        return status;
+    }
+    status = incoming_add(&from->in, &from->from, from->next_in, from->packet_in, size, handles,
+                          handle_count, keep_handles);
+    for (uint32_t i = known; i < from->in.buffer_count && status == GPUIPC_OK; i++) {
+        status = receipt_check(from, &from->in.buffers[i]);
+    }
+    return status;
 }
 
 /* Takes in one packet. */
@@ -23,8 +47,7 @@ static gpuipc_status receive_packet(connection *from, bool keep_handles, os_dead
     gpuipc_status status = os_connection_receive(from->os, from->packet_in, OS_PACKET_BYTES_MAX,
                                                  &size, handles, &handle_count, deadline);
     if (status == GPUIPC_OK) {
-        status = incoming_add(&from->in, from->context, from->next_in, from->packet_in, size,
-                              handles, handle_count, keep_handles);
+        status = take_packet(from, size, handles, handle_count, keep_handles);
     }
     return status;
 }
@@ -49,7 +72,8 @@ static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadlin
         }
         if (status != GPUIPC_ERR_TIMEOUT) {
             gpuipc_error why = status_save();
-            incoming_clear(&from->in, &from->context->driver, false);
+            receipt_refuse(from);
+            incoming_clear(&from->in, from->context, false);
             status_restore(&why);
         }
         return status;
@@ -57,8 +81,22 @@ static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadlin
     return GPUIPC_OK;
 }
 
-static buffer_source source_of(const wire_buffer *record) {
-    buffer_source source = {.offset = record->offset,
+gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
+                                       os_deadline deadline) {
+    gpuipc_status status = receive_all(from, keep_handles, deadline);
+    if (status == GPUIPC_OK && from->in.header.kind != kind) {
+        status = status_fail(GPUIPC_ERR_OTHER_KIND, OPERATION, "%s",
+                             kind == WIRE_MESSAGE
+                                 ? "contents come next: gpuipc_connection_receive_contents()"
+                                 : "a message comes next: gpuipc_connection_receive()");
+    }
+    return status;
+}
+
+static buffer_source source_of(const connection *from, const wire_buffer *record) {
+    buffer_source source = {.transport = transport_of_memory(record->memory),
+                            .from = &from->from,
+                            .offset = record->offset,
                             .bytes = record->bytes,
                             .access_limit = (gpuipc_access)record->access,
                             .buffer_id = record->buffer_id};
@@ -71,7 +109,7 @@ static buffer_source source_of(const wire_buffer *record) {
 static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
                               const gpuipc_incoming *wanted, gpuipc_buffer **out_handle) {
     const wire_buffer *record = &from->in.buffers[index];
-    const buffer_source source = source_of(record);
+    const buffer_source source = source_of(from, record);
     segment *arrived = &from->in.segments[first];
     buffer *opened;
     segment *segments = malloc(record->segment_count * sizeof(*segments));
@@ -95,6 +133,11 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
     for (uint32_t i = 0; i < record->segment_count; i++) {
         arrived[i] = SEGMENT_NONE;
     }
+    status = receipt_borrow(from, record, opened);
+    if (status != GPUIPC_OK) {
+        buffer_unreference(opened);
+        return status;
+    }
     return buffer_publish(opened, out_handle);
 }
 
@@ -107,7 +150,7 @@ static void release_opened(gpuipc_buffer **opened, uint32_t count) {
 }
 
 /* Opens into an array of its own, so that the caller's is written only when all are open. */
-static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted) {
+static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted, receipt *ready) {
     const incoming *in = &from->in;
     gpuipc_status status = GPUIPC_OK;
     uint32_t first = 0;
@@ -126,16 +169,31 @@ static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted) {
         }
         first += in->buffers[i].segment_count;
     }
+    status = receipt_wait_async(ready, from, opened, wanted);
+    if (status != GPUIPC_OK) {
+        release_opened(opened, in->buffer_count);
+        goto free_opened;
+    }
     memcpy(wanted->buffers, opened, in->buffer_count * sizeof(gpuipc_buffer *));
 free_opened:
     free(opened);
     return status;
 }
 
-/* The message is whole: gives it to the caller. It is used up unless there is too little room. */
-static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
-                             gpuipc_incoming *message) {
+void connection_drop(connection *from, bool is_refused) {
+    gpuipc_error why = status_save();
+    from->next_in++;
+    if (is_refused) {
+        receipt_refuse(from);
+    }
+    incoming_clear(&from->in, from->context, false);
+    status_restore(&why);
+}
+
+gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
+                                 gpuipc_incoming *message, os_deadline deadline) {
     incoming *in = &from->in;
+    receipt ready;
     gpuipc_status status = in->failure.status;
     if (status != GPUIPC_OK) {
         status_restore(&in->failure);
@@ -149,7 +207,14 @@ static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
                            in->byte_count, in->buffer_count, wanted->bytes_capacity,
                            wanted->buffer_capacity);
     }
-    status = open_all(from, wanted);
+    status = receipt_begin(&ready, from, wanted, deadline);
+    if (status == GPUIPC_ERR_TIMEOUT) {
+        return status;
+    }
+    if (status == GPUIPC_OK) {
+        status = open_all(from, wanted, &ready);
+        receipt_end(&ready, from);
+    }
     if (status != GPUIPC_OK) {
         goto drop;
     }
@@ -160,10 +225,7 @@ static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
     message->buffer_count = in->buffer_count;
 
 drop:
-    from->next_in++;
-    gpuipc_error why = status_save();
-    incoming_clear(in, &from->context->driver, false);
-    status_restore(&why);
+    connection_drop(from, status != GPUIPC_OK);
     return status;
 }
 
@@ -177,7 +239,7 @@ static gpuipc_status check_message(const gpuipc_incoming *wanted) {
     if (wanted->reserved != 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "reserved is not 0");
     }
-    if ((wanted->flags & ~GPUIPC_RECEIVE_KEEP_HANDLES) != 0) {
+    if ((wanted->flags & ~(GPUIPC_RECEIVE_KEEP_HANDLES | GPUIPC_RECEIVE_ASYNC)) != 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
                            "flags has bits that this library does not know: 0x%x", wanted->flags);
     }
@@ -196,9 +258,10 @@ gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incomi
         return status;
     }
     if (os_mutex_try_lock(&from->receive_mutex)) {
-        status = receive_all(from, (known.flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
+        status = connection_receive_whole(
+            from, WIRE_MESSAGE, (known.flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
         if (status == GPUIPC_OK) {
-            status = deliver(from, &known, message);
+            status = connection_deliver(from, &known, message, deadline);
         }
         os_mutex_unlock(&from->receive_mutex);
     } else {

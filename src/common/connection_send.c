@@ -6,7 +6,9 @@
 
 #include "buffer.h"
 #include "connection.h"
+#include "handover.h"
 #include "struct_size.h"
+#include "transport_staged.h"
 
 #define OPERATION "gpuipc_connection_send"
 
@@ -14,6 +16,7 @@
 typedef struct outgoing {
     const gpuipc_outgoing *message;
     buffer **buffers;
+    handover lent;
     wire_header sent; /* totals, and what all packets so far carried */
     uint32_t buffers_sent;
     uint32_t segments_sent;
@@ -26,6 +29,17 @@ static void unreference_all(outgoing *self, size_t count) {
         buffer_unreference(self->buffers[i]);
     }
     free(self->buffers);
+}
+
+/* Puts a copy in the place of a buffer that no transport carries. The reference on it is given up. */
+static gpuipc_status send_a_copy(buffer **of, gpuipc_stream stream) {
+    buffer *copy;
+    gpuipc_status status = transport_staged_copy(*of, stream, &copy);
+    buffer_drop(*of);
+    if (status == GPUIPC_OK) {
+        *of = copy;
+    }
+    return status;
 }
 
 static gpuipc_status acquire_all(outgoing *self, const connection *to) {
@@ -42,7 +56,12 @@ static gpuipc_status acquire_all(outgoing *self, const connection *to) {
             status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
                                  "buffer %zu belongs to another context than the connection", i);
         }
-        if (status == GPUIPC_OK && (status = buffer_check_export(self->buffers[i])) != GPUIPC_OK) {
+        if (status == GPUIPC_OK && (message->flags & GPUIPC_SEND_STAGED) != 0 &&
+            self->buffers[i]->transport == &transport_staged) {
+            status = send_a_copy(&self->buffers[i], message->stream);
+        }
+        if (status == GPUIPC_OK &&
+            (status = buffer_check_export(self->buffers[i], &to->peer)) != GPUIPC_OK) {
             buffer_unreference(self->buffers[i]);
         }
         if (status != GPUIPC_OK) {
@@ -58,42 +77,6 @@ static gpuipc_status acquire_all(outgoing *self, const connection *to) {
     self->sent.total_bytes = (uint32_t)message->bytes_size;
     self->sent.total_buffers = (uint32_t)message->buffer_count;
     self->sent.total_segments = (uint32_t)segments;
-    return GPUIPC_OK;
-}
-
-static gpuipc_status wait_for_stream(context *ctx, gpuipc_stream stream, uint32_t device_index) {
-    device_scope scope;
-    gpuipc_status status = device_enter_stream(ctx, stream, device_index, &scope);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = driver_status(&ctx->driver, ctx->driver.cuStreamSynchronize(stream),
-                           "cuStreamSynchronize", "waiting for the contents of the buffers");
-    device_leave(&scope);
-    return status;
-}
-
-/* The contents must be there before the message leaves: the receiver may look at once. */
-static gpuipc_status wait_until_ready(const outgoing *self, context *ctx) {
-    const gpuipc_outgoing *message = self->message;
-    if ((message->flags & GPUIPC_SEND_READY) != 0 || message->buffer_count == 0) {
-        return GPUIPC_OK;
-    }
-    if (!device_is_default_stream(message->stream)) {
-        return wait_for_stream(ctx, message->stream, self->buffers[0]->access_device);
-    }
-    for (uint32_t i = 0; i < ctx->device_count; i++) {
-        bool used = false;
-        for (size_t b = 0; b < message->buffer_count && !used; b++) {
-            used = self->buffers[b]->access_device == i;
-        }
-        /* where the primary context was never made, there is no work to wait for */
-        gpuipc_status status =
-            used && device_is_active(ctx, i) ? wait_for_stream(ctx, message->stream, i) : GPUIPC_OK;
-        if (status != GPUIPC_OK) {
-            return status;
-        }
-    }
     return GPUIPC_OK;
 }
 
@@ -122,7 +105,7 @@ static wire_buffer describe(const buffer *self, gpuipc_access offered) {
                           .offset = self->offset,
                           .bytes = self->bytes,
                           .segment_count = self->segment_count,
-                          .memory = WIRE_MEMORY_VMM,
+                          .memory = (uint16_t)self->transport->memory,
                           .handle_type = (uint16_t)os_shareable_handle_type,
                           .access = (uint16_t)most,
                           .ready = WIRE_READY_NOW};
@@ -137,25 +120,33 @@ static void close_handles(os_handle *handles, size_t count) {
     }
 }
 
-/* Writes the next @p count segments and makes their handles. */
-static gpuipc_status put_segments(outgoing *self, uint32_t count, uint8_t *at, os_handle *handles) {
+/* Writes the next @p count segments and makes the handles that they name. */
+static gpuipc_status put_segments(outgoing *self, group_set *sent_groups, uint32_t count,
+                                  uint8_t *at, os_handle *handles, size_t *out_handles) {
+    size_t made = 0;
     for (uint32_t i = 0; i < count; i++) {
         while (self->segment_index == self->buffers[self->segment_buffer]->segment_count) {
             self->segment_buffer++;
             self->segment_index = 0;
         }
         const buffer *from = self->buffers[self->segment_buffer];
-        wire_segment record = {.bytes = from->segments[self->segment_index].bytes};
-        gpuipc_status status = buffer_export_segment(from, self->segment_index, &handles[i]);
+        wire_segment record;
+        os_handle handle = OS_HANDLE_NONE;
+        gpuipc_status status = from->transport->export_segment(from, self->segment_index,
+                                                               sent_groups, &record, &handle);
         if (status != GPUIPC_OK) {
             gpuipc_error why = status_save();
-            close_handles(handles, i);
+            close_handles(handles, made);
             status_restore(&why);
             return status;
+        }
+        if (os_handle_is_valid(handle)) {
+            handles[made++] = handle;
         }
         wire_encode_segment(&record, at + (size_t)i * WIRE_SEGMENT_BYTES);
         self->segment_index++;
     }
+    *out_handles = made;
     return GPUIPC_OK;
 }
 
@@ -174,18 +165,25 @@ static gpuipc_status send_packet(outgoing *self, connection *to, os_deadline dea
     }
     for (uint32_t i = 0; i < plan.buffers; i++, at += WIRE_BUFFER_BYTES) {
         wire_buffer record = describe(self->buffers[self->buffers_sent + i], offered);
+        handover_describe(&self->lent, self->buffers_sent + i, &record);
         wire_encode_buffer(&record, at);
     }
-    gpuipc_status status = put_segments(self, plan.segments, at, handles);
+    const size_t groups = to->sent_groups.count;
+    size_t handle_count = 0;
+    gpuipc_status status =
+        put_segments(self, &to->sent_groups, plan.segments, at, handles, &handle_count);
     if (status != GPUIPC_OK) {
+        group_set_truncate(&to->sent_groups, groups);
         return status;
     }
     status = os_connection_send(to->os, to->packet_out, wire_packet_bytes(&plan), handles,
-                                plan.segments, deadline);
+                                handle_count, deadline);
     gpuipc_error why = status_save();
-    close_handles(handles, plan.segments);
+    close_handles(handles, handle_count);
     status_restore(&why);
-    if (status == GPUIPC_OK) {
+    if (status != GPUIPC_OK) {
+        group_set_truncate(&to->sent_groups, groups); /* they went nowhere */
+    } else {
         self->sent.bytes += plan.bytes;
         self->buffers_sent += plan.buffers;
         self->segments_sent += plan.segments;
@@ -218,15 +216,22 @@ static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadli
     return GPUIPC_OK;
 }
 
-static gpuipc_status send_message(connection *to, const gpuipc_outgoing *message, int timeout_ms) {
-    outgoing self = {.message = message, .sent = {.kind = WIRE_MESSAGE, .number = to->next_out}};
+gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *message,
+                                      wire_kind kind, int timeout_ms) {
+    outgoing self = {.message = message, .sent = {.kind = kind, .number = to->next_out}};
     gpuipc_status status = connection_check(to, OPERATION);
     if (status != GPUIPC_OK || (status = acquire_all(&self, to)) != GPUIPC_OK) {
         return status;
     }
-    status = wait_until_ready(&self, to->context);
+    status = handover_begin(&self.lent, to, self.buffers, (uint32_t)message->buffer_count,
+                            message->flags, message->stream);
     if (status == GPUIPC_OK) {
-        status = send_all(&self, to, os_deadline_after(timeout_ms));
+        const os_deadline deadline = os_deadline_after(timeout_ms);
+        status = handover_send_page(&self.lent, deadline);
+        if (status == GPUIPC_OK) {
+            status = send_all(&self, to, deadline);
+        }
+        handover_end(&self.lent, self.buffers_sent);
     }
     unreference_all(&self, message->buffer_count);
     return status;
@@ -243,9 +248,14 @@ static gpuipc_status check_message(const gpuipc_outgoing *message) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
                            "bytes or buffers is NULL although its count is not 0");
     }
-    if ((message->flags & ~GPUIPC_SEND_READY) != 0) {
+    if ((message->flags &
+         ~(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT | GPUIPC_SEND_STAGED)) != 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
                            "flags has bits that this library does not know: 0x%x", message->flags);
+    }
+    gpuipc_status status = handover_check_flags(message->flags, OPERATION);
+    if (status != GPUIPC_OK) {
+        return status;
     }
     return buffer_check_access(message->access, OPERATION);
 }
@@ -261,7 +271,7 @@ gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_out
         return status;
     }
     if (os_mutex_try_lock(&to->send_mutex)) {
-        status = send_message(to, &known, timeout_ms);
+        status = connection_send_message(to, &known, WIRE_MESSAGE, timeout_ms);
         os_mutex_unlock(&to->send_mutex);
     } else {
         status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is sending on it");

@@ -7,23 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "registry.h"
 #include "struct_size.h"
+#include "transport_pool.h"
 
 #define DEFAULT_MAX_BUFFERS 4096u
 #define DEFAULT_MAX_HANDLES 8192u
 
 static void destroy(object *base) {
     context *self = (context *)base;
+    watch_end(&self->watch, object_is_forked(base));
+    contents_context_end(self, object_is_forked(base));
+    point_context_end(self, object_is_forked(base));
+    staging_list_end(self, object_is_forked(base));
     if (!object_is_forked(base)) {
         for (uint32_t i = 0; i < self->device_count; i++) {
+            transport_pool_end(self, &self->devices[i], false);
             if (self->devices[i].primary != NULL) {
                 /* Fails only when the driver is shutting down, which releases it as well. */
                 (void)self->driver.cuDevicePrimaryCtxRelease(self->devices[i].ordinal);
             }
         }
     }
+    answers_destroy(&self->answers);
     os_mutex_destroy(&self->device_mutex);
     free(self->devices);
+    free(self->cache_directory);
     free(self->runtime_directory);
     free(self);
 }
@@ -43,6 +52,22 @@ static gpuipc_status settle_directory(context *self, const char *given) {
     }
     memcpy(copy, path, size);
     self->runtime_directory = copy;
+    return GPUIPC_OK;
+}
+
+/* A user without a home has no cache, and what the emulated driver measures is nobody's. */
+static gpuipc_status settle_cache(context *self) {
+    char path[OS_PATH_MAX];
+    self->is_wsl = os_is_wsl();
+    if (self->driver.is_emulated || !os_cache_directory(path, sizeof(path))) {
+        return GPUIPC_OK;
+    }
+    size_t size = strlen(path) + 1;
+    self->cache_directory = malloc(size);
+    if (self->cache_directory == NULL) {
+        return status_out_of_memory("gpuipc_context_create", size);
+    }
+    memcpy(self->cache_directory, path, size);
     return GPUIPC_OK;
 }
 
@@ -70,10 +95,24 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     if (status != GPUIPC_OK) {
         goto free_self;
     }
+    if ((status = point_context_init(&self->points)) != GPUIPC_OK) {
+        goto destroy_device_mutex;
+    }
+    if ((status = watch_init(&self->watch, self)) != GPUIPC_OK) {
+        goto destroy_point_mutex;
+    }
+    if ((status = staging_list_init(&self->staging)) != GPUIPC_OK) {
+        goto end_watch;
+    }
+    if ((status = contents_context_init(&self->contents)) != GPUIPC_OK) {
+        goto destroy_staging_mutex;
+    }
     if ((status = settle_directory(self, config->runtime_directory)) != GPUIPC_OK ||
         (status = os_random(self->instance_id, sizeof(self->instance_id))) != GPUIPC_OK ||
         (status = driver_open(choose_driver(config), &self->driver)) != GPUIPC_OK ||
-        (status = device_list(&self->driver, &self->devices, &self->device_count)) != GPUIPC_OK) {
+        (status = device_list(&self->driver, &self->devices, &self->device_count)) != GPUIPC_OK ||
+        (status = settle_cache(self)) != GPUIPC_OK ||
+        (status = answers_init(&self->answers, self->device_count)) != GPUIPC_OK) {
         goto free_members;
     }
     object_init(&self->object, OBJECT_CONTEXT, destroy);
@@ -81,7 +120,17 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     return GPUIPC_OK;
 
 free_members:
+    free(self->devices);
+    free(self->cache_directory);
     free(self->runtime_directory);
+    os_mutex_destroy(&self->contents.mutex);
+destroy_staging_mutex:
+    os_mutex_destroy(&self->staging.mutex);
+end_watch:
+    watch_end(&self->watch, false);
+destroy_point_mutex:
+    os_mutex_destroy(&self->points.mutex);
+destroy_device_mutex:
     os_mutex_destroy(&self->device_mutex);
 free_self:
     free(self);
@@ -140,6 +189,7 @@ gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
     gpuipc_status status =
         object_drop_hold(OBJECT_CONTEXT, handle, "gpuipc_context_destroy", &last);
     object_unreference(last);
+    (void)registry_sweep(); /* buffers that linger keep their context */
     return status;
 }
 

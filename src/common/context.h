@@ -5,9 +5,14 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "answers.h"
+#include "contents_ring.h"
 #include "device.h"
 #include "driver.h"
 #include "object.h"
+#include "point.h"
+#include "staging.h"
+#include "watch.h"
 
 typedef struct context {
     object object;
@@ -18,11 +23,18 @@ typedef struct context {
     os_mutex device_mutex;   /**< guards device.primary */
     char *runtime_directory; /**< settled when the context was made */
     bool shared_directory;
+    bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */
+    char *cache_directory; /**< of measurements (figures.h); NULL: none */
+    answers answers;       /**< about transports */
     uint32_t max_buffers;
     uint32_t max_handles;
     gpuipc_log_callback log;
     void *log_user_data;
     atomic_uint_least64_t next_buffer_id;
+    contents_context contents;
+    staging_list staging; /**< for copies between devices that do not reach each other */
+    point_context points;
+    watch watch; /**< of streams that wait for other processes */
 } context;
 
 /** The context behind a public handle, with a reference for the caller. */

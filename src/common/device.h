@@ -16,6 +16,8 @@ typedef struct device {
     gpuipc_status why_not; /**< what to answer when memory cannot be shared; OK when it can */
     bool rdma_capable;     /**< memory may be asked for with GPUDirect RDMA capability */
     CUcontext primary;     /**< retained when first used; NULL before */
+    struct counted *pool; /**< a pool that can be shared, from its first use on: transport_pool.c */
+    struct counted *pool_group; /**< what it is called by other processes */
 } device;
 
 /** Finds every device of the driver. The array is the caller's; free() ends it. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "transport.h"
+
 #define OPERATION "gpuipc_connection_receive"
 
 static gpuipc_status bad(const char *sentence) {
@@ -68,28 +70,52 @@ static gpuipc_status check_packet(const incoming *self, const wire_header *heade
     return GPUIPC_OK;
 }
 
-/* A handle that is no GPU memory costs the message, not the connection: it is remembered, and the
- * rest of the message is still read. */
-static void import_segment(incoming *self, const driver *drv, uint64_t bytes, os_handle *handle,
-                           bool keep_handle) {
+/* The buffer that the next segment is of: its record has come before. */
+static gpuipc_status next_buffer(incoming *self, wire_buffer **out_buffer) {
+    while (self->segment_buffer < self->buffer_count &&
+           self->segment_index == self->buffers[self->segment_buffer].segment_count) {
+        self->segment_buffer++;
+        self->segment_index = 0;
+    }
+    if (self->segment_buffer == self->buffer_count) {
+        return bad("a segment came before the record of its buffer");
+    }
+    *out_buffer = &self->buffers[self->segment_buffer];
+    return GPUIPC_OK;
+}
+
+/* Memory that cannot be taken in costs the message, not the connection: it is remembered, and the rest
+ * of the message is still read. A segment that is named in another way than its kind of memory has it
+ * breaks the rules. */
+static gpuipc_status import_segment(incoming *self, sender *from, const wire_segment *record,
+                                    os_handle *handle, bool keep_handle) {
     segment opened = SEGMENT_NONE;
-    gpuipc_status status = drv->has_vmm
-                               ? segment_import(drv, handle->value, bytes, &opened)
-                               : status_fail(GPUIPC_ERR_VMM_UNSUPPORTED, OPERATION,
-                                             "the driver has no virtual memory management calls");
-    if (status == GPUIPC_OK && keep_handle) {
-        opened.kept = *handle;
-        *handle = OS_HANDLE_NONE;
-    } else if (status != GPUIPC_OK && self->failure.status == GPUIPC_OK) {
+    wire_buffer *of;
+    gpuipc_status status = next_buffer(self, &of);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const transport *carrier = transport_of_memory(of->memory);
+    if (record->naming != carrier->naming &&
+        !(carrier->naming == WIRE_NAMED_BY_BOTH && record->naming == WIRE_NAMED_BY_NAME)) {
+        return bad("a segment is not named as its kind of memory is");
+    }
+    from->record = of;
+    status = carrier->import_segment(from, record, handle, keep_handle, &opened);
+    if (status != GPUIPC_OK && self->failure.status == GPUIPC_OK) {
         self->failure = status_save();
     }
     self->segments[self->segment_count++] = opened;
+    self->segment_index++;
+    return GPUIPC_OK;
 }
 
-static gpuipc_status take(incoming *self, const context *ctx, const wire_packet *packet,
+static gpuipc_status take(incoming *self, sender *from, const wire_packet *packet,
                           os_handle *handles, bool keep_handles) {
     const wire_header *header = &packet->header;
     gpuipc_status status;
+    os_handle none = OS_HANDLE_NONE;
+    size_t named = 0; /* handles, which wire_decode_packet() has counted */
     memcpy(self->bytes + self->byte_count, packet->bytes, header->bytes);
     self->byte_count += header->bytes;
     for (uint32_t i = 0; i < header->buffers; i++) {
@@ -97,15 +123,21 @@ static gpuipc_status take(incoming *self, const context *ctx, const wire_packet 
         if (status != GPUIPC_OK) {
             return status;
         }
+        if ((int)self->buffers[self->buffer_count].handle_type != os_shareable_handle_type) {
+            return bad("a buffer has handles of another operating system");
+        }
         self->buffer_count++;
     }
     for (uint32_t i = 0; i < header->segments; i++) {
         wire_segment record;
         status = wire_decode_segment(packet, i, &record);
+        if (status == GPUIPC_OK) {
+            os_handle *handle = record.naming == WIRE_NAMED_BY_NAME ? &none : &handles[named++];
+            status = import_segment(self, from, &record, handle, keep_handles);
+        }
         if (status != GPUIPC_OK) {
             return status;
         }
-        import_segment(self, &ctx->driver, record.bytes, &handles[i], keep_handles);
     }
     return GPUIPC_OK;
 }
@@ -120,9 +152,6 @@ static gpuipc_status finish(incoming *self) {
     }
     for (uint32_t i = 0; i < self->buffer_count; i++) {
         segments += self->buffers[i].segment_count;
-        if ((int)self->buffers[i].handle_type != os_shareable_handle_type) {
-            return bad("a buffer has handles of another operating system");
-        }
     }
     if (segments != self->segment_count) {
         return bad("the buffers of a message do not use its segments up");
@@ -131,9 +160,8 @@ static gpuipc_status finish(incoming *self) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status add(incoming *self, const context *ctx, uint64_t number,
-                         const uint8_t *packet_bytes, size_t size, os_handle *handles,
-                         size_t handle_count, bool keep_handles) {
+static gpuipc_status add(incoming *self, sender *from, uint64_t number, const uint8_t *packet_bytes,
+                         size_t size, os_handle *handles, size_t handle_count, bool keep_handles) {
     wire_packet packet;
     gpuipc_status status = wire_decode_packet(packet_bytes, size, handle_count, &packet);
     if (status != GPUIPC_OK) {
@@ -143,32 +171,41 @@ static gpuipc_status add(incoming *self, const context *ctx, uint64_t number,
         if (packet.header.number != number) {
             return bad("a message is missing or came twice");
         }
-        status = start(self, &packet.header, ctx);
+        status = start(self, &packet.header, from->context);
         if (status != GPUIPC_OK) {
             return status;
         }
     }
     if ((status = check_packet(self, &packet.header)) != GPUIPC_OK ||
-        (status = take(self, ctx, &packet, handles, keep_handles)) != GPUIPC_OK) {
+        (status = take(self, from, &packet, handles, keep_handles)) != GPUIPC_OK) {
         return status;
     }
     return finish(self);
 }
 
-gpuipc_status incoming_add(incoming *self, const context *ctx, uint64_t number,
-                           const uint8_t *packet, size_t size, os_handle *handles,
-                           size_t handle_count, bool keep_handles) {
+gpuipc_status incoming_add(incoming *self, sender *from, uint64_t number, const uint8_t *packet,
+                           size_t size, os_handle *handles, size_t handle_count,
+                           bool keep_handles) {
     gpuipc_status status =
-        add(self, ctx, number, packet, size, handles, handle_count, keep_handles);
+        add(self, from, number, packet, size, handles, handle_count, keep_handles);
     for (size_t i = 0; i < handle_count; i++) {
         os_handle_close(&handles[i]);
     }
     return status;
 }
 
-void incoming_clear(incoming *self, const driver *drv, bool forked) {
-    for (uint32_t i = 0; i < self->segment_count; i++) {
-        segment_release(drv, &self->segments[i], forked);
+const transport *incoming_transport(const incoming *self, uint32_t index) {
+    return transport_of_memory(self->buffers[index].memory);
+}
+
+void incoming_clear(incoming *self, context *ctx, bool forked) {
+    uint32_t of = 0;
+    uint32_t left = self->segment_count == 0 ? 0 : self->buffers[0].segment_count;
+    for (uint32_t i = 0; i < self->segment_count; i++, left--) {
+        while (left == 0) {
+            left = self->buffers[++of].segment_count;
+        }
+        incoming_transport(self, of)->release_segment(ctx, &self->segments[i], forked);
     }
     free(self->segments);
     free(self->buffers);

@@ -8,6 +8,7 @@
 
 #include "context.h"
 #include "segment.h"
+#include "sender.h"
 #include "wire.h"
 
 typedef struct incoming {
@@ -20,17 +21,21 @@ typedef struct incoming {
     uint32_t buffer_count;
     segment *segments;
     uint32_t segment_count;
-    gpuipc_error failure; /**< the first segment that could not be imported; OK: none */
+    uint32_t segment_buffer; /**< which buffer the next segment is of, */
+    uint32_t segment_index;  /**< and which of its segments */
+    gpuipc_error failure;    /**< the first segment that could not be imported; OK: none */
 } incoming;
 
-/** Takes in one packet. The handles are closed or kept in the message, whatever comes out.
+/** Takes in one packet of messages. The handles are closed or kept in the message, whatever comes out.
  *  @param number the message number that must come next
  *  ERR_PROTOCOL and its kin mean that the connection must end. */
-gpuipc_status incoming_add(incoming *self, const context *ctx, uint64_t number,
-                           const uint8_t *packet, size_t size, os_handle *handles,
-                           size_t handle_count, bool keep_handles);
+gpuipc_status incoming_add(incoming *self, sender *from, uint64_t number, const uint8_t *packet,
+                           size_t size, os_handle *handles, size_t handle_count, bool keep_handles);
+
+/** The transport of a segment that has come. */
+const struct transport *incoming_transport(const incoming *self, uint32_t buffer);
 
 /** Frees what it holds and makes it empty. @p forked: no driver calls */
-void incoming_clear(incoming *self, const driver *drv, bool forked);
+void incoming_clear(incoming *self, context *ctx, bool forked);
 
 #endif

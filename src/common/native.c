@@ -8,6 +8,7 @@
 
 #include "buffer.h"
 #include "struct_size.h"
+#include "transport.h"
 
 /* Makes all handles, or none: the caller's array is written only when there is one for each. */
 static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segments) {
@@ -18,7 +19,8 @@ static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segme
         return status_out_of_memory("gpuipc_native_export", self->segment_count * sizeof(*handles));
     }
     while (made < self->segment_count && status == GPUIPC_OK) {
-        status = buffer_export_segment(self, made, &handles[made]);
+        status = segment_export(&self->context->driver, &self->segments[made],
+                                self->origin == GPUIPC_BUFFER_OPENED, &handles[made]);
         made += status == GPUIPC_OK;
     }
     for (uint32_t i = 0; i < made; i++) {
@@ -36,6 +38,12 @@ static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segme
 static gpuipc_status export_buffer(const buffer *self, gpuipc_native_segment *segments,
                                    size_t capacity, gpuipc_native_layout *out_layout,
                                    size_t *out_count) {
+    if (self->transport != &transport_vmm) {
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_native_export",
+                           "memory of transport %s has no handle of its own; make it with "
+                           "GPUIPC_TRANSPORT_VMM",
+                           self->transport->name);
+    }
     if (capacity < self->segment_count) {
         *out_count = self->segment_count;
         return status_fail(GPUIPC_ERR_TOO_SMALL, "gpuipc_native_export",
@@ -146,7 +154,8 @@ gpuipc_status gpuipc_native_import(gpuipc_context *handle, const gpuipc_native_s
                              "the driver has no virtual memory management calls");
     } else {
         /* A courier of the caller's own carries no identity: this buffer gets one of ours. */
-        buffer_source source = {.owner_uuid = known.device_uuid,
+        buffer_source source = {.transport = &transport_vmm,
+                                .owner_uuid = known.device_uuid,
                                 .offset = known.offset,
                                 .bytes = known.bytes,
                                 .access_limit = GPUIPC_ACCESS_READ_WRITE,

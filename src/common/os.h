@@ -123,6 +123,9 @@ uint64_t os_process_id(void);
  *  Windows a copy in UTF-8, which is kept for ever) and good until the variable is changed. */
 const char *os_environment(const char *name);
 
+/** Whether this is Windows Subsystem for Linux, whose driver lacks much that Linux's has. */
+bool os_is_wsl(void);
+
 gpuipc_status os_random(void *bytes, size_t size);
 
 /* ---- peer: who is at the other end; posix_peer.c, win32_peer.c --------------------------- */
@@ -203,6 +206,9 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
 gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
                                     size_t *out_size, os_handle *handles, size_t *out_count,
                                     os_deadline deadline);
+/** Whether the other end is known to be closed. Reads nothing; what has come and was not read may hide
+ *  the end, and nothing can be told when this end is interrupted: false. Any thread. */
+bool os_connection_has_ended(os_connection *connection);
 /** Wakes every thread that waits in it, now and later; the peer sees the end. */
 void os_connection_interrupt(os_connection *connection);
 void os_connection_destroy(os_connection *connection);
@@ -219,6 +225,23 @@ gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes);
 gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, void **out_address);
 void os_memory_unmap(void *address, uint64_t bytes);
 
+/* ---- small files of the user's: posix_file.c, win32_file.c ------------------------------- */
+
+/** Where this user's programs keep what they can find out again: $XDG_CACHE_HOME/gpuipc or
+ *  ~/.cache/gpuipc, %LOCALAPPDATA%\gpuipc\cache. Reads the environment. False when the user has no such
+ *  place, and in a set-uid program. */
+bool os_cache_directory(char *path, size_t capacity);
+
+/** Reads a whole file of a directory that is this user's alone. ERR_NOT_FOUND, ERR_LIMIT (longer than
+ *  @p capacity), ERR_UNSAFE_DIRECTORY (somebody else could have written it, or it is no plain file). */
+gpuipc_status os_file_read(const char *directory, const char *name, void *bytes, size_t capacity,
+                           size_t *out_size);
+
+/** Puts a whole file in the place of another, at once: who reads has the one or the other. Makes the
+ *  directory, and the one that it is in. ERR_UNSAFE_DIRECTORY. */
+gpuipc_status os_file_replace(const char *directory, const char *name, const void *bytes,
+                              size_t size);
+
 /* ---- libraries: posix_library.c, win32_library.c ----------------------------------------- */
 
 typedef struct os_library os_library;
@@ -226,7 +249,10 @@ typedef struct os_library os_library;
 /** The file names of this system. */
 extern const char os_cuda_driver_name[]; /**< libcuda.so.1, nvcuda.dll */
 extern const char
-    os_emulated_driver_name[]; /**< libgpuipc-emulated-cuda.so, gpuipc-emulated-cuda.dll */
+    os_emulated_driver_name[];    /**< libgpuipc-emulated-cuda.so, gpuipc-emulated-cuda.dll */
+extern const char os_nvml_name[]; /**< libnvidia-ml.so.1, nvml.dll */
+extern const char
+    os_emulated_nvml_name[]; /**< libgpuipc-emulated-nvml.so, gpuipc-emulated-nvml.dll */
 extern const int
     os_shareable_handle_type; /**< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (1), _WIN32 (2) */
 

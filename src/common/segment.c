@@ -47,7 +47,7 @@ gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
 
 /* The driver says OPERATING_SYSTEM when the process has no descriptor left (measured on 580): find
  * out whether that is it, by wanting one. */
-static gpuipc_status export_failure(const driver *drv, CUresult result) {
+gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *operation) {
     if (result == CUDA_ERROR_OPERATING_SYSTEM) {
         os_handle wanted = OS_HANDLE_NONE;
         gpuipc_status status = os_memory_create("gpuipc-probe", 4096, &wanted);
@@ -56,7 +56,7 @@ static gpuipc_status export_failure(const driver *drv, CUresult result) {
             return status;
         }
     }
-    return driver_status(drv, result, "cuMemExportToShareableHandle", "making a handle of memory");
+    return driver_status(drv, result, operation, "making a handle of memory");
 }
 
 gpuipc_status segment_check_export(const segment *self, bool is_imported) {
@@ -85,7 +85,7 @@ gpuipc_status segment_export(const driver *drv, const segment *self, bool is_imp
                                 "handles");
     }
     if (result != CUDA_SUCCESS) {
-        return export_failure(drv, result);
+        return segment_export_failure(drv, result, "cuMemExportToShareableHandle");
     }
     return os_handle_adopt_exported(&written, out_handle);
 }

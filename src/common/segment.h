@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file One physical allocation of device memory. */
+/** @file One physical allocation. */
 #ifndef GPUIPC_SEGMENT_H
 #define GPUIPC_SEGMENT_H
 
@@ -7,11 +7,19 @@
 
 #include "driver.h"
 
+struct counted;
+
 typedef struct segment {
-    CUmemGenericAllocationHandle allocation; /**< 0: none held */
+    CUmemGenericAllocationHandle allocation; /**< VMM and fabric; 0: none held */
     uint64_t bytes;                          /**< its whole size */
-    os_handle
-        kept; /**< of an opened one that is to be sent on: the driver exports no import again */
+    /** Of an opened one that is to be sent on: the driver exports no import again. Of host memory: its
+     *  handle. */
+    os_handle kept;
+    void *host;           /**< host memory: where this process has it; NULL: not mapped */
+    struct counted *pool; /**< imported from a pool: the pool; of our own pool: likewise */
+    struct counted *made; /**< opened once in this process however often it came */
+    uint32_t group;       /**< which pool of the exporter */
+    uint8_t name[64];     /**< what other processes know it by, where it is known by a name */
 } segment;
 
 #define SEGMENT_NONE ((segment){.kept = {-1}})
@@ -32,6 +40,9 @@ gpuipc_status segment_check_export(const segment *self, bool is_imported);
  *  ERR_NOT_SHAREABLE, ERR_TOO_MANY_HANDLES. */
 gpuipc_status segment_export(const driver *drv, const segment *self, bool is_imported,
                              os_handle *out_handle);
+
+/** The status of a failed export of a handle by the driver. ERR_TOO_MANY_HANDLES. */
+gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *operation);
 
 /** Gives up the allocation and the kept handle. @p forked: in a child, where no driver call may be
  *  made. Memory that is mapped stays until it is unmapped. */

@@ -8,6 +8,8 @@
 #define GPUIPC_TRANSPORT_INTERNAL_H
 
 #include "buffer.h"
+#include "group_set.h"
+#include "sender.h"
 #include "wire.h"
 
 /** What a trial found. */
@@ -20,47 +22,70 @@ typedef struct transport_answer {
 typedef struct transport {
     gpuipc_transport id;
     const char *name;
-    bool is_zero_copy;  /**< the other device works in the memory itself */
-    wire_memory memory; /**< what a buffer record calls it; 0: it never leaves its process (p2p) */
+    bool is_zero_copy; /**< the other device works in the memory itself */
+    bool
+        ends_with_owner; /**< the memory is gone when its owner frees it, whoever has it open: it must
+                             not be freed before it has been returned everywhere */
+    bool guards_access; /**< the driver refuses writes to what is read-only; where it does not,
+                             gpuipc's own calls do: buffer_check_writable() */
+    wire_memory memory; /**< what a buffer record calls it; 0: it never leaves its process */
+    wire_naming naming; /**< of its segments; NAMED_BY_BOTH: by its name alone as well */
 
     /** Makes memory for a buffer whose owner, bytes and context are set: fills in mapping, segments and
      *  access. What was made before a failure is undone by release. NULL: this memory cannot be made. */
     gpuipc_status (*allocate)(buffer *self, const gpuipc_buffer_config *config);
 
+    /** Whether it can be sent, before anything is: ERR_NOT_SHAREABLE with the reason.
+     *  @param peer who would get it; NULL: not known */
+    gpuipc_status (*check_export)(const buffer *self, const os_peer *peer);
+
     /** The record of one segment of a buffer, and the handle that its naming wants (else none).
-     *  ERR_NOT_SHAREABLE and its kin with the reason.
-     *  @param sent_groups which pools' handles this connection has sent already; NULL: none ever */
-    gpuipc_status (*export_segment)(const buffer *self, uint32_t index,
-                                    struct group_set *sent_groups, wire_segment *out_record,
-                                    os_handle *out_handle);
+     *  @param sent_groups which pools' handles the peer has already; the pool of this segment is added
+     *         when its handle goes along */
+    gpuipc_status (*export_segment)(const buffer *self, uint32_t index, group_set *sent_groups,
+                                    wire_segment *out_record, os_handle *out_handle);
 
     /** Takes in one segment as its packet comes. The handle stays the caller's, unless it is moved into
-     *  out_segment->kept (it is then none). What comes is the peer's word: checked, never trusted. */
-    gpuipc_status (*import_segment)(context *ctx, const wire_buffer *of, const wire_segment *record,
-                                    os_handle *handle, bool keep_handle, segment *out_segment);
+     *  out_segment->kept (it is then none). What comes is the peer's word: checked, never trusted.
+     *  @param handle none where the record names none */
+    gpuipc_status (*import_segment)(sender *from, const wire_segment *record, os_handle *handle,
+                                    bool keep_handle, segment *out_segment);
 
-    /** Maps a buffer over its imported segments for its access_device. */
-    gpuipc_status (*open)(buffer *self);
+    /** Maps a buffer over its imported segments for its access_device, with this access. What was done
+     *  before a failure is undone by release. */
+    gpuipc_status (*open)(buffer *self, const buffer_source *source, gpuipc_access access);
 
     /** Lets a device reach a buffer of any origin. */
     gpuipc_status (*set_access)(buffer *self, uint32_t device, gpuipc_access access);
 
-    /** Undoes allocate or open as far as they came; not called in a forked child, nor for what the
-     *  caller allocated. Segments are released afterwards, one by one. */
+    /** Undoes allocate, open and set_access as far as they came; also called for what the caller
+     *  allocated, of which only access is undone. Not called in a forked child. The segments are
+     *  released afterwards, one by one. */
     void (*release)(buffer *self);
 
     /** Gives one segment back. @param forked no driver calls */
     void (*release_segment)(context *ctx, segment *of, bool forked);
-
-    /** Does it once between two devices, end to end as far as one process can, with a verified pattern.
-     *  Fails only when the question itself could not be asked. */
-    gpuipc_status (*probe)(context *ctx, uint32_t owner, uint32_t user,
-                           transport_answer *out_answer);
 } transport;
 
 /** The transport with this number; NULL for any other number. DEFAULT is vmm. */
 const transport *transport_find(gpuipc_transport id);
 /** The transport of a buffer record; NULL when there is none. */
 const transport *transport_of_memory(uint16_t memory);
+
+/** ERR_NOT_SUPPORTED with this sentence, about the device, when an attribute has none of the bits of
+ *  @p mask, or an older driver does not know it. */
+gpuipc_status transport_check_attribute(const context *ctx, uint32_t device_index,
+                                        CUdevice_attribute which, int mask, const char *operation,
+                                        const char *sentence);
+
+extern const transport transport_vmm;
+extern const transport transport_pool;
+extern const transport transport_legacy;
+extern const transport transport_p2p;
+extern const transport transport_host;
+extern const transport transport_fabric;
+/** Memory that was wrapped and that only a copy carries: its id is that of host, and transport_find() does
+ *  not know it. */
+extern const transport transport_staged;
 
 #endif

@@ -2,6 +2,7 @@
 /** @file See wire.h. */
 #include "wire.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include <gpuipc/gpuipc.h>
@@ -55,6 +56,14 @@ enum {
     SEGMENT_RESERVED = 10,
     SEGMENT_GROUP = 12,
     SEGMENT_NAME = 16
+};
+
+/* Positions in the bytes of contents. */
+enum {
+    CONTENTS_MEMORY = 0,
+    CONTENTS_OFFSET = 8,
+    CONTENTS_SIZE = 16,
+    CONTENTS_NUMBER = 24
 };
 
 static void put(uint8_t *at, uint64_t value, unsigned width) {
@@ -155,7 +164,7 @@ static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_pack
         return bad("the packet has not the length it says");
     }
     unsigned kind = get16(packet + HEADER_KIND);
-    if (kind < WIRE_MESSAGE || kind > WIRE_POINTS || get16(packet + HEADER_FLAGS) != 0) {
+    if (kind < WIRE_MESSAGE || kind > WIRE_RING || get16(packet + HEADER_FLAGS) != 0) {
         return bad("the packet is of a kind that this version does not know");
     }
     out->header = (wire_header){.kind = (wire_kind)kind,
@@ -175,10 +184,14 @@ static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_pack
     return GPUIPC_OK;
 }
 
-/* How many handles a packet names: with one of points its page's, else one for each segment that has
- * not only a name. */
+static bool is_page(wire_kind kind) {
+    return kind == WIRE_POINTS || kind == WIRE_RING;
+}
+
+/* How many handles a packet names: with one of points or words its page's, else one for each segment
+ * that has not only a name. */
 static size_t count_handles(const wire_packet *packet) {
-    size_t count = packet->header.kind == WIRE_POINTS ? 1 : 0;
+    size_t count = is_page(packet->header.kind) ? 1 : 0;
     for (uint32_t i = 0; i < packet->header.segments; i++) {
         const uint8_t *at = packet->segments + (size_t)i * packet->segment_record_bytes;
         count += get16(at + SEGMENT_NAMING) != WIRE_NAMED_BY_NAME;
@@ -205,10 +218,9 @@ gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t hand
         header->segments > header->total_segments) {
         return bad("the packet carries more than its message has");
     }
-    if (header->kind == WIRE_POINTS &&
-        (header->number != 0 || header->total_bytes != 0 || header->total_buffers != 0 ||
-         header->total_segments != 0)) {
-        return bad("a packet of points carries something else as well");
+    if (is_page(header->kind) && (header->number != 0 || header->total_bytes != 0 ||
+                                  header->total_buffers != 0 || header->total_segments != 0)) {
+        return bad("a packet with a page carries something else as well");
     }
     decoded.bytes = packet + WIRE_HEADER_BYTES;
     decoded.buffers = decoded.bytes + header->bytes;
@@ -279,6 +291,36 @@ gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
     memcpy(record.name, at + SEGMENT_NAME, sizeof(record.name));
     if (get16(at + SEGMENT_RESERVED) != 0 || record.naming > WIRE_NAMED_BY_BOTH) {
         return bad("a segment record is named in a way that this version does not know");
+    }
+    *out_record = record;
+    return GPUIPC_OK;
+}
+
+void wire_encode_contents(const wire_contents *record, uint8_t *out) {
+    memset(out, 0, WIRE_CONTENTS_BYTES);
+    put(out + CONTENTS_MEMORY, record->memory, 2);
+    put(out + CONTENTS_OFFSET, record->offset, 8);
+    put(out + CONTENTS_SIZE, record->bytes, 8);
+    put(out + CONTENTS_NUMBER, record->number, 8);
+}
+
+gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_contents *out_record) {
+    if (size < WIRE_CONTENTS_BYTES) { /* a later minor version may have more */
+        return bad("the contents do not say how they come");
+    }
+    wire_contents record = {.memory = get16(bytes + CONTENTS_MEMORY),
+                            .offset = get(bytes + CONTENTS_OFFSET, 8),
+                            .bytes = get(bytes + CONTENTS_SIZE, 8),
+                            .number = get(bytes + CONTENTS_NUMBER, 8)};
+    if (record.memory < WIRE_MEMORY_VMM || record.memory > WIRE_MEMORY_FABRIC) {
+        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+                           "the contents come in a way (%u) that this version does not know",
+                           (unsigned)record.memory);
+    }
+    if (get(bytes + CONTENTS_MEMORY, 8) != record.memory || record.bytes == 0 ||
+        record.bytes > UINT64_MAX - record.offset ||
+        (record.memory == WIRE_MEMORY_HOST ? record.offset : record.number) != 0) {
+        return bad("the contents are empty, reach beyond 64 bits, or have a reserved part");
     }
     *out_record = record;
     return GPUIPC_OK;

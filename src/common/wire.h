@@ -11,18 +11,20 @@
 
 #include "status.h"
 
-#define WIRE_MAJOR         1
-#define WIRE_MINOR         0
-#define WIRE_HEADER_BYTES  48
-#define WIRE_BUFFER_BYTES  160
-#define WIRE_SEGMENT_BYTES 80
-#define WIRE_NAME_BYTES    64
+#define WIRE_MAJOR          1
+#define WIRE_MINOR          0
+#define WIRE_HEADER_BYTES   48
+#define WIRE_BUFFER_BYTES   160
+#define WIRE_SEGMENT_BYTES  80
+#define WIRE_NAME_BYTES     64
+#define WIRE_CONTENTS_BYTES 32
 
 /** What a packet is. */
 typedef enum wire_kind {
     WIRE_MESSAGE = 1,  /**< part of a message */
     WIRE_CONTENTS = 2, /**< likewise, but its buffer is only the way for the contents of another */
-    WIRE_POINTS = 3    /**< one handle: the page with the sender's ready and done points */
+    WIRE_POINTS = 3,   /**< one handle: the page with the sender's ready and done points */
+    WIRE_RING = 4      /**< one handle: the page with the words of the sender's ring */
 } wire_kind;
 
 /** What memory a buffer record speaks of. */
@@ -51,7 +53,7 @@ typedef enum wire_naming {
 
 /** Head of a packet: what the whole message has, and how much of it this packet carries. */
 typedef struct wire_header {
-    wire_kind kind;  /**< with WIRE_POINTS all that follows is 0 */
+    wire_kind kind;  /**< with WIRE_POINTS and WIRE_RING all that follows is 0 */
     uint64_t number; /**< of the message in this direction, from 0 */
     uint32_t total_bytes;
     uint32_t total_buffers;
@@ -86,6 +88,15 @@ typedef struct wire_segment {
     uint8_t name[WIRE_NAME_BYTES];
 } wire_segment;
 
+/** The bytes of a message of the kind WIRE_CONTENTS: how contents come. */
+typedef struct wire_contents {
+    uint16_t
+        memory; /**< wire_memory: HOST, through the ring; else out of the message's one buffer */
+    uint64_t offset; /**< of the range in that buffer; 0 with HOST */
+    uint64_t bytes;  /**< of the range, above 0 */
+    uint64_t number; /**< of its first piece in the ring; 0 without HOST */
+} wire_contents;
+
 /** A decoded packet; the pointers are into the packet's bytes. */
 typedef struct wire_packet {
     wire_header header;
@@ -113,5 +124,10 @@ gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
                                  wire_buffer *out_record);
 gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
                                   wire_segment *out_record);
+
+/** @param out WIRE_CONTENTS_BYTES of room */
+void wire_encode_contents(const wire_contents *record, uint8_t *out);
+/** ERR_PROTOCOL, ERR_VERSION */
+gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_contents *out_record);
 
 #endif

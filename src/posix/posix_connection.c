@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -150,6 +151,12 @@ void os_connection_interrupt(os_connection *connection) {
         atomic_store(&connection->interrupted, true);
         shutdown(connection->fd, SHUT_RDWR);
     }
+}
+
+bool os_connection_has_ended(os_connection *connection) {
+    int events = fd_wait(connection->fd, 0, os_deadline_after(0));
+    /* looked at afterwards: an interrupt looks like the end, and is noted before it is done */
+    return events > 0 && (events & POLLHUP) != 0 && !atomic_load(&connection->interrupted);
 }
 
 void os_connection_destroy(os_connection *connection) {

@@ -13,6 +13,8 @@
 
 const char os_cuda_driver_name[] = "libcuda.so.1";
 const char os_emulated_driver_name[] = "libgpuipc-emulated-cuda.so";
+const char os_nvml_name[] = "libnvidia-ml.so.1";
+const char os_emulated_nvml_name[] = "libgpuipc-emulated-nvml.so";
 const int os_shareable_handle_type = 1; /* cuda.h: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
 
 struct os_library {

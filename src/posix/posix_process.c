@@ -6,8 +6,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 static atomic_uint fork_generation;
@@ -57,6 +59,14 @@ uint64_t os_process_id(void) {
 
 const char *os_environment(const char *name) {
     return secure_getenv(name);
+}
+
+/* Both kinds of it say "microsoft" in their kernel's release, in their own spelling; /dev/dxg is the device
+ * through which the GPU is reached (learn.microsoft.com, "CUDA on WSL"). */
+bool os_is_wsl(void) {
+    struct utsname system;
+    return access("/dev/dxg", F_OK) == 0 ||
+           (uname(&system) == 0 && strcasestr(system.release, "microsoft") != NULL);
 }
 
 gpuipc_status os_random(void *bytes, size_t size) {

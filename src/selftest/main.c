@@ -5,7 +5,9 @@
 #include "consume.h"
 #include "produce.h"
 #include "program.h"
+#include "ring.h"
 #include "run.h"
+#include "transports.h"
 
 static int obey(const options *wanted) {
     switch (wanted->command) {
@@ -13,6 +15,12 @@ static int obey(const options *wanted) {
         return produce(wanted);
     case COMMAND_CONSUME:
         return consume(wanted);
+    case COMMAND_TRANSPORTS:
+        return transports(wanted);
+    case COMMAND_RING:
+        return ring(wanted);
+    case COMMAND_RING_MEMBER:
+        return ring_member(wanted);
     default:
         return run(wanted);
     }

@@ -19,6 +19,10 @@ static const char help_text[] =
     "usage: gpuipc-selftest [OPTION...]                  start a producer and a consumer, and check\n"
     "       gpuipc-selftest produce [NAME] [OPTION...]   only the producer, for another terminal\n"
     "       gpuipc-selftest consume [NAME] [OPTION...]   only the consumer\n"
+    "       gpuipc-selftest transports [OPTION...]       which ways work between which devices, how\n"
+    "                                                    fast, and why not\n"
+    "       gpuipc-selftest ring [OPTION...]             a ring of programs, one for each device, each\n"
+    "                                                    of which writes into the next one's memory\n"
     "\n"
     "Shares GPU memory between two programs and checks every word of it, both ways.\n"
     "\n"
@@ -33,6 +37,8 @@ static const char help_text[] =
     "                   repeated (default: 1M, 64M and 1G; on the emulated driver 1M and 8M)\n"
     "  --bench-copy     compares copy bandwidth through the shared mapping with the same copy\n"
     "                   inside one process\n"
+    "  --measure        for transports: measures those that are available\n"
+    "  --members=N      for ring: how many programs (default: one for each device, at least 2)\n"
     "  --name=NAME      where produce and consume meet (default: " DEFAULT_NAME ")\n"
     "  --timeout=S      seconds that a step may take (default: 60)\n"
     "  --verbose        says every step\n"
@@ -41,7 +47,8 @@ static const char help_text[] =
     "Exit code: 0 passed, 1 failed, 2 wrong usage, 77 nothing to test here.\n";
 
 enum {
-    OPTION_PARENT = 256
+    OPTION_PARENT = 256,
+    OPTION_INDEX
 };
 
 static const struct option long_options[] = {{"driver", required_argument, NULL, 'D'},
@@ -51,11 +58,14 @@ static const struct option long_options[] = {{"driver", required_argument, NULL,
                                              {"name", required_argument, NULL, 'n'},
                                              {"timeout", required_argument, NULL, 't'},
                                              {"bench-copy", no_argument, NULL, 'b'},
+                                             {"measure", no_argument, NULL, 'm'},
+                                             {"members", required_argument, NULL, 'M'},
                                              {"verbose", no_argument, NULL, 'v'},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'V'},
                                              /* the tool's own, to the roles that it starts */
                                              {"parent", required_argument, NULL, OPTION_PARENT},
+                                             {"index", required_argument, NULL, OPTION_INDEX},
                                              {NULL, 0, NULL, 0}};
 
 static bool complain(const char *option, const char *text, const char *wanted) {
@@ -79,6 +89,16 @@ static bool read_device(const char *option, const char *text, uint32_t *out_devi
         return complain(option, text, "the number of a device");
     }
     *out_device = (uint32_t)number;
+    return true;
+}
+
+/* From @p least to 60 programs: what one process can wait for on every system. */
+static bool read_count(const char *option, const char *text, uint64_t least, uint32_t *out_count) {
+    uint64_t number;
+    if (!read_number(text, 60, &number) || number < least) {
+        return complain(option, text, "a number of programs, from 2 to 60");
+    }
+    *out_count = (uint32_t)number;
     return true;
 }
 
@@ -128,6 +148,13 @@ static bool take(options *self, int option, int *out_exit_code) {
     case 'v':
         self->verbose = true;
         return true;
+    case 'm':
+        self->measure = true;
+        return true;
+    case 'M':
+        return read_count("--members", optarg, 2, &self->members);
+    case OPTION_INDEX:
+        return read_count("--index", optarg, 0, &self->index);
     case OPTION_PARENT:
         return read_number(optarg, UINT32_MAX, &self->parent) ||
                complain("--parent", optarg, "a process");
@@ -151,15 +178,25 @@ static bool take_words(options *self, char **words, int count) {
     if (count == 0) {
         return true;
     }
-    if (strcmp(words[0], "produce") == 0) {
-        self->command = COMMAND_PRODUCE;
-    } else if (strcmp(words[0], "consume") == 0) {
-        self->command = COMMAND_CONSUME;
-    } else {
-        return complain("command", words[0], "produce or consume");
+    static const struct {
+        const char *word;
+        command command;
+        int words; /* with those behind it */
+    } commands[] = {{"produce", COMMAND_PRODUCE, 2},
+                    {"consume", COMMAND_CONSUME, 2},
+                    {"transports", COMMAND_TRANSPORTS, 1},
+                    {"ring", COMMAND_RING, 1},
+                    {"ring-member", COMMAND_RING_MEMBER, 1}};
+    size_t i = 0;
+    while (i < sizeof(commands) / sizeof(*commands) && strcmp(words[0], commands[i].word) != 0) {
+        i++;
     }
-    if (count > 2) {
-        return complain("argument", words[2], "known");
+    if (i == sizeof(commands) / sizeof(*commands)) {
+        return complain("command", words[0], "produce, consume, transports or ring");
+    }
+    self->command = commands[i].command;
+    if (count > commands[i].words) {
+        return complain("argument", words[commands[i].words], "known");
     }
     if (count == 2 && self->name != NULL) {
         return complain("name", words[1], "needed beside --name");
@@ -171,8 +208,16 @@ static bool take_words(options *self, char **words, int count) {
 }
 
 static bool check_together(options *self) {
-    if (self->command == COMMAND_RUN && self->name != NULL) {
+    bool meets = self->command == COMMAND_PRODUCE || self->command == COMMAND_CONSUME ||
+                 self->command == COMMAND_RING_MEMBER;
+    if (!meets && self->name != NULL) {
         return complain("--name", self->name, "for a run without produce or consume");
+    }
+    if ((self->measure && self->command != COMMAND_TRANSPORTS) ||
+        (self->members != 0 && self->command != COMMAND_RING &&
+         self->command != COMMAND_RING_MEMBER)) {
+        fputs("gpuipc-selftest: --measure is for transports, --members for ring\n", stderr);
+        return false;
     }
     if (self->command == COMMAND_CONSUME && (self->size_count > 0 || self->bench_copy)) {
         fputs("gpuipc-selftest: sizes and --bench-copy are the producer's to choose\n", stderr);

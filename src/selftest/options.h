@@ -20,9 +20,12 @@ enum {
 #define DEVICE_ANY UINT32_MAX
 
 typedef enum command {
-    COMMAND_RUN,     /**< start both roles for every case */
-    COMMAND_PRODUCE, /**< be the producer */
-    COMMAND_CONSUME  /**< be the consumer */
+    COMMAND_RUN,        /**< start both roles for every case */
+    COMMAND_PRODUCE,    /**< be the producer */
+    COMMAND_CONSUME,    /**< be the consumer */
+    COMMAND_TRANSPORTS, /**< list the ways to reach memory */
+    COMMAND_RING,       /**< start a ring of programs */
+    COMMAND_RING_MEMBER /**< be one of them */
 } command;
 
 typedef struct options {
@@ -36,7 +39,10 @@ typedef struct options {
     int timeout_ms;    /**< of one step */
     bool verbose;
     bool bench_copy;
-    uint64_t parent; /**< process that started this one as a role, 0: a person did */
+    bool measure;
+    uint32_t members; /**< programs in a ring; 0: one for each device */
+    uint32_t index;   /**< which of them this one is */
+    uint64_t parent;  /**< process that started this one as a role, 0: a person did */
 } options;
 
 /** Reads the command line.

@@ -3,14 +3,7 @@
 #ifndef GPUIPC_SELFTEST_PAIR_H
 #define GPUIPC_SELFTEST_PAIR_H
 
-#include "options.h"
-
-/** What the cases came to. */
-typedef struct tally {
-    unsigned passed;
-    unsigned failed;
-    unsigned skipped;
-} tally;
+#include "crew.h"
 
 /** Runs the cases of one pair of devices and prints a line for each.
  *  @param choice as --driver takes it  @param cases how many there are */

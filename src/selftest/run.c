@@ -56,7 +56,7 @@ static void run_pair(const options *wanted, const session *at, uint32_t owner, u
     fflush(stdout);
 }
 
-static bool is_chosen(uint32_t chosen, uint32_t device) {
+bool run_is_chosen(uint32_t chosen, uint32_t device) {
     return chosen == DEVICE_ANY || chosen == device;
 }
 
@@ -83,33 +83,45 @@ static int summarize(const session *at, const tally *total) {
     return total->failed == 0 ? EXIT_PASS : EXIT_FAIL;
 }
 
-int run(const options *wanted) {
-    session at;
+int run_begin(const options *wanted, session *out_session) {
     char text[ROLE_LINE_MAX];
-    tally total = {0};
     watchdog_expect("starting the driver and looking at its devices", wanted->timeout_ms);
-    int code = session_open(wanted, &at);
+    int code = session_open(wanted, out_session);
     if (code != EXIT_PASS) {
         return code;
     }
     watchdog_rest();
-    session_describe(&at, text, sizeof(text));
+    session_describe(out_session, text, sizeof(text));
     printf("%s\n", text);
     fflush(stdout);
-    if (!has_device(&at, "--device", wanted->device) || !has_device(&at, "--peer", wanted->peer)) {
-        code = EXIT_USAGE;
-        goto close_session;
+    if (!has_device(out_session, "--device", wanted->device) ||
+        !has_device(out_session, "--peer", wanted->peer)) {
+        run_end(wanted, out_session);
+        return EXIT_USAGE;
+    }
+    return EXIT_PASS;
+}
+
+void run_end(const options *wanted, session *at) {
+    watchdog_expect("ending the use of the driver", wanted->timeout_ms);
+    session_close(at);
+}
+
+int run(const options *wanted) {
+    session at;
+    tally total = {0};
+    int code = run_begin(wanted, &at);
+    if (code != EXIT_PASS) {
+        return code;
     }
     for (uint32_t owner = 0; owner < at.info.device_count; owner++) {
         for (uint32_t peer = 0; peer < at.info.device_count; peer++) {
-            if (is_chosen(wanted->device, owner) && is_chosen(wanted->peer, peer)) {
+            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer)) {
                 run_pair(wanted, &at, owner, peer, &total);
             }
         }
     }
     code = summarize(&at, &total);
-close_session:
-    watchdog_expect("ending the use of the driver", wanted->timeout_ms);
-    session_close(&at);
+    run_end(wanted, &at);
     return code;
 }

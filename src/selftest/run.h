@@ -4,8 +4,17 @@
 #define GPUIPC_SELFTEST_RUN_H
 
 #include "options.h"
+#include "session.h"
 
 /** @return EXIT_PASS, EXIT_FAIL, EXIT_USAGE, or EXIT_NOTHING when no case could be tried */
 int run(const options *wanted);
+
+/** How every command begins: opens the driver, prints the first line, and refuses devices that there are
+ *  not. @return EXIT_PASS, or what to end with (then nothing is open) */
+int run_begin(const options *wanted, session *out_session);
+void run_end(const options *wanted, session *at);
+
+/** Whether a device is meant by --device or --peer. */
+bool run_is_chosen(uint32_t chosen, uint32_t device);
 
 #endif

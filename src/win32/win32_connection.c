@@ -134,6 +134,17 @@ gpuipc_status os_connection_get_peer(os_connection *connection, os_peer *out_pee
     return status;
 }
 
+bool os_connection_has_ended(os_connection *connection) {
+    bool ended = false;
+    AcquireSRWLockShared(&connection->use);
+    if (!atomic_load(&connection->is_interrupted)) {
+        /* fails when the other end is closed, but not while there is something left to read */
+        ended = !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, NULL, NULL);
+    }
+    ReleaseSRWLockShared(&connection->use);
+    return ended;
+}
+
 /* Closing the pipe is what makes the peer see the end; it may still read what was sent. A client's
  * end has no other way, and DisconnectNamedPipe, which a server's has, throws away what the client
  * has not read. So calls that wait are woken first, and when all have left the pipe goes. */

@@ -7,6 +7,8 @@
 
 const char os_cuda_driver_name[] = "nvcuda.dll";
 const char os_emulated_driver_name[] = "gpuipc-emulated-cuda.dll";
+const char os_nvml_name[] = "nvml.dll";
+const char os_emulated_nvml_name[] = "gpuipc-emulated-nvml.dll";
 const int os_shareable_handle_type = 2; /* cuda.h: CU_MEM_HANDLE_TYPE_WIN32 */
 
 /** The longest path of the system, with its end: learn.microsoft.com, "Maximum Path Length

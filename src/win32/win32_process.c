@@ -107,6 +107,10 @@ const char *os_environment(const char *name) {
     return text;
 }
 
+bool os_is_wsl(void) {
+    return false;
+}
+
 gpuipc_status os_random(void *bytes, size_t size) {
     unsigned char *at = bytes;
     while (size > 0) {

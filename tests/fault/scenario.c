@@ -8,6 +8,9 @@
 
 #define SEGMENTS 3
 
+/* Windows shares no pools. */
+#define HAS_POOLS (os_shareable_handle_type != CU_MEM_HANDLE_TYPE_WIN32)
+
 /* Every piece answers OK or ends the function by the label: none goes on after a failure. */
 #define TRY(call)                                                                                  \
     if ((status = (call)) != GPUIPC_OK) {                                                          \
@@ -28,6 +31,13 @@ static gpuipc_status make_buffer(scenario_state *state, gpuipc_buffer **out_buff
     const gpuipc_buffer_config config = {.struct_size = sizeof(config),
                                          .bytes = SEGMENTS * state->unit,
                                          .segment_bytes = state->unit};
+    return gpuipc_buffer_create(state->context, &config, out_buffer);
+}
+
+static gpuipc_status make_memory(scenario_state *state, gpuipc_transport transport,
+                                 gpuipc_buffer **out_buffer) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = transport, .bytes = 65536};
     return gpuipc_buffer_create(state->context, &config, out_buffer);
 }
 
@@ -88,6 +98,34 @@ static gpuipc_status prepare_own_memory(scenario_state *state) {
         TRY(cuda(drv->cuMemMap(state->own_address + i * state->unit, state->unit, 0, *handle, 0)))
     }
     TRY(cuda(drv->cuMemSetAccess(state->own_address, 2 * state->unit, &access, 1)))
+give_back: /* scenario_end does */
+    return status;
+}
+
+/* What a context keeps from its first use on is made. */
+static gpuipc_status prepare_pool(scenario_state *state) {
+    gpuipc_buffer *made;
+    gpuipc_status status = prepare_context(state);
+    if (status == GPUIPC_OK && HAS_POOLS) {
+        status = make_memory(state, GPUIPC_TRANSPORT_POOL, &made);
+        if (status == GPUIPC_OK) {
+            (void)gpuipc_buffer_release(made);
+        }
+    }
+    return status;
+}
+
+/* Memory that only a copy carries. */
+static gpuipc_status prepare_pinned(scenario_state *state) {
+    gpuipc_status status;
+    const driver *drv = &state->driver;
+    TRY(prepare_context(state))
+    TRY(driver_open("emulated", &state->driver))
+    TRY(cuda(drv->cuDevicePrimaryCtxRetain(&state->cuda_context, 0)))
+    TRY(cuda(drv->cuCtxPushCurrent(state->cuda_context)))
+    TRY(cuda(drv->cuMemHostAlloc(&state->pinned, 65536, CU_MEMHOSTALLOC_PORTABLE)))
+    TRY(gpuipc_buffer_wrap(state->context, (uint64_t)(uintptr_t)state->pinned, 65536,
+                           &state->buffer))
 give_back: /* scenario_end does */
     return status;
 }
@@ -196,6 +234,66 @@ give_back:
     return status;
 }
 
+/* Memory of a transport: made, sent to this process, used, and given back. */
+static gpuipc_status run_memory(scenario_state *state, gpuipc_transport transport) {
+    ends both = {NULL, NULL, NULL};
+    gpuipc_buffer *made = NULL;
+    gpuipc_buffer *opened = NULL;
+    uint32_t word = 7;
+    gpuipc_status status;
+    TRY(make_memory(state, transport, &made))
+    TRY(ends_open(state, &both))
+    TRY(send_one(both.client, made, NULL))
+    TRY(receive_one(both.server, 0, &opened))
+    TRY(gpuipc_buffer_write(opened, 0, &word, sizeof(word)))
+give_back:
+    (void)gpuipc_buffer_release(opened);
+    (void)gpuipc_buffer_release(made);
+    ends_close(&both);
+    return status;
+}
+
+static gpuipc_status run_legacy(scenario_state *state) {
+    return run_memory(state, GPUIPC_TRANSPORT_LEGACY);
+}
+
+static gpuipc_status run_host(scenario_state *state) {
+    return run_memory(state, GPUIPC_TRANSPORT_HOST);
+}
+
+static gpuipc_status run_pool(scenario_state *state) {
+    return HAS_POOLS ? run_memory(state, GPUIPC_TRANSPORT_POOL) : GPUIPC_OK;
+}
+
+static gpuipc_status run_staged(scenario_state *state) {
+    ends both = {NULL, NULL, NULL};
+    gpuipc_buffer *opened = NULL;
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .bytes = "text",
+                                     .bytes_size = 4,
+                                     .buffers = &state->buffer,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_STAGED};
+    gpuipc_status status;
+    TRY(ends_open(state, &both))
+    TRY(gpuipc_connection_send(both.client, &message, 0))
+    TRY(receive_one(both.server, 0, &opened))
+give_back:
+    (void)gpuipc_buffer_release(opened);
+    ends_close(&both);
+    return status;
+}
+
+static gpuipc_status run_p2p(scenario_state *state) {
+    gpuipc_buffer *made = NULL;
+    gpuipc_status status;
+    TRY(make_memory(state, GPUIPC_TRANSPORT_P2P, &made))
+    TRY(gpuipc_buffer_set_access(made, 1, GPUIPC_ACCESS_READ_WRITE))
+give_back:
+    (void)gpuipc_buffer_release(made);
+    return status;
+}
+
 /* Received with its handles, and sent on. */
 static gpuipc_status run_relay(scenario_state *state) {
     ends both = {NULL, NULL, NULL};
@@ -263,7 +361,9 @@ const scenario scenarios[] = {
     {"life", prepare_nothing, run_life},       {"wrap", prepare_own_memory, run_wrap},
     {"share", prepare_buffer, run_share},      {"relay", prepare_data, run_relay},
     {"native", prepare_buffer, run_native},    {"data", prepare_data, run_data},
-    {"access", prepare_buffer, run_access},
+    {"access", prepare_buffer, run_access},    {"legacy", prepare_context, run_legacy},
+    {"host", prepare_context, run_host},       {"pool", prepare_pool, run_pool},
+    {"staged", prepare_pinned, run_staged},    {"p2p", prepare_context, run_p2p},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 
@@ -291,6 +391,9 @@ void scenario_end(scenario_state *state) {
     (void)gpuipc_buffer_release(state->other);
     if (state->stream != NULL) {
         (void)drv->cuStreamDestroy(state->stream);
+    }
+    if (state->pinned != NULL) {
+        (void)drv->cuMemFreeHost(state->pinned);
     }
     if (state->cuda_context != NULL) {
         (void)drv->cuCtxPopCurrent(&popped);

@@ -27,6 +27,7 @@ typedef struct scenario_state {
     CUstream stream;
     CUdeviceptr own_address; /**< two granules that the program mapped itself, side by side */
     CUmemGenericAllocationHandle own_handles[2];
+    void *pinned;  /**< host memory of the program's, wrapped as buffer */
     uint64_t unit; /**< granularity */
 } scenario_state;
 

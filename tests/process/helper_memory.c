@@ -16,12 +16,14 @@ gpuipc_status helper_release(helper_state *self) {
     return result;
 }
 
-/* create COUNT BYTES SEGMENT_BYTES DEVICE */
+/* create COUNT BYTES SEGMENT_BYTES DEVICE [TRANSPORT] */
 static void create(helper_state *self, const char *arguments) {
     size_t count = 0;
     gpuipc_buffer_config config = {.struct_size = sizeof(config)};
-    (void)sscanf(arguments, " %zu %" SCNu64 " %" SCNu64 " %" SCNu32, &count, &config.bytes,
-                 &config.segment_bytes, &config.device);
+    int transport = GPUIPC_TRANSPORT_DEFAULT;
+    (void)sscanf(arguments, " %zu %" SCNu64 " %" SCNu64 " %" SCNu32 " %d", &count, &config.bytes,
+                 &config.segment_bytes, &config.device, &transport);
+    config.transport = (gpuipc_transport)transport;
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < count && self->buffer_count < HELPER_BUFFERS_MAX; i++) {
         status = gpuipc_buffer_create(self->context, &config, &self->buffers[self->buffer_count]);
@@ -84,10 +86,18 @@ static void info(helper_state *self, const char *arguments) {
                (int)about.access, (int)about.origin, about.segment_count, about.bytes);
 }
 
-/* release: all */
+/* release [COUNT]: all, or so many of those that came last */
 static void release(helper_state *self, const char *arguments) {
-    (void)arguments;
-    helper_say_status(helper_release(self));
+    size_t count = 0;
+    gpuipc_status status = GPUIPC_OK;
+    if (sscanf(arguments, " %zu", &count) != 1) {
+        helper_say_status(helper_release(self));
+        return;
+    }
+    for (size_t i = 0; i < count && self->buffer_count > 0 && status == GPUIPC_OK; i++) {
+        status = gpuipc_buffer_release(self->buffers[--self->buffer_count]);
+    }
+    helper_say_status(status);
 }
 
 const helper_command helper_memory_commands[] = {

@@ -29,6 +29,9 @@ static void warm_up(const process_case *self) {
     check_ok(process_case_send(near_end, &buffer, 1, 1));
     check_ok(process_case_receive(far_end, &opened, &count, NULL, PATIENCE_MS));
     check_ok(marks_check(opened, 1, 0));
+    /* the context's own page of words, which it keeps */
+    check_ok(gpuipc_buffer_return_async(opened, NULL));
+    check_ok(gpuipc_buffer_await_returns(buffer, PATIENCE_MS));
     check_ok(gpuipc_native_export(buffer, &segment, 1, &layout, &count));
     os_handle handle = {segment.handle.value};
     check_ok(os_handle_adopt(handle.value, &handle));

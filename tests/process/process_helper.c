@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit". */
+#include <stdio.h>
 #include <string.h>
 
 #include "helper.h"
 #include "helper_commands.h"
+#include "leak_gate.h"
 #include "system.h"
 
 static bool run_command(const helper_command *commands, helper_state *self, const char *line) {
@@ -17,8 +19,20 @@ static bool run_command(const helper_command *commands, helper_state *self, cons
     return false;
 }
 
+/* What the emulated driver still has when the context is gone; its counts tell nothing of a real one. */
+static int end_gate(leak_gate *gate) {
+    const char *choice = os_environment("GPUIPC_CUDA_DRIVER");
+    const int leaks = leak_gate_end(gate);
+    if (leaks == 0 || choice == NULL || strcmp(choice, "emulated") != 0) {
+        return 0;
+    }
+    (void)fprintf(stderr, "%s", gate->text);
+    return 3;
+}
+
 int main(int count, char **arguments) {
     static helper_state self;
+    static leak_gate gate;
     gpuipc_context_config config = {.struct_size = sizeof(config)};
     char line[256];
     helper_begin();
@@ -36,6 +50,7 @@ int main(int count, char **arguments) {
             return 2;
         }
     }
+    leak_gate_begin(&gate);
     self.directory = arguments[1];
     config.runtime_directory = arguments[1];
     gpuipc_status status = gpuipc_context_create(&config, &self.context);
@@ -45,14 +60,21 @@ int main(int count, char **arguments) {
     }
     while (helper_hear(line, sizeof(line))) {
         if (!run_command(helper_memory_commands, &self, line) &&
+            !run_command(helper_contents_commands, &self, line) &&
             !run_command(helper_message_commands, &self, line) &&
+            !run_command(helper_point_commands, &self, line) &&
             !run_command(helper_raw_commands, &self, line) &&
             !run_command(helper_system_commands, &self, line)) {
             helper_say("there is no command \"%s\"", line);
         }
     }
+    helper_point_end();
     (void)helper_release(&self);
     (void)gpuipc_connection_close(self.connection);
     (void)gpuipc_listener_close(self.listener);
-    return gpuipc_context_destroy(self.context) == GPUIPC_OK ? 0 : 1;
+    status = gpuipc_context_destroy(self.context);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    return self.raw == NULL ? end_gate(&gate) : 0; /* a raw peer has handles of its own */
 }

@@ -57,7 +57,8 @@ static const spoiled_byte spoiled_bytes[] = {
     {"a major version of two bytes", RAW_MAJOR + 1, 1, GPUIPC_ERR_VERSION},
     {"a length that is too short", RAW_LENGTH, (RAW_END - 1) & 0xFF, GPUIPC_ERR_PROTOCOL},
     {"a length that is too long", RAW_LENGTH + 3, 0x80, GPUIPC_ERR_PROTOCOL},
-    {"another kind of packet", RAW_KIND, 4, GPUIPC_ERR_PROTOCOL},
+    {"a page with a message", RAW_KIND, 4, GPUIPC_ERR_PROTOCOL},
+    {"another kind of packet", RAW_KIND, 5, GPUIPC_ERR_PROTOCOL},
     {"a flag", RAW_FLAGS, 1, GPUIPC_ERR_PROTOCOL},
     {"a flag in the upper byte", RAW_FLAGS + 1, 0x80, GPUIPC_ERR_PROTOCOL},
     {"buffer records that are too short", RAW_BUFFER_RECORD, WIRE_BUFFER_BYTES - 1,
@@ -130,10 +131,13 @@ static void buffer_with_all_segments(raw_packet *packet) {
     packet->buffer.segment_count = UINT32_MAX;
 }
 static void buffer_of_other_memory(raw_packet *packet) {
-    packet->buffer.memory = 2;
+    packet->buffer.memory = WIRE_MEMORY_FABRIC + 1;
+}
+static void segment_not_named_as_its_memory(raw_packet *packet) {
+    packet->buffer.memory = WIRE_MEMORY_LEGACY;
 }
 static void buffer_with_other_ready_point(raw_packet *packet) {
-    packet->buffer.ready = 1;
+    packet->buffer.ready = WIRE_READY_EVENT + 1;
 }
 static void buffer_without_access(raw_packet *packet) {
     packet->buffer.access = 0;
@@ -177,6 +181,7 @@ static const spoiled_field spoiled_fields[] = {
     {"a buffer with more segments than came", buffer_with_more_segments, GPUIPC_ERR_PROTOCOL},
     {"a buffer with all segments there could be", buffer_with_all_segments, GPUIPC_ERR_PROTOCOL},
     {"memory of another kind", buffer_of_other_memory, GPUIPC_ERR_VERSION},
+    {"a segment not named as its memory is", segment_not_named_as_its_memory, GPUIPC_ERR_PROTOCOL},
     {"a ready point of another kind", buffer_with_other_ready_point, GPUIPC_ERR_VERSION},
     {"no access", buffer_without_access, GPUIPC_ERR_PROTOCOL},
     {"write access alone", buffer_with_write_access_alone, GPUIPC_ERR_PROTOCOL},

@@ -95,3 +95,37 @@ Test(forked, child_gives_up_what_it_inherited_and_keeps_its_own_descriptors) {
     check_ok(gpuipc_buffer_release(buffer));
     end();
 }
+
+/* The partner's stream waits for this process, and a thread of the partner's watches over that. The child
+ * has no such thread, and does not wait for it. */
+Test(forked, child_of_a_process_whose_stream_waits_for_another) {
+    begin();
+    partner other;
+    gpuipc_buffer *buffer;
+    size_t count = 1;
+    child_end how;
+    char name[UNIQUE_NAME_MAX];
+    unique_name(name);
+    partner_start(&other, &at, NULL, NULL);
+    partner_do(&other, "GPUIPC_OK", "listen %s", name);
+    partner_do(&other, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
+    gpuipc_connection *connection = process_case_accept(&at);
+    partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
+    partner_do(&other, "GPUIPC_OK", "fill 1 0");
+    partner_do(&other, "GPUIPC_OK", "send 0 0 %d", PATIENCE_MS);
+    check_ok(process_case_receive(connection, &buffer, &count, NULL, PATIENCE_MS));
+    partner_do(&other, "GPUIPC_OK", "await_async");
+
+    partner_do(&other, "child: all-forked GPUIPC_OK calls 0", "fork");
+    check_ok(child_wait(other.process, PATIENCE_MS, &how));
+    cr_assert(how.exited && how.code == 0, "the parent ended with %d", how.code);
+    partner_do(&other, "child: are you there", "are you there");
+
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_connection_close(connection));
+    child_close_input(other.process);
+    check_status(GPUIPC_ERR_PEER_CLOSED,
+                 child_read_line(other.process, other.answer, sizeof(other.answer), PATIENCE_MS));
+    child_destroy(other.process);
+    end();
+}

@@ -14,9 +14,16 @@ add_dependencies(gpuipc_core_fixture gpuipc_emulated)
 
 # These run unchanged on a real GPU.
 foreach(unit context buffer buffer_copy buffer_wrap native incoming listener listener_crowd
-        connection connection_end connection_kept connection_peer arguments)
+        connection connection_end connection_kept connection_peer arguments staging contents point point_peer watch handover)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
 endforeach()
+
+foreach(unit pointer transport_memory transport_failure incoming_memory)
+  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c own_kinds.c LIBRARIES gpuipc_core_fixture)
+endforeach()
+
+# With an IMEX channel, which the emulated driver has only when told so.
+set_property(TEST unit.transport_memory unit.transport_failure APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MACHINE=imex=1)
 
 gpuipc_add_test(unit buffer_memory DRIVER SERIAL SOURCES test_buffer_memory.c
                 LIBRARIES gpuipc_core_fixture)
@@ -29,6 +36,7 @@ if(NOT WIN32)
 endif()
 
 # These need machines of other kinds, or calls that fail on demand.
+gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit device DRIVER SOURCES test_device.c LIBRARIES gpuipc_core_fixture)
 

@@ -121,6 +121,14 @@ void core_set_failures(const char *text) {
     cr_assert_eq(set_fail(text), 0, "%s", text);
 }
 
+uint64_t core_calls(const char *name) {
+    void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_CALLS);
+    gpuipc_emulated_calls_fn get_calls;
+    cr_assert_not_null(symbol);
+    memcpy(&get_calls, &symbol, sizeof(get_calls));
+    return get_calls(name);
+}
+
 void core_set_stream_delay(unsigned milliseconds) {
     void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_SET_DELAY);
     gpuipc_emulated_delay_fn set_delay;

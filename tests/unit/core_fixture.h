@@ -64,6 +64,9 @@ void core_enter_device(int ordinal);
 /** Lets calls of the emulated driver fail: emulated.h, GPUIPC_EMULATED_SET_FAIL. "": none. */
 void core_set_failures(const char *text);
 
+/** Calls of one entry point of the emulated driver since the last core_set_failures(). */
+uint64_t core_calls(const char *name);
+
 /** Every piece of asynchronous work of the emulated driver waits so long before it starts. */
 void core_set_stream_delay(unsigned milliseconds);
 

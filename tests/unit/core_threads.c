@@ -35,10 +35,19 @@ static void fail(const char *what) {
         }                                                                                          \
     } while (0)
 
+/* Memory of one transport after the other; Windows shares no pools. */
+static gpuipc_transport pick(uint32_t value) {
+    static const gpuipc_transport each[] = {GPUIPC_TRANSPORT_VMM, GPUIPC_TRANSPORT_LEGACY,
+                                            GPUIPC_TRANSPORT_HOST, GPUIPC_TRANSPORT_POOL};
+    return each[value % (os_shareable_handle_type == 1 ? 4 : 3)];
+}
+
 static gpuipc_buffer *make(uint32_t value) {
-    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 4096};
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = pick(value), .bytes = 4096};
     gpuipc_buffer *made;
     CHECK(gpuipc_buffer_create(context, &config, &made));
+    CHECK(gpuipc_buffer_set_access(made, 1, GPUIPC_ACCESS_DEFAULT)); /* which is counted */
     CHECK(gpuipc_buffer_fill_async(made, 0, 4096, value, 4, NULL));
     return made;
 }

@@ -239,7 +239,7 @@ Test(driver, without_virtual_memory_management_nothing_can_be_shared) {
     const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 1};
     check_refused(GPUIPC_ERR_VMM_UNSUPPORTED, device.why_not,
                   gpuipc_buffer_create(context, &config, &buffer));
-    check_status(GPUIPC_ERR_VMM_UNSUPPORTED, gpuipc_buffer_wrap(context, 1u << 21, 1, &buffer));
+    check_status(GPUIPC_ERR_NOT_DEVICE_MEMORY, gpuipc_buffer_wrap(context, 1u << 21, 1, &buffer));
     const gpuipc_native_layout layout = {.struct_size = sizeof(layout), .bytes = 1};
     const gpuipc_native_segment segment = {{0}, 1u << 21};
     check_status(GPUIPC_ERR_VMM_UNSUPPORTED,

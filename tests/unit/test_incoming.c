@@ -67,7 +67,7 @@ static packet make(uint64_t number, parts total, parts carried, uint32_t segment
 
 static context *inside;
 
-static const context *inner(void) {
+static context *inner(void) {
     if (inside == NULL) {
         check_ok(context_acquire(core_context, "test", &inside));
         context_unreference(inside); /* the public handle keeps it */
@@ -75,10 +75,16 @@ static const context *inner(void) {
     return inside;
 }
 
+static sender *peer(void) {
+    static sender from;
+    from = (sender){.context = inner()};
+    return &from;
+}
+
 static gpuipc_status add(incoming *message, uint64_t number, packet *from) {
     const size_t count = from->header.segments;
-    gpuipc_status status = incoming_add(message, inner(), number, from->bytes, from->size,
-                                        from->handles, count, false);
+    gpuipc_status status =
+        incoming_add(message, peer(), number, from->bytes, from->size, from->handles, count, false);
     for (size_t i = 0; i < count; i++) {
         cr_assert(!os_handle_is_valid(from->handles[i]), "handle %zu was neither closed nor kept",
                   i);
@@ -87,7 +93,7 @@ static gpuipc_status add(incoming *message, uint64_t number, packet *from) {
 }
 
 static void clear(incoming *message) {
-    incoming_clear(message, &inner()->driver, false);
+    incoming_clear(message, inner(), false);
     cr_assert(!message->started && message->segments == NULL);
 }
 
@@ -105,9 +111,9 @@ Test(incoming, packets_may_split_a_message_anywhere) {
     static const parts rows[][7] = {
         {{10, 2, 6}},
         {{10, 0, 0}, {0, 2, 0}, {0, 0, 6}},
-        {{0, 0, 6}, {0, 2, 0}, {10, 0, 0}},
+        {{0, 2, 0}, {0, 0, 6}, {10, 0, 0}},
         {{1, 1, 1}, {9, 1, 5}},
-        {{3, 0, 1}, {3, 1, 1}, {4, 0, 1}, {0, 1, 1}, {0, 0, 1}, {0, 0, 1}},
+        {{3, 1, 1}, {3, 0, 1}, {4, 0, 1}, {0, 1, 1}, {0, 0, 1}, {0, 0, 1}},
     };
     for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
         incoming message = {0};
@@ -159,7 +165,7 @@ Test(incoming, handles_are_kept_where_that_is_asked_for) {
     packet next = make(0, (parts){0, 1, 2}, (parts){0, 1, 2}, 2);
     os_handle_close(&next.handles[0]);
     check_ok(os_handle_adopt(exported.handle.value, &next.handles[0]));
-    check_ok(incoming_add(&message, inner(), 0, next.bytes, next.size, next.handles, 2, true));
+    check_ok(incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 2, true));
     cr_assert(!os_handle_is_valid(next.handles[0]));
     cr_assert(!os_handle_is_valid(next.handles[1]));
     cr_assert_eq(message.segments[0].kept.value, exported.handle.value);
@@ -221,10 +227,10 @@ Test(incoming, a_packet_must_carry_something) {
     incoming message = {0};
     check_packet_refused(GPUIPC_ERR_PROTOCOL, "carries nothing", &message, 0,
                          make(0, (parts){4, 0, 0}, (parts){0}, 0));
-    packet first = make(0, (parts){4, 0, 1}, (parts){0, 0, 1}, 0);
+    packet first = make(0, (parts){4, 1, 1}, (parts){0, 1, 0}, 1);
     check_ok(add(&message, 0, &first));
     check_packet_refused(GPUIPC_ERR_PROTOCOL, "carries nothing", &message, 0,
-                         make(0, (parts){4, 0, 1}, (parts){0}, 0));
+                         make(0, (parts){4, 1, 1}, (parts){0}, 1));
 }
 
 Test(incoming, buffers_must_use_up_their_segments) {
@@ -232,13 +238,29 @@ Test(incoming, buffers_must_use_up_their_segments) {
         parts total;
         uint32_t segments_each;
     } rows[] = {
-        {{0, 1, 2}, 1}, {{0, 1, 2}, 3}, {{0, 2, 3}, 1},          {{0, 2, 3}, 2},
-        {{0, 0, 1}, 0}, {{0, 1, 0}, 1}, {{0, 2, 1}, UINT32_MAX}, {{0, 1, 2}, UINT32_MAX},
+        {{0, 1, 2}, 3},          {{0, 2, 3}, 2},          {{0, 1, 0}, 1},
+        {{0, 2, 1}, UINT32_MAX}, {{0, 1, 2}, UINT32_MAX},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         incoming message = {0};
         check_packet_refused(GPUIPC_ERR_PROTOCOL, "do not use its segments up", &message, 0,
                              make(0, rows[i].total, rows[i].total, rows[i].segments_each));
+    }
+}
+
+Test(incoming, a_segment_comes_after_the_record_of_its_buffer) {
+    static const struct {
+        parts total;
+        parts carried;
+        uint32_t segments_each;
+    } rows[] = {
+        {{0, 1, 1}, {0, 0, 1}, 1}, {{0, 1, 2}, {0, 1, 2}, 1}, {{0, 2, 3}, {0, 2, 3}, 1},
+        {{0, 2, 2}, {0, 1, 2}, 1}, {{0, 0, 1}, {0, 0, 1}, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        incoming message = {0};
+        check_packet_refused(GPUIPC_ERR_PROTOCOL, "before the record of its buffer", &message, 0,
+                             make(0, rows[i].total, rows[i].carried, rows[i].segments_each));
     }
 }
 
@@ -277,7 +299,7 @@ Test(incoming, a_packet_that_does_not_decode_ends_it) {
     check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 2.0", &message, 0, next);
     next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
     check_status(GPUIPC_ERR_HANDLE_COUNT,
-                 incoming_add(&message, inner(), 0, next.bytes, next.size, next.handles, 3, false));
+                 incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 3, false));
     os_handle_close(&next.handles[3]);
     clear(&message);
 }
@@ -300,10 +322,11 @@ Test(incoming, totals_have_limits) {
         {{1, 3, 6}, GPUIPC_ERR_LIMIT},
         {{UINT32_MAX, UINT32_MAX, UINT32_MAX}, GPUIPC_ERR_LIMIT},
     };
+    sender from = {.context = limits};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         incoming message = {0};
         packet next = make(0, rows[i].total, (parts){1, 1, 1}, 1);
-        check_status(rows[i].expected, incoming_add(&message, limits, 0, next.bytes, next.size,
+        check_status(rows[i].expected, incoming_add(&message, &from, 0, next.bytes, next.size,
                                                     next.handles, 1, false));
         cr_assert(!os_handle_is_valid(next.handles[0]));
         clear(&message);

@@ -30,6 +30,19 @@ Test(os_connection, open_tries_until_its_deadline) {
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
 }
 
+Test(os_connection, the_end_of_the_other_side_can_be_asked_for) {
+    os_pair pair;
+    os_pair_open(&pair);
+    cr_assert_not(os_connection_has_ended(pair.client));
+    cr_assert_not(os_connection_has_ended(pair.server));
+    os_connection_destroy(pair.client);
+    pair.client = NULL;
+    cr_assert(os_connection_has_ended(pair.server));
+    os_connection_interrupt(pair.server);
+    cr_assert_not(os_connection_has_ended(pair.server), "nothing can be told any more");
+    os_pair_close(&pair);
+}
+
 Test(os_connection, a_directory_that_is_missing_is_nobody_there_and_is_not_made) {
     os_pair pair;
     os_pair_name(&pair);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See counted.h. */
+#include "counted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct counted {
+    counted *next;
+    const os_library *driver; /* two drivers in one process have nothing in common */
+    counted_key key;
+    counted_maker maker;
+    uint64_t value;
+    uint64_t count;
+};
+
+/* The mutex is held during calls of the driver, which may fork (it starts a helper when a device file is
+ * missing): so it is no static mutex, which a fork would wait for. A child starts anew. */
+static struct {
+    os_static_mutex start;
+    bool is_started;
+    uint32_t fork_generation;
+    os_mutex mutex;
+    counted *first;
+} all;
+
+static gpuipc_status lock(void) {
+    gpuipc_status status = GPUIPC_OK;
+    os_static_mutex_lock(&all.start);
+    if (!all.is_started || all.fork_generation != os_fork_generation()) {
+        status = os_mutex_init(&all.mutex);
+        all.is_started = status == GPUIPC_OK;
+        all.fork_generation = os_fork_generation();
+        all.first = NULL;
+    }
+    os_static_mutex_unlock(&all.start);
+    if (status == GPUIPC_OK) {
+        os_mutex_lock(&all.mutex);
+    }
+    return status;
+}
+
+static counted *find(const context *ctx, const counted_key *key) {
+    for (counted *item = all.first; item != NULL; item = item->next) {
+        if (item->driver == ctx->driver.library && memcmp(&item->key, key, sizeof(*key)) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+static gpuipc_status take(context *ctx, const counted_key *key, const counted_maker *maker,
+                          void *argument, counted **out_item) {
+    gpuipc_status status = lock();
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    counted *item = find(ctx, key);
+    if (item == NULL) {
+        item = malloc(sizeof(*item));
+        if (item == NULL) {
+            status = status_out_of_memory("counted_take", sizeof(*item));
+            goto unlock;
+        }
+        *item = (counted){
+            .next = all.first, .driver = ctx->driver.library, .key = *key, .maker = *maker};
+        status = maker->make(ctx, key, argument, &item->value);
+        if (status != GPUIPC_OK) {
+            free(item);
+            goto unlock;
+        }
+        all.first = item;
+    }
+    item->count++;
+    *out_item = item;
+unlock:
+    os_mutex_unlock(&all.mutex);
+    return status;
+}
+
+gpuipc_status counted_take(context *ctx, const counted_key *key, const counted_maker *maker,
+                           void *argument, counted **out_item) {
+    device_scope scope;
+    if (key->device == GPUIPC_DEVICE_NONE) {
+        return take(ctx, key, maker, argument, out_item);
+    }
+    /* also when it is there already: it is in the primary context, which each taker has to hold */
+    gpuipc_status status = device_enter(ctx, key->device, &scope);
+    if (status == GPUIPC_OK) {
+        status = take(ctx, key, maker, argument, out_item);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+counted *counted_find(const context *ctx, const counted_key *key) {
+    if (lock() != GPUIPC_OK) {
+        return NULL;
+    }
+    counted *item = find(ctx, key);
+    if (item != NULL) {
+        item->count++;
+    }
+    os_mutex_unlock(&all.mutex);
+    return item;
+}
+
+uint64_t counted_value(const counted *item) {
+    return item->value;
+}
+
+const counted_key *counted_key_of(const counted *item) {
+    return &item->key;
+}
+
+static void undo(context *ctx, const counted *item) {
+    device_scope scope;
+    if (item->key.device == GPUIPC_DEVICE_NONE) {
+        item->maker.undo(ctx, &item->key, item->value);
+    } else if (device_enter(ctx, item->key.device, &scope) == GPUIPC_OK) {
+        item->maker.undo(ctx, &item->key, item->value);
+        device_leave(&scope);
+    }
+}
+
+/* Takes one out that nobody holds any more. */
+static void take_out(counted *item) {
+    counted **at = &all.first;
+    while (*at != item) {
+        at = &(*at)->next;
+    }
+    *at = item->next;
+}
+
+void counted_give(context *ctx, counted *item, bool forked) {
+    if (item == NULL || forked || lock() != GPUIPC_OK) {
+        return;
+    }
+    const bool is_last = --item->count == 0;
+    if (is_last) {
+        take_out(item);
+    }
+    if (is_last && !item->maker.undo_waits) {
+        undo(ctx, item);
+    }
+    os_mutex_unlock(&all.mutex);
+    if (is_last && item->maker.undo_waits) {
+        undo(ctx, item);
+    }
+    if (is_last) {
+        free(item);
+    }
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file What the driver holds once in a process however often it is wanted: memory opened by a legacy
+ * handle, imported pools and their pointers, peer access. Made at the first taking, undone at the last
+ * giving back, whichever contexts of gpuipc they came from.
+ */
+#ifndef GPUIPC_COUNTED_H
+#define GPUIPC_COUNTED_H
+
+#include "context.h"
+
+typedef enum counted_kind {
+    COUNTED_LEGACY = 1, /**< name: the handle; value: the address */
+    COUNTED_POOL,       /**< number: the peer's process, exporter and group; value: the pool */
+    COUNTED_POINTER,    /**< number: the pool, name: the pointer's data; value: the address */
+    COUNTED_PEER,       /**< number: the device reached; value: 1 if it was we who enabled it */
+    COUNTED_OWN_POOL,   /**< value: the pool */
+    COUNTED_GROUP       /**< number: the pool; value: the group */
+} counted_kind;
+
+/** What tells one from another. Members that a kind does not use are zero. */
+typedef struct counted_key {
+    uint32_t kind;   /**< counted_kind */
+    uint32_t device; /**< in whose primary context it is; UINT32_MAX: in none */
+    uint64_t number;
+    uint32_t group;
+    uint32_t reserved;
+    uint8_t exporter_id[16];
+    uint8_t name[64];
+} counted_key;
+
+typedef struct counted counted;
+
+/** How one is made and undone. Both are called in the primary context of key->device. */
+typedef struct counted_maker {
+    gpuipc_status (*make)(context *ctx, const counted_key *key, void *argument,
+                          uint64_t *out_value);
+    void (*undo)(context *ctx, const counted_key *key, uint64_t value);
+    /** Undoing waits for the device's work, so it must not keep others waiting: what the work waits for may
+     *  be theirs to do. The driver counts by itself, so that making it again meanwhile does no harm. */
+    bool undo_waits;
+} counted_maker;
+
+/** Takes one more hold, making it when there is none yet. @param argument for make */
+gpuipc_status counted_take(context *ctx, const counted_key *key, const counted_maker *maker,
+                           void *argument, counted **out_item);
+/** The same, of one that is there; NULL when it is not. Makes no driver call. */
+counted *counted_find(const context *ctx, const counted_key *key);
+
+uint64_t counted_value(const counted *item);
+const counted_key *counted_key_of(const counted *item);
+
+/** Gives up a hold; the last undoes it. NULL does nothing.
+ *  @param forked in a child, where no driver call may be made and nothing of the parent's counts */
+void counted_give(context *ctx, counted *item, bool forked);
+
+#endif

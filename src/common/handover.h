@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The buffers of a message on its way out: each is lent under a point, and its contents are waited
+ * for, or marked on the stream that makes them.
+ *
+ * Every hand-over has a point, also where nobody asked for one: it costs no driver call (the page is made
+ * once for a connection, by the system; the receiver's release writes the done word from the host), and
+ * gpuipc_buffer_await_returns() holds for every buffer that was sent.
+ */
+#ifndef GPUIPC_HANDOVER_H
+#define GPUIPC_HANDOVER_H
+
+#include "buffer.h"
+#include "connection.h"
+#include "wire.h"
+
+typedef struct handover {
+    connection *to;
+    buffer *const *buffers;
+    uint32_t count;
+    point *points; /**< one for each buffer; none where there was none left */
+    uint32_t lent; /**< so many of them are noted in their buffers */
+    wire_ready ready;
+    uint8_t event_name[WIRE_NAME_BYTES];
+} handover;
+
+/** The flags of a message that say when its contents are ready. ERR_INVALID_ARGUMENT */
+gpuipc_status handover_check_flags(uint32_t flags, const char *operation);
+
+/** Lends the buffers, and waits for their contents or marks them on the stream. The send mutex is held.
+ *  @param flags GPUIPC_SEND_READY, _ASYNC, _EVENT  @param stream as gpuipc_outgoing::stream */
+gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buffers, uint32_t count,
+                             uint32_t flags, gpuipc_stream stream);
+
+/** Sends the page of points, where the peer has not got it yet: before the first record. */
+gpuipc_status handover_send_page(const handover *self, os_deadline deadline);
+
+/** What the record of one buffer says of its point. */
+void handover_describe(const handover *self, uint32_t index, wire_buffer *record);
+
+/** @param sent how many of the records have left; the others take their loan back */
+void handover_end(handover *self, uint32_t sent);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See lend.h; and waiting until a buffer has been returned. */
+#include "lend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+
+/* Whether the peer of a page is gone, asked of the system once in a row of lends to it. */
+typedef struct answer {
+    const point_page *page;
+    bool is_gone;
+} answer;
+
+static bool is_reached(const lend *self, point_word word, answer *last) {
+    if (self->at.index != 0 && point_is_reached(self->page, &word)) {
+        return true;
+    }
+    if (last->page != self->page) {
+        *last = (answer){self->page, point_page_peer_is_gone_locked(self->page)};
+    }
+    return last->is_gone;
+}
+
+static bool is_returned(const lend *self, answer *last) {
+    return is_reached(self, point_returned_word(&self->at), last);
+}
+
+static bool is_released(const lend *self, answer *last) {
+    return is_reached(self, point_released_word(&self->at), last);
+}
+
+/* The list is empty. The mutex is held. */
+static void forget(lend_list *self) {
+    if (self->link != NULL) {
+        *self->link = self->next;
+        if (self->next != NULL) {
+            self->next->link = self->link;
+        }
+    }
+    free(self->lends);
+    *self = (lend_list){0};
+}
+
+/* What is released need not be looked at again. The mutex is held. */
+static void reap(lend_list *self) {
+    answer last = {NULL, false};
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < self->count; i++) {
+        if (is_released(&self->lends[i], &last)) {
+            point_page_unreference_locked(self->lends[i].page);
+        } else {
+            self->lends[kept++] = self->lends[i];
+        }
+    }
+    self->count = kept;
+    if (kept == 0) {
+        forget(self);
+    }
+}
+
+bool lend_is_outstanding(struct buffer *self) {
+    os_mutex_lock(&self->context->points.mutex);
+    reap(&self->lends);
+    bool outstanding = self->lends.count > 0;
+    os_mutex_unlock(&self->context->points.mutex);
+    return outstanding;
+}
+
+uint32_t lend_count(struct buffer *self) {
+    answer last = {NULL, false};
+    uint32_t count = 0;
+    os_mutex_lock(&self->context->points.mutex);
+    reap(&self->lends);
+    for (uint32_t i = 0; i < self->lends.count; i++) {
+        count += !is_returned(&self->lends.lends[i], &last);
+    }
+    os_mutex_unlock(&self->context->points.mutex);
+    return count;
+}
+
+gpuipc_status lend_add(struct buffer *self, point_page *page, const point *at) {
+    lend_list *list = &self->lends;
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&self->context->points.mutex);
+    if (list->count == list->capacity) {
+        reap(list);
+    }
+    if (list->count == list->capacity) {
+        const uint32_t capacity = list->capacity == 0 ? 4 : list->capacity * 2;
+        lend *lends = realloc(list->lends, capacity * sizeof(*lends));
+        if (lends == NULL) {
+            status = status_out_of_memory("lend_add", capacity * sizeof(*lends));
+            goto unlock;
+        }
+        list->lends = lends;
+        list->capacity = capacity;
+    }
+    if (list->link == NULL) {
+        lend_list **first = &self->context->points.lent;
+        list->link = first;
+        list->next = *first;
+        if (list->next != NULL) {
+            list->next->link = &list->next;
+        }
+        *first = list;
+    }
+    point_page_reference(page);
+    list->lends[list->count++] = (lend){page, *at};
+unlock:
+    os_mutex_unlock(&self->context->points.mutex);
+    return status;
+}
+
+void lend_remove(struct buffer *self, const point_page *page, const point *at) {
+    lend_list *list = &self->lends;
+    os_mutex_lock(&self->context->points.mutex);
+    for (uint32_t i = list->count; i > 0; i--) {
+        const lend *found = &list->lends[i - 1];
+        if (found->page == page && found->at.index == at->index && found->at.value == at->value) {
+            point_page_unreference_locked(found->page);
+            memmove(&list->lends[i - 1], &list->lends[i], (list->count - i) * sizeof(lend));
+            list->count--;
+            break;
+        }
+    }
+    if (list->count == 0) {
+        forget(list);
+    }
+    os_mutex_unlock(&self->context->points.mutex);
+}
+
+void lend_collect(struct context *ctx) {
+    os_mutex_lock(&ctx->points.mutex);
+    for (lend_list *list = ctx->points.lent; list != NULL;) {
+        lend_list *next = list->next;
+        reap(list);
+        list = next;
+    }
+    os_mutex_unlock(&ctx->points.mutex);
+}
+
+void lend_clear(struct buffer *self, bool forked) {
+    lend_list *list = &self->lends;
+    if (forked) { /* the mutex may be held for ever */
+        for (uint32_t i = 0; i < list->count; i++) {
+            point_page_unreference(list->lends[i].page, true);
+        }
+        free(list->lends);
+        return;
+    }
+    os_mutex_lock(&self->context->points.mutex);
+    for (uint32_t i = 0; i < list->count; i++) {
+        point_page_unreference_locked(list->lends[i].page);
+    }
+    forget(list);
+    os_mutex_unlock(&self->context->points.mutex);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+static gpuipc_status await_on_host(buffer *self, os_deadline deadline, const char *operation) {
+    unsigned pause = 0;
+    uint32_t count;
+    while ((count = lend_count(self)) > 0) {
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+                               "%u of the hand-overs of the buffer are not returned", count);
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    return GPUIPC_OK;
+}
+
+/* A copy of those not returned, with a reference each; *out_lends is NULL when there are none.
+ * @param out_has_points whether all of them have a word to wait for */
+static gpuipc_status copy_outstanding(buffer *self, lend **out_lends, uint32_t *out_count,
+                                      bool *out_has_points) {
+    const lend_list *list = &self->lends;
+    gpuipc_status status = GPUIPC_OK;
+    lend *copy = NULL;
+    uint32_t count = 0;
+    bool has_points = true;
+    answer last = {NULL, false};
+    os_mutex_lock(&self->context->points.mutex);
+    reap(&self->lends);
+    if (list->count > 0 && (copy = malloc(list->count * sizeof(*copy))) == NULL) {
+        status = status_out_of_memory("lend", list->count * sizeof(*copy));
+        goto unlock;
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (!is_returned(&list->lends[i], &last)) {
+            copy[count++] = list->lends[i];
+            point_page_reference(list->lends[i].page);
+            has_points = has_points && list->lends[i].at.index != 0;
+        }
+    }
+    *out_lends = copy;
+    *out_count = count;
+    *out_has_points = has_points;
+unlock:
+    os_mutex_unlock(&self->context->points.mutex);
+    return status;
+}
+
+/* In the stream's CUDA context. ERR_LIMIT: as point_passage_take(). */
+static gpuipc_status wait_for(context *ctx, const lend *of, gpuipc_stream stream) {
+    const point_word word = point_returned_word(&of->at);
+    point_word passage;
+    gpuipc_status status = point_passage_take(of->page, &passage);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = watch_add(&ctx->watch, of->page, &word, &passage, NULL);
+    if (status != GPUIPC_OK) {
+        point_passage_cancel(ctx, &passage);
+        return status;
+    }
+    return point_wait_async(of->page, &word, 1, stream, &passage, false);
+}
+
+static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const char *operation) {
+    context *ctx = self->context;
+    lend *lends = NULL;
+    uint32_t count = 0;
+    bool has_points = true;
+    device_scope scope;
+    gpuipc_status status = copy_outstanding(self, &lends, &count, &has_points);
+    if (status != GPUIPC_OK || count == 0) {
+        free(lends);
+        return status;
+    }
+    status = device_enter_stream(ctx, stream, self->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        goto free_lends;
+    }
+    bool by_stream = has_points && point_has_stream_waits(ctx);
+    for (uint32_t i = 0; i < count && status == GPUIPC_OK && by_stream; i++) {
+        status = wait_for(ctx, &lends[i], stream);
+    }
+    device_leave(&scope);
+    if (!by_stream || status == GPUIPC_ERR_LIMIT) {
+        status = await_on_host(self, os_deadline_after(-1), operation);
+    }
+free_lends:
+    for (uint32_t i = 0; i < count; i++) {
+        point_page_unreference(lends[i].page, false);
+    }
+    free(lends);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms) {
+    const char *const operation = "gpuipc_buffer_await_returns";
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status == GPUIPC_OK) {
+        status = await_on_host(self, deadline, operation);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_await_returns_async(gpuipc_buffer *handle, gpuipc_stream stream) {
+    const char *const operation = "gpuipc_buffer_await_returns_async";
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status == GPUIPC_OK) {
+        status = await_on_stream(self, stream, operation);
+        buffer_unreference(self);
+    }
+    return status;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Hand-overs of a buffer to other processes that are not returned yet. Each has a point
+ * (point.h), whose done word the receiver writes; a process that is gone has returned all.
+ */
+#ifndef GPUIPC_LEND_H
+#define GPUIPC_LEND_H
+
+#include "point.h"
+
+struct buffer;
+
+/** One hand-over. */
+typedef struct lend {
+    point_page *page; /**< a reference */
+    point at;         /**< none: there was no point left; returned when the process is gone */
+} lend;
+
+/** Those of one buffer. All zero is empty. Guarded by the context's point mutex. */
+typedef struct lend_list {
+    lend *lends;
+    uint32_t count;
+    uint32_t capacity;
+    struct lend_list *next; /**< of the context's lists that are not empty */
+    struct lend_list **link;
+} lend_list;
+
+/** Whether another process may still have the buffer's memory open, so that memory that ends with its
+ *  owner must not be freed. No driver call; a system call for a process that has not returned it. */
+bool lend_is_outstanding(struct buffer *self);
+
+/** How many hand-overs are not returned yet. */
+uint32_t lend_count(struct buffer *self);
+
+/** Notes a hand-over, before its record leaves. Takes its own reference on the page. */
+gpuipc_status lend_add(struct buffer *self, point_page *page, const point *at);
+
+/** Takes one back whose record has not left. */
+void lend_remove(struct buffer *self, const point_page *page, const point *at);
+
+/** Forgets what has been returned to any buffer, and with it the pages of connections that are over. */
+void lend_collect(struct context *ctx);
+
+/** Forgets them all, returned or not: at the end of the buffer. */
+void lend_clear(struct buffer *self, bool forked);
+
+#endif

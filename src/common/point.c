@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See point.h: pages, points and words. What streams do with them is in point_stream.c. */
+#include "point.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "context.h"
+#include "lend.h"
+#include "point_internal.h"
+#include "ready_event.h"
+#include "watch.h"
+
+/* The last word of a page: 1 when the receiver has taken the page in. */
+#define TAKEN_WORD (POINT_COUNT * 2u + 1u)
+/* What a done word is given when nothing will be borrowed any more: beyond every value of a point, and
+ * the comparison is cyclic (cuda.h, CU_STREAM_WAIT_VALUE_GEQ), so less than half of 64 bits. */
+#define POINT_RETURNED_FOR_EVER (UINT64_C(1) << 62)
+/* Waiting on the host begins with looking again and again, since a word often comes at once. */
+#define SPIN_NS UINT64_C(50000)
+/* How long the end of a context waits for streams that are just passing a word. */
+#define PASSING_MS 1000
+
+_Static_assert(sizeof(atomic_uint_least64_t) == 8, "a word has 64 bits");
+
+point_word point_ready_word(const point *at) {
+    return (point_word){(at->index - 1) * 2, at->value};
+}
+
+point_word point_returned_word(const point *at) {
+    return (point_word){(at->index - 1) * 2 + 1, at->value};
+}
+
+point_word point_released_word(const point *at) {
+    return (point_word){(at->index - 1) * 2 + 1, at->value + 1};
+}
+
+bool point_is_valid(const point *at) {
+    return at->index >= 1 && at->index <= POINT_COUNT;
+}
+
+/* As a stream compares: cuda.h, CU_STREAM_WAIT_VALUE_GEQ. */
+bool point_is_reached(const point_page *self, const point_word *word) {
+    uint64_t now = atomic_load_explicit(&self->words[word->at], memory_order_acquire);
+    return now - word->value < UINT64_C(1) << 63;
+}
+
+void point_store(point_page *self, const point_word *word) {
+    atomic_store_explicit(&self->words[word->at], word->value, memory_order_release);
+}
+
+/* ---- pages --------------------------------------------------------------------------------- */
+
+static gpuipc_status page_new(struct context *ctx, const os_peer *peer, point_page **out_page) {
+    point_page *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("point_page", sizeof(*self));
+    }
+    self->peer.process = OS_HANDLE_NONE;
+    if (peer != NULL) {
+        self->peer = *peer;
+        self->peer.process = OS_HANDLE_NONE;
+        gpuipc_status status = os_handle_is_valid(peer->process)
+                                   ? os_handle_duplicate(peer->process, &self->peer.process)
+                                   : GPUIPC_OK;
+        if (status != GPUIPC_OK) {
+            free(self);
+            return status;
+        }
+    }
+    atomic_init(&self->references, 1u);
+    self->context = ctx;
+    self->handle = OS_HANDLE_NONE;
+    self->device = GPUIPC_DEVICE_NONE;
+    *out_page = self;
+    return GPUIPC_OK;
+}
+
+static void page_free(point_page *self, bool forked) {
+    os_memory_unmap(self->words, POINT_PAGE_BYTES);
+    if (!forked) { /* in a child they are closed already */
+        os_handle_close(&self->handle);
+        os_peer_close(&self->peer);
+    }
+    free(self->borrowed);
+    free(self->slots);
+    free(self);
+}
+
+static gpuipc_status map(point_page *self, os_handle handle) {
+    void *memory;
+    gpuipc_status status = os_memory_map(handle, POINT_PAGE_BYTES, true, &memory);
+    if (status == GPUIPC_OK) {
+        self->words = memory;
+    }
+    return status;
+}
+
+gpuipc_status point_page_create(struct context *ctx, const os_peer *peer, point_page **out_page) {
+    point_page *self;
+    gpuipc_status status = page_new(ctx, peer, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    self->slots = calloc(POINT_COUNT, sizeof(*self->slots));
+    status = self->slots == NULL
+                 ? status_out_of_memory("point_page", POINT_COUNT * sizeof(*self->slots))
+                 : os_memory_create("gpuipc-points", POINT_PAGE_BYTES, &self->handle);
+    if (status != GPUIPC_OK || (status = map(self, self->handle)) != GPUIPC_OK) {
+        page_free(self, false);
+        return status;
+    }
+    if (peer == NULL) {
+        os_handle_close(&self->handle);
+    }
+    *out_page = self;
+    return GPUIPC_OK;
+}
+
+gpuipc_status point_page_open(struct context *ctx, const os_peer *peer, os_handle handle,
+                              point_page **out_page) {
+    point_page *self;
+    uint64_t bytes = 0;
+    gpuipc_status status = os_memory_inspect(handle, &bytes);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (bytes != POINT_PAGE_BYTES) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "point_page_open",
+                           "the page of points has %" PRIu64 " bytes, not %u", bytes,
+                           POINT_PAGE_BYTES);
+    }
+    if ((status = page_new(ctx, peer, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    self->borrowed = calloc(POINT_COUNT, sizeof(*self->borrowed));
+    status = self->borrowed == NULL ? status_out_of_memory("point_page", POINT_COUNT)
+                                    : map(self, handle);
+    if (status != GPUIPC_OK) {
+        page_free(self, false);
+        return status;
+    }
+    const point_word taken = {TAKEN_WORD, 1};
+    point_store(self, &taken);
+    *out_page = self;
+    return GPUIPC_OK;
+}
+
+struct context *point_page_context(const point_page *self) {
+    return self->context;
+}
+
+os_handle point_page_handle(const point_page *self) {
+    return self->handle;
+}
+
+void point_page_sent(point_page *self) {
+    os_handle_close(&self->handle);
+}
+
+void point_page_set_connection(point_page *self, os_connection *connection) {
+    os_mutex_lock(&self->context->points.mutex);
+    self->connection = connection;
+    os_mutex_unlock(&self->context->points.mutex);
+}
+
+void point_page_return_rest(point_page *self) {
+    os_mutex_lock(&self->context->points.mutex);
+    for (uint32_t i = 0; i < POINT_COUNT; i++) {
+        if (self->borrowed[i] == 0) {
+            atomic_store_explicit(&self->words[i * 2 + 1], POINT_RETURNED_FOR_EVER,
+                                  memory_order_release);
+        }
+    }
+    os_mutex_unlock(&self->context->points.mutex);
+}
+
+/* Whether it is on its way to a process that has closed the connection: what was not read is not read any
+ * more, and whoever has not got the page cannot write there. */
+static bool is_stranded(point_page *self) {
+    const point_word taken = {TAKEN_WORD, 1};
+    if (!self->is_stranded && self->slots != NULL && self->connection != NULL &&
+        !point_is_reached(self, &taken) && os_connection_has_ended(self->connection)) {
+        self->is_stranded = !point_is_reached(self, &taken);
+    }
+    return self->is_stranded;
+}
+
+bool point_page_peer_is_gone_locked(point_page *self) {
+    int running = os_peer_is_running(&self->peer);
+    if (is_stranded(self)) {
+        return true;
+    }
+    return running == 0 ||
+           (running < 0 && (self->connection == NULL || os_connection_has_ended(self->connection)));
+}
+
+bool point_page_peer_is_gone(point_page *self) {
+    os_mutex_lock(&self->context->points.mutex);
+    bool gone = point_page_peer_is_gone_locked(self);
+    os_mutex_unlock(&self->context->points.mutex);
+    return gone;
+}
+
+/* ---- the end of pages ---------------------------------------------------------------------- */
+
+/* Whether no stream can touch it any more. The mutex is held. */
+static bool is_idle(const point_page *self) {
+    const point_page *own = self->context->points.own;
+    for (uint32_t i = 0; own != NULL && i < POINT_COUNT; i++) {
+        const point_word passage = {i * 2, own->slots[i].value};
+        if (own->slots[i].of == self && !point_is_reached(own, &passage)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void point_page_reference(point_page *self) {
+    atomic_fetch_add_explicit(&self->references, 1u, memory_order_relaxed);
+}
+
+static bool is_last(point_page *self) {
+    return self != NULL &&
+           atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) == 1u;
+}
+
+/* The mutex is held. */
+static void end_page(point_page *self) {
+    if (self->device == GPUIPC_DEVICE_NONE && is_idle(self)) {
+        page_free(self, false);
+    } else {
+        self->next_retired = self->context->points.retired;
+        self->context->points.retired = self;
+    }
+}
+
+void point_page_unreference_locked(point_page *self) {
+    if (is_last(self)) {
+        end_page(self);
+    }
+}
+
+void point_page_unreference(point_page *self, bool forked) {
+    if (!is_last(self)) {
+        return;
+    }
+    if (forked) {
+        page_free(self, true);
+        return;
+    }
+    os_mutex *mutex = &self->context->points.mutex;
+    os_mutex_lock(mutex);
+    end_page(self);
+    os_mutex_unlock(mutex);
+}
+
+/* The next page that may go, out of the list. To unregister memory may wait for the whole device, so it
+ * is left until no stream of this context waits for another process. */
+static point_page *next_to_go(struct context *ctx) {
+    point_page *found = NULL;
+    os_mutex_lock(&ctx->points.mutex);
+    for (point_page **at = &ctx->points.retired; *at != NULL; at = &(*at)->next_retired) {
+        if (is_idle(*at) && ((*at)->device == GPUIPC_DEVICE_NONE || watch_is_idle(&ctx->watch))) {
+            found = *at;
+            *at = found->next_retired;
+            break;
+        }
+    }
+    os_mutex_unlock(&ctx->points.mutex);
+    return found;
+}
+
+static void collect_pages(struct context *ctx) {
+    point_page *page;
+    while ((page = next_to_go(ctx)) != NULL) {
+        point_page_unregister(page);
+        page_free(page, false);
+    }
+}
+
+void point_collect(struct context *ctx) {
+    ready_event_collect(ctx);
+    watch_collect(&ctx->watch);
+    lend_collect(ctx);
+    collect_pages(ctx);
+}
+
+gpuipc_status point_context_init(point_context *self) {
+    *self = (point_context){0};
+    return os_mutex_init(&self->mutex);
+}
+
+/* A stream that was told to write a word does so when its work before that is done; what is stuck for
+ * longer keeps its memory, which then ends with the process. */
+static bool wait_for_passages(struct context *ctx) {
+    const os_deadline deadline = os_deadline_after(PASSING_MS);
+    unsigned pause = 0;
+    bool is_quiet = true;
+    do {
+        is_quiet = true;
+        for (uint32_t i = 0; ctx->points.own != NULL && i < POINT_COUNT && is_quiet; i++) {
+            const point_word passage = {i * 2, ctx->points.own->slots[i].value};
+            is_quiet = point_is_reached(ctx->points.own, &passage);
+        }
+        if (!is_quiet) {
+            os_sleep_ms(os_backoff_next(&pause, deadline));
+        }
+    } while (!is_quiet && !os_deadline_passed(deadline));
+    return is_quiet;
+}
+
+void point_context_end(struct context *ctx, bool forked) {
+    point_context *self = &ctx->points;
+    ready_event_end(ctx, forked);
+    if (forked) {
+        while (self->retired != NULL) {
+            point_page *page = self->retired;
+            self->retired = page->next_retired;
+            page_free(page, true);
+        }
+        point_page_unreference(self->own, true);
+        return; /* another thread may have had the mutex */
+    }
+    if (wait_for_passages(ctx)) {
+        collect_pages(ctx);
+        if (self->own != NULL) {
+            point_page_unregister(self->own);
+            page_free(self->own, false);
+        }
+    } else {
+        context_log(ctx, GPUIPC_LOG_WARNING,
+                    "a stream still waits or is to write in memory of a connection; the memory is "
+                    "left to the end of the process");
+    }
+    os_mutex_destroy(&self->mutex);
+}
+
+/* ---- points -------------------------------------------------------------------------------- */
+
+bool point_slot_take(point_page *self, bool (*is_free)(const point_page *self, uint32_t index),
+                     uint32_t *out_index) {
+    for (uint32_t i = 0; i < POINT_COUNT; i++) {
+        uint32_t index = (self->next + i) % POINT_COUNT;
+        if (is_free(self, index)) {
+            self->next = (index + 1) % POINT_COUNT;
+            *out_index = index;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The ready word must have been written as well: a stream that writes it later would put the value of
+ * one hand-over over that of the next. */
+static bool is_free_point(const point_page *self, uint32_t index) {
+    const point_slot *slot = &self->slots[index];
+    const point last = {index + 1, slot->value};
+    const point_word released = point_released_word(&last);
+    return slot->value == 0 || (point_is_reached(self, &released) &&
+                                (slot->passage.value == 0 ||
+                                 point_is_reached(self->context->points.own, &slot->passage)));
+}
+
+bool point_take(point_page *self, point *out_point) {
+    uint32_t index = 0;
+    os_mutex_lock(&self->context->points.mutex);
+    bool found = point_slot_take(self, is_free_point, &index);
+    if (found) {
+        point_slot *slot = &self->slots[index];
+        slot->value += 2;
+        slot->passage = POINT_PASSED;
+        *out_point = (point){index + 1, slot->value};
+    }
+    os_mutex_unlock(&self->context->points.mutex);
+    return found;
+}
+
+void point_set_passage(point_page *self, const point *at, const point_word *passage) {
+    os_mutex_lock(&self->context->points.mutex);
+    self->slots[at->index - 1].passage = *passage;
+    os_mutex_unlock(&self->context->points.mutex);
+}
+
+void point_borrow(point_page *self, const point *at, bool comes) {
+    os_mutex_lock(&self->context->points.mutex);
+    self->borrowed[at->index - 1] = comes ? 1 : 0;
+    os_mutex_unlock(&self->context->points.mutex);
+}
+
+gpuipc_status point_await(point_page *self, const point_word *word, const atomic_bool *interrupted,
+                          os_deadline deadline, const char *operation) {
+    const uint64_t begun = os_clock_ns();
+    unsigned pause = 0;
+    while (!point_is_reached(self, word)) {
+        if (interrupted != NULL && atomic_load(interrupted)) {
+            return status_fail(GPUIPC_ERR_RELEASED, operation,
+                               "the connection was closed meanwhile");
+        }
+        if (point_page_peer_is_gone(self) && !point_is_reached(self, word)) {
+            return status_fail(GPUIPC_ERR_LOST, operation,
+                               "the other process ended before its work on the buffer was done");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+                               "the other process's work on the buffer was not done in time");
+        }
+        if (os_clock_ns() - begun > SPIN_NS) {
+            os_sleep_ms(os_backoff_next(&pause, deadline));
+        }
+    }
+    return GPUIPC_OK;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Streams that wait for a word of another process must go on when that process ends. As long as there
+ * are such waits, and no longer, a thread of the context looks after them.
+ */
+#ifndef GPUIPC_WATCH_H
+#define GPUIPC_WATCH_H
+
+#include "borrow.h"
+#include "point.h"
+
+typedef struct watch {
+    os_mutex mutex; /**< guards the rest */
+    os_condition changed;
+    struct watch_entry *first;
+    struct watch_thread *thread; /**< NULL: there is none */
+    atomic_uint count;           /**< of the entries; read without the mutex */
+    struct context *context;
+} watch;
+
+/** Starts no thread yet. */
+gpuipc_status watch_init(watch *self, struct context *ctx);
+
+/** Lets go every stream that still waits, and ends the thread. @param forked there is no thread here,
+ *  and only memory is freed */
+void watch_end(watch *self, bool forked);
+
+/** Looks after one word that a stream is about to wait for, until the stream has passed @p passage or
+ *  the word is reached. When the peer's process ends first, the word is stored here.
+ *  @param of marked as lost then; NULL: nothing is */
+gpuipc_status watch_add(watch *self, point_page *page, const point_word *word,
+                        const point_word *passage, borrow *of);
+
+/** Forgets what is over, and ends the thread when nothing is left to look after. */
+void watch_collect(watch *self);
+
+/** Whether no stream of this context waits for another process. */
+bool watch_is_idle(const watch *self);
+
+#endif

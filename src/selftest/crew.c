@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See crew.h. */
+#include "crew.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The roles have deadlines of their own; the one that only waits for another should be the first to
+ * say so. */
+#define GRACE_MS 5000
+
+typedef struct crew {
+    const options *options;
+    const char *title;
+    crew_member *members;
+    size_t count;
+    child **programs;
+    tally seen;
+} crew;
+
+static bool start(crew *self) {
+    for (size_t i = 0; i < self->count; i++) {
+        if (child_start(self->members[i].words.list, &self->programs[i]) != GPUIPC_OK) {
+            printf(ROLE_FAIL "%s: the %s could not be started: %s\n", self->title,
+                   self->members[i].name, gpuipc_error_get()->sentence);
+            self->seen.failed++;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One line of one program: a step, a verdict, or something else it has to say. */
+static void take_line(crew *self, crew_member *from, const char *line) {
+    if (strncmp(line, ROLE_STEP, strlen(ROLE_STEP)) == 0) {
+        (void)snprintf(from->step, sizeof(from->step), "%s", line + strlen(ROLE_STEP));
+        if (self->options->verbose) {
+            printf("      %s: %s\n", from->name, from->step);
+        }
+        return;
+    }
+    self->seen.passed += strncmp(line, ROLE_PASS, strlen(ROLE_PASS)) == 0;
+    self->seen.failed += strncmp(line, ROLE_FAIL, strlen(ROLE_FAIL)) == 0;
+    self->seen.skipped += strncmp(line, ROLE_SKIP, strlen(ROLE_SKIP)) == 0;
+    printf("%s\n", line);
+    fflush(stdout);
+}
+
+static size_t count_ended(const crew *self) {
+    size_t ended = 0;
+    for (size_t i = 0; i < self->count; i++) {
+        ended += self->members[i].ended;
+    }
+    return ended;
+}
+
+/* Listens until all outputs have ended, or nothing was said for too long. */
+static void listen_to_all(crew *self) {
+    size_t ended;
+    while ((ended = count_ended(self)) < self->count) {
+        char line[ROLE_LINE_MAX];
+        size_t which;
+        int patience_ms = ended > 0 ? GRACE_MS : self->options->timeout_ms + GRACE_MS;
+        gpuipc_status status =
+            child_next(self->programs, self->count, os_deadline_after(patience_ms), &which, line,
+                       sizeof(line));
+        if (status == GPUIPC_OK) {
+            take_line(self, &self->members[which], line);
+        } else if (status == GPUIPC_ERR_PEER_CLOSED) {
+            self->members[which].ended = true;
+        } else {
+            return; /* silence: what is still there is killed, and said to be hanging */
+        }
+    }
+}
+
+/* Waits for a program's end; false when that was no good one. */
+static bool finish(crew *self, size_t index) {
+    char text[CHILD_END_MAX];
+    const crew_member *one = &self->members[index];
+    bool killed = false;
+    os_deadline deadline = os_deadline_after(one->ended ? GRACE_MS : 0);
+    child_end end = child_finish(self->programs[index], deadline, &killed);
+    if (killed) {
+        printf("      the %s hung and was killed; its last step: %s\n", one->name,
+               one->step[0] != '\0' ? one->step : "none");
+    } else if (!end.exited || (end.code != EXIT_PASS && end.code != EXIT_NOTHING)) {
+        printf("      the %s %s; its last step: %s\n", one->name, child_end_text(end, text),
+               one->step);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static void judge(crew *self, bool good, unsigned cases) {
+    unsigned seen = self->seen.passed + self->seen.failed + self->seen.skipped;
+    if (seen < cases) {
+        printf(ROLE_FAIL "%s: %u of %u cases did not run\n", self->title, cases - seen, cases);
+        self->seen.failed += cases - seen;
+    } else if (!good && self->seen.failed == 0) {
+        printf(ROLE_FAIL "%s: a program ended badly\n", self->title);
+        self->seen.failed++;
+    }
+    fflush(stdout);
+}
+
+void crew_run(const options *wanted, const char *title, crew_member *members, size_t count,
+              unsigned cases, tally *total) {
+    crew self = {.options = wanted,
+                 .title = title,
+                 .members = members,
+                 .count = count,
+                 .programs = calloc(count, sizeof(child *))};
+    if (self.programs == NULL) {
+        printf(ROLE_FAIL "%s: there is no memory to start %zu programs\n", title, count);
+        total->failed += cases;
+        return;
+    }
+    bool good = start(&self);
+    if (good) {
+        listen_to_all(&self);
+        for (size_t i = 0; i < count; i++) {
+            good = finish(&self, i) && good;
+        }
+    }
+    judge(&self, good, cases);
+    for (size_t i = 0; i < count; i++) {
+        child_destroy(self.programs[i]);
+    }
+    free(self.programs);
+    total->passed += self.seen.passed;
+    total->failed += self.seen.failed;
+    total->skipped += self.seen.skipped;
+}

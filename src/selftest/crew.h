@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Programs of the tool that work together, each a process, watched until all have ended. */
+#ifndef GPUIPC_SELFTEST_CREW_H
+#define GPUIPC_SELFTEST_CREW_H
+
+#include "arguments.h"
+#include "child.h"
+#include "role.h"
+
+/** What the cases came to. */
+typedef struct tally {
+    unsigned passed;
+    unsigned failed;
+    unsigned skipped;
+} tally;
+
+typedef struct crew_member {
+    char name[32]; /**< "producer" */
+    arguments words;
+    bool ended;               /**< its output has */
+    char step[ROLE_LINE_MAX]; /**< what it did last */
+} crew_member;
+
+/** Starts them all and prints a line for each case.
+ *  @param title what every line of this crew begins with, such as "device 0 -> device 1"
+ *  @param cases how many lines there must be; those that are missing count as failed */
+void crew_run(const options *wanted, const char *title, crew_member *members, size_t count,
+              unsigned cases, tally *total);
+
+#endif

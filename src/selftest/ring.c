@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See ring.h: the program that starts the others. ring_member.c is one of those, ring_inside.c the
+ *  ring of devices in one program. */
+#include "ring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "crew.h"
+#include "ring_inside.h"
+#include "run.h"
+#include "watchdog.h"
+
+#define MEMBERS_MIN 2
+/* What one Windows call can wait for is 64 (learn.microsoft.com, MAXIMUM_WAIT_OBJECTS), and each
+ * program is one. */
+#define MEMBERS_MAX 60
+
+static void run_programs(const options *wanted, const session *at, tally *total) {
+    char name[ARGUMENT_LENGTH];
+    char title[32];
+    uint32_t devices = at->info.device_count;
+    uint32_t count = wanted->members != 0 ? wanted->members : devices;
+    count = count < MEMBERS_MIN ? MEMBERS_MIN : count > MEMBERS_MAX ? MEMBERS_MAX : count;
+    crew_member *members = calloc(count, sizeof(*members));
+    if (members == NULL) {
+        printf(ROLE_FAIL "ring: there is no memory for %u programs\n", count);
+        total->failed++;
+        return;
+    }
+    (void)arguments_unique_name(name);
+    (void)snprintf(title, sizeof(title), "ring of %u", count);
+    for (uint32_t i = 0; i < count; i++) {
+        arguments *words = &members[i].words;
+        (void)snprintf(members[i].name, sizeof(members[i].name), "member %u", i);
+        arguments_begin(words, "ring-member", name, at->choice, wanted);
+        arguments_add_number(words, "--index", i);
+        arguments_add_number(words, "--members", count);
+        arguments_add_sizes(words, wanted);
+    }
+    /* peer access alone never leaves its process */
+    crew_run(wanted, title, members, count, count * (GPUIPC_TRANSPORT_COUNT - 1), total);
+    free(members);
+}
+
+int ring(const options *wanted) {
+    session at;
+    tally total = {0};
+    int code = run_begin(wanted, &at);
+    if (code != EXIT_PASS) {
+        return code;
+    }
+    run_programs(wanted, &at, &total);
+    ring_inside(wanted, &at, &total);
+    const char *on = at.info.is_emulated ? " on the emulated driver, no GPU was used" : "";
+    if (total.passed + total.failed == 0) {
+        printf("nothing to test%s: %u skipped\n", on, total.skipped);
+        code = EXIT_NOTHING;
+    } else {
+        printf("%s%s: %u passed, %u failed, %u skipped\n", total.failed == 0 ? "passed" : "FAILED",
+               on, total.passed, total.failed, total.skipped);
+        code = total.failed == 0 ? EXIT_PASS : EXIT_FAIL;
+    }
+    run_end(wanted, &at);
+    return code;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Buffers that are handed over while their contents are still being made, and given back while they
+ *  are still being read. Both ends are in this process, each with a stream of its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "connection.h"
+#include "core_fixture.h"
+
+static core_pair pair;
+static gpuipc_buffer *sent;
+static gpuipc_buffer *seen; /* where the consumer copies what it got */
+static CUstream producer;
+static CUstream consumer;
+static _Atomic uint64_t *gate; /* streams wait behind it */
+static CUdeviceptr gate_address;
+
+static bool has_words(void) {
+    const driver *drv = core_driver();
+    int can = 0;
+    return drv->has_word &&
+           drv->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0) ==
+               CUDA_SUCCESS &&
+           can != 0;
+}
+
+static void begin(void) {
+    core_start();
+    const driver *drv = core_driver();
+    void *memory;
+    core_enter_device(0);
+    if (!has_words()) {
+        cr_skip_test("the device has no 64-bit stream memory operations");
+    }
+    cr_assert_eq(drv->cuStreamCreate(&producer, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamCreate(&consumer, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(
+        drv->cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+        CUDA_SUCCESS);
+    cr_assert_eq(drv->cuMemHostGetDevicePointer(&gate_address, memory, 0), CUDA_SUCCESS);
+    gate = memory;
+    atomic_store(gate, 0);
+    core_pair_open(&pair, core_context, core_context);
+    sent = core_buffer(core_unit, 0);
+    seen = core_buffer(core_unit, 0);
+}
+
+static void finish(void) {
+    const driver *drv = core_driver();
+    (void)gpuipc_buffer_release(sent);
+    (void)gpuipc_buffer_release(seen);
+    core_pair_close(&pair);
+    (void)drv->cuStreamDestroy(producer);
+    (void)drv->cuStreamDestroy(consumer);
+    (void)drv->cuMemFreeHost((void *)gate);
+    core_finish();
+}
+
+TestSuite(handover, .init = begin, .fini = finish, .timeout = 60);
+
+/* What is put on the stream from now on waits until gate_open(). */
+static void gate_close(CUstream stream) {
+    atomic_store(gate, 0);
+    cr_assert_eq(core_driver()->cuStreamWaitValue64(stream, gate_address, 1, 0), CUDA_SUCCESS);
+}
+
+static void gate_open(void) {
+    atomic_store(gate, 1);
+}
+
+static void synchronize(CUstream stream) {
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void check_waits(CUstream stream) {
+    cr_assert_eq(core_driver()->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+}
+
+static gpuipc_status send_within(int timeout_ms, uint32_t flags, gpuipc_stream stream) {
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &sent,
+                                     .buffer_count = 1,
+                                     .flags = flags,
+                                     .stream = stream};
+    return gpuipc_connection_send(pair.client, &message, timeout_ms);
+}
+
+static gpuipc_status send_with(uint32_t flags, gpuipc_stream stream) {
+    return send_within(SOON_MS, flags, stream);
+}
+
+static gpuipc_status receive_with(uint32_t flags, int timeout_ms, gpuipc_buffer **out_buffer) {
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .buffers = out_buffer,
+                               .buffer_capacity = 1,
+                               .flags = flags,
+                               .stream = consumer};
+    return gpuipc_connection_receive(pair.server, &message, timeout_ms);
+}
+
+static void fill(uint32_t value) {
+    check_ok(gpuipc_buffer_fill_async(sent, 0, core_unit, value, 4, producer));
+}
+
+static void check_seen(uint32_t value) {
+    uint32_t found = 0;
+    check_ok(gpuipc_buffer_read(seen, 16, &found, sizeof(found)));
+    cr_assert_eq(found, value, "%u, not %u", found, value);
+}
+
+Test(handover, contents_that_come_late_are_seen_by_the_stream) {
+    gpuipc_buffer *opened;
+    gate_close(producer);
+    fill(7);
+    if (core_is_emulated) {
+        core_set_failures(""); /* counts anew */
+    }
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    check_ok(receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
+    check_ok(gpuipc_buffer_copy_async(seen, 0, opened, 0, core_unit, consumer));
+    if (core_is_emulated) {
+        cr_assert_eq(core_calls("cuStreamSynchronize"), 0);
+        cr_assert_eq(core_calls("cuEventSynchronize"), 0);
+        cr_assert_eq(core_calls("cuCtxSynchronize"), 0);
+    }
+    check_waits(consumer);
+    gate_open();
+    synchronize(consumer);
+    check_seen(7);
+    cr_assert_eq(core_info(opened).is_lost, 0);
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+Test(handover, a_call_that_is_not_asynchronous_waits) {
+    gpuipc_buffer *opened;
+    gate_close(producer);
+    fill(8);
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    check_status(GPUIPC_ERR_TIMEOUT, receive_with(0, 0, &opened));
+    check_status(GPUIPC_ERR_TIMEOUT, receive_with(0, 20, &opened));
+    gate_open();
+    check_ok(receive_with(0, SOON_MS, &opened));
+    check_ok(gpuipc_buffer_copy_async(seen, 0, opened, 0, core_unit, consumer));
+    synchronize(consumer);
+    check_seen(8);
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+Test(handover, nothing_is_waited_for_where_the_contents_are_there) {
+    gpuipc_buffer *opened;
+    fill(9);
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    synchronize(producer);
+    if (core_is_emulated) {
+        core_set_failures("");
+    }
+    check_ok(receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
+    if (core_is_emulated) {
+        cr_assert_eq(core_calls("cuStreamWaitValue64"), 0);
+    }
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+/* The default streams of both devices may make the contents of either buffer. */
+Test(handover, the_default_streams_of_several_devices_are_all_waited_for) {
+    core_need_devices(2);
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = 1, .bytes = core_unit};
+    gpuipc_buffer *buffers[2] = {sent, NULL};
+    gpuipc_buffer *opened[2];
+    check_ok(gpuipc_buffer_create(core_context, &config, &buffers[1]));
+    check_ok(gpuipc_buffer_fill_async(buffers[1], 0, core_unit, 1, 4, NULL));
+    device_scope scope;
+    context *ctx;
+    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(device_enter(ctx, 1, &scope));
+    synchronize(NULL);
+    gate_close(NULL);
+    device_leave(&scope);
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = buffers,
+                                     .buffer_count = 2,
+                                     .flags = GPUIPC_SEND_ASYNC};
+    gpuipc_incoming arriving = {.struct_size = sizeof(arriving),
+                                .buffers = opened,
+                                .buffer_capacity = 2,
+                                .flags = GPUIPC_RECEIVE_ASYNC,
+                                .stream = consumer};
+    check_ok(gpuipc_connection_send(pair.client, &message, SOON_MS));
+    check_ok(gpuipc_connection_receive(pair.server, &arriving, SOON_MS));
+    check_waits(consumer);
+    synchronize(NULL); /* the first device's own work does not wait for the second's */
+    gate_open();
+    synchronize(consumer);
+    for (int i = 0; i < 2; i++) {
+        check_ok(gpuipc_buffer_release(opened[i]));
+    }
+    check_ok(gpuipc_buffer_release(buffers[1]));
+    context_unreference(ctx);
+}
+
+/* ---- giving back --------------------------------------------------------------------------- */
+
+static gpuipc_buffer *hand_over(void) {
+    gpuipc_buffer *opened;
+    check_ok(send_with(GPUIPC_SEND_READY, NULL));
+    check_ok(receive_with(0, SOON_MS, &opened));
+    cr_assert_eq(core_info(sent).lent_count, 1);
+    return opened;
+}
+
+Test(handover, a_buffer_is_returned_when_the_stream_comes_to_it) {
+    gpuipc_buffer *opened = hand_over();
+    gate_close(consumer);
+    check_ok(gpuipc_buffer_return_async(opened, consumer));
+    check_refused(GPUIPC_ERR_TIMEOUT, "1 of the hand-overs", gpuipc_buffer_await_returns(sent, 0));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(sent, 20));
+    gate_open();
+    check_ok(gpuipc_buffer_await_returns(sent, SOON_MS));
+    cr_assert_eq(core_info(sent).lent_count, 0);
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+Test(handover, a_stream_waits_until_a_buffer_is_returned) {
+    gpuipc_buffer *opened = hand_over();
+    gate_close(consumer);
+    check_ok(gpuipc_buffer_copy_async(seen, 0, opened, 0, core_unit, consumer));
+    check_ok(gpuipc_buffer_return_async(opened, consumer));
+    check_ok(gpuipc_buffer_await_returns_async(sent, producer));
+    fill(99);
+    check_waits(producer);
+    gate_open();
+    synchronize(producer);
+    synchronize(consumer);
+    uint32_t found = 99;
+    check_ok(gpuipc_buffer_read(seen, 0, &found, sizeof(found)));
+    cr_assert_neq(found, 99, "the memory was written before it came back");
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+Test(handover, releasing_returns) {
+    gpuipc_buffer *opened = hand_over();
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_buffer_await_returns(sent, 0));
+    check_ok(gpuipc_buffer_await_returns_async(sent, producer)); /* there is nothing to wait for */
+    synchronize(producer);
+}
+
+Test(handover, a_buffer_is_returned_once_and_only_where_it_was_received) {
+    gpuipc_buffer *opened = hand_over();
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "not received",
+                  gpuipc_buffer_return_async(sent, NULL));
+    check_ok(gpuipc_buffer_return_async(opened, NULL));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "already", gpuipc_buffer_return_async(opened, NULL));
+    check_ok(gpuipc_buffer_await_returns(sent, SOON_MS));
+    check_ok(gpuipc_buffer_release(opened));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_return_async(NULL, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_await_returns(NULL, 0));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_await_returns_async(NULL, NULL));
+}
+
+Test(handover, every_hand_over_is_awaited) {
+    gpuipc_buffer *first = hand_over();
+    gpuipc_buffer *second;
+    check_ok(send_with(0, producer));
+    check_ok(receive_with(0, SOON_MS, &second));
+    cr_assert_eq(core_info(sent).lent_count, 2);
+    check_ok(gpuipc_buffer_release(second));
+    cr_assert_eq(core_info(sent).lent_count, 1);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(sent, 0));
+    check_ok(gpuipc_buffer_release(first));
+    check_ok(gpuipc_buffer_await_returns(sent, 0));
+}
+
+Test(handover, a_message_that_is_dropped_is_returned) {
+    gpuipc_buffer *opened = NULL;
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .buffers = &opened,
+                               .buffer_capacity = 1,
+                               .device = GPUIPC_DEVICE(1000)};
+    check_ok(send_with(GPUIPC_SEND_READY, NULL));
+    check_status(GPUIPC_ERR_DEVICE_NOT_FOUND,
+                 gpuipc_connection_receive(pair.server, &message, SOON_MS));
+    cr_assert_eq(core_info(sent).lent_count, 0);
+}
+
+Test(handover, what_was_never_received_is_returned_with_the_connection) {
+    gpuipc_buffer *opened = hand_over();
+    check_ok(send_with(GPUIPC_SEND_READY, NULL));
+    cr_assert_eq(core_info(sent).lent_count, 2);
+    check_ok(gpuipc_connection_close(pair.server));
+    pair.server = NULL;
+    cr_assert_eq(core_info(sent).lent_count, 1, "the one that is open stays lent");
+    check_ok(gpuipc_buffer_release(opened));
+    cr_assert_eq(core_info(sent).lent_count, 0);
+}
+
+Test(handover, a_buffer_outlives_its_connection_until_it_is_returned) {
+    gpuipc_buffer *opened = hand_over();
+    core_pair_close(&pair);
+    pair = (core_pair){0};
+    cr_assert_eq(core_info(sent).lent_count, 1);
+    gate_close(consumer);
+    check_ok(gpuipc_buffer_return_async(opened, consumer));
+    check_ok(gpuipc_buffer_await_returns_async(sent, producer));
+    check_waits(producer);
+    gate_open();
+    synchronize(producer);
+    cr_assert_eq(core_info(sent).lent_count, 0);
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+/* ---- when something is missing ------------------------------------------------------------- */
+
+Test(handover, flags_that_contradict_each_other) {
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "flags",
+                  send_with(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC, producer));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "flags",
+                  send_with(GPUIPC_SEND_READY | GPUIPC_SEND_EVENT, producer));
+}
+
+Test(handover, where_no_point_is_left_the_call_waits_and_the_process_answers_for_the_buffer) {
+    connection *to;
+    gpuipc_buffer *opened = hand_over();
+    point taken;
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(connection_acquire(pair.client, "test", &to));
+    while (point_take(to->points_out, &taken)) {
+    }
+    connection_unreference(to);
+    if (core_is_emulated) {
+        core_set_stream_delay(30);
+    }
+    fill(5);
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    cr_assert_eq(core_driver()->cuStreamQuery(producer), CUDA_SUCCESS);
+    check_ok(receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
+    check_ok(gpuipc_buffer_copy_async(seen, 0, opened, 0, core_unit, consumer));
+    synchronize(consumer);
+    check_seen(5);
+    check_ok(gpuipc_buffer_return_async(opened, consumer));
+    check_ok(gpuipc_buffer_release(opened));
+    cr_assert_eq(core_info(sent).lent_count, 1, "only the end of the process would tell");
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(sent, 0));
+}
+
+Test(handover, a_send_that_times_out_takes_its_loan_back) {
+    gpuipc_status status;
+    uint32_t sends = 0;
+    gate_close(producer);
+    while ((status = send_within(0, GPUIPC_SEND_ASYNC, producer)) == GPUIPC_OK) {
+        sends++;
+    }
+    cr_assert_eq(status, GPUIPC_ERR_TIMEOUT, "%s", gpuipc_status_name(status));
+    cr_assert_eq(core_info(sent).lent_count, sends);
+    gate_open();
+    synchronize(producer);
+}
+
+/* Hands over, gives back and takes back, until something fails. @return whether nothing did */
+static bool go_round(const char *failure) {
+    gpuipc_buffer *opened = NULL;
+    bool whole = false;
+    fill(3);
+    core_set_failures(failure);
+    if (send_with(GPUIPC_SEND_ASYNC, producer) == GPUIPC_OK &&
+        receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened) == GPUIPC_OK) {
+        whole = gpuipc_buffer_return_async(opened, consumer) == GPUIPC_OK &&
+                gpuipc_buffer_await_returns_async(sent, producer) == GPUIPC_OK;
+    } else {
+        cr_assert_eq(core_info(sent).lent_count, 0, "%s", gpuipc_error_get()->sentence);
+    }
+    core_set_failures("");
+    synchronize(producer);
+    synchronize(consumer);
+    check_ok(gpuipc_buffer_release(opened));
+    cr_assert_eq(core_info(sent).lent_count, 0);
+    return whole;
+}
+
+/* Each call that the round makes fails once: it fails whole, leaves nothing behind, and the next round is
+ * as good as the first. */
+Test(handover, calls_that_fail) {
+    const char *const names[] = {"cuStreamGetCtx",       "cuCtxPushCurrent",
+                                 "cuCtxGetDevice",       "cuDeviceGetAttribute",
+                                 "cuMemHostRegister",    "cuMemHostGetDevicePointer",
+                                 "cuStreamWriteValue64", "cuStreamWaitValue64"};
+    core_need_emulated();
+    core_set_stream_delay(3);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        unsigned failed = 0;
+        for (unsigned n = 1; n <= 8; n++) {
+            char failure[64];
+            (void)snprintf(failure, sizeof(failure), "%s:%u=999", names[i], n);
+            failed += !go_round(failure);
+            core_pair_close(&pair);
+            core_pair_open(&pair, core_context, core_context);
+        }
+        /* without that attribute other ways are gone */
+        cr_assert(failed > 0 || strcmp(names[i], "cuDeviceGetAttribute") == 0, "%s", names[i]);
+    }
+    core_set_stream_delay(0);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/** @file NVML: found beside the driver it belongs to, and not missed. */
+#include <string.h>
+
+#include "nvml.h"
+#include "status.h"
+#include "transport_machine.h"
+
+TestSuite(nvml, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
+
+static const driver *on_machine(const char *machine) {
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", machine);
+    return core_driver();
+}
+
+static gpuipc_device_info device_of(gpuipc_context *made, uint32_t index) {
+    gpuipc_device_info info = {.struct_size = sizeof(info)};
+    check_ok(gpuipc_device_get_info(made, index, &info));
+    return info;
+}
+
+Test(nvml, it_is_found_once) {
+    const nvml *first = nvml_find(on_machine(""));
+    cr_assert_not_null(first);
+    cr_assert_eq(nvml_find(core_driver()), first);
+}
+
+Test(nvml, its_absence_is_no_failure) {
+    const driver *drv = on_machine("nvml=0");
+    check_status(GPUIPC_ERR_TIMEOUT, status_fail(GPUIPC_ERR_TIMEOUT, "earlier", "earlier"));
+    cr_assert_null(nvml_find(drv));
+    cr_assert_null(nvml_find(drv));
+    cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_TIMEOUT, "the record was overwritten");
+}
+
+Test(nvml, a_real_driver_never_gets_the_emulated_one) {
+    driver other = *on_machine("");
+    gpuipc_device_info info = device_of(core_context = core_context_new(), 0);
+    nvmlDevice_t handle;
+    other.is_emulated = false;
+    const nvml *installed = nvml_find(&other);
+    cr_assert(installed == NULL || installed != nvml_find(core_driver()));
+    cr_assert(installed == NULL || !nvml_device(installed, &info, &handle));
+}
+
+Test(nvml, devices_are_known_by_their_uuid) {
+    const nvml *library = nvml_find(on_machine("devices=3"));
+    core_context = core_context_new();
+    nvmlDevice_t handles[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        const gpuipc_device_info info = device_of(core_context, i);
+        cr_assert(nvml_device(library, &info, &handles[i]));
+        cr_assert(i == 0 || handles[i] != handles[i - 1]);
+    }
+    gpuipc_device_info unknown = device_of(core_context, 0);
+    unknown.uuid.bytes[3] ^= 1;
+    cr_assert_not(nvml_device(library, &unknown, &handles[0]));
+}
+
+Test(nvml, links_are_counted) {
+    const nvml *library = nvml_find(on_machine("links=12;link-version=3;compute=8.0"));
+    core_context = core_context_new();
+    const gpuipc_device_info first = device_of(core_context, 0);
+    const gpuipc_device_info second = device_of(core_context, 1);
+    const nvml_place nowhere = {77, 77, 77};
+    nvmlDevice_t handle;
+    nvmlDevice_t other;
+    unsigned generation = 0;
+    unsigned width = 0;
+    cr_assert(nvml_device(library, &first, &handle));
+    cr_assert(nvml_device(library, &second, &other));
+    const nvml_links links = nvml_count_links(library, handle, &nowhere);
+    cr_assert_eq(links.active, 12, "%u", links.active);
+    cr_assert_eq(links.direct, 0);
+    cr_assert_eq(links.generation, 3, "%u", links.generation);
+    cr_assert_eq(nvml_has_nvlink(library, handle, other), 1);
+    cr_assert(nvml_pcie(library, handle, &generation, &width));
+    cr_assert_eq(generation, 5);
+    cr_assert_eq(width, 16);
+}
+
+static nvmlReturn_t not_supported(void) {
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+static nvmlReturn_t no_state(nvmlDevice_t device, unsigned link, nvmlEnableState_t *active) {
+    (void)device;
+    (void)link;
+    (void)active;
+    return not_supported();
+}
+
+static nvmlReturn_t no_pcie(nvmlDevice_t device, unsigned *value) {
+    (void)device;
+    (void)value;
+    return not_supported();
+}
+
+static nvmlReturn_t no_status(nvmlDevice_t first, nvmlDevice_t second, nvmlGpuP2PCapsIndex_t index,
+                              nvmlGpuP2PStatus_t *status) {
+    (void)first;
+    (void)second;
+    (void)index;
+    (void)status;
+    return not_supported();
+}
+
+/* As in virtual machines, where it knows the device and nothing of its links. */
+Test(nvml, one_that_does_not_tell_is_as_good_as_none) {
+    nvml library = *nvml_find(on_machine(""));
+    core_context = core_context_new();
+    const gpuipc_device_info info = device_of(core_context, 0);
+    const nvml_place nowhere = {77, 77, 77};
+    nvmlDevice_t handle;
+    unsigned generation = 0;
+    unsigned width = 0;
+    cr_assert(nvml_device(&library, &info, &handle));
+    library.nvmlDeviceGetNvLinkState = no_state;
+    library.nvmlDeviceGetMaxPcieLinkGeneration = no_pcie;
+    library.nvmlDeviceGetP2PStatus = no_status;
+    cr_assert_eq(nvml_count_links(&library, handle, &nowhere).active, 0);
+    cr_assert_eq(nvml_has_nvlink(&library, handle, handle), -1);
+    cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
+    /* and an old one, which has not the functions at all */
+    library.nvmlDeviceGetNvLinkState = NULL;
+    library.nvmlDeviceGetMaxPcieLinkGeneration = NULL;
+    library.nvmlDeviceGetP2PStatus = NULL;
+    cr_assert_eq(nvml_count_links(&library, handle, &nowhere).active, 0);
+    cr_assert_eq(nvml_has_nvlink(&library, handle, handle), -1);
+    cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
+}

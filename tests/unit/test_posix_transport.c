@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Transports where the process has no descriptor left. */
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "transport_machine.h"
+
+TestSuite(posix_transport, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
+
+/* As many as there are, and @p more. @return the limit before */
+static struct rlimit limit_to(int more) {
+    struct rlimit before;
+    int lowest = dup(0);
+    cr_assert_geq(lowest, 0);
+    cr_assert_eq(close(lowest), 0);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit limit = {(rlim_t)(lowest + more), before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+}
+
+Test(posix_transport, without_a_descriptor_it_is_the_limit_and_asked_again) {
+    gpuipc_context *made = machine_context("");
+    /* What the devices and NVML open at their first use is there before. */
+    machine_expect(made, GPUIPC_TRANSPORT_P2P, 0, 1, GPUIPC_REASON_NONE);
+    const struct rlimit before = limit_to(0);
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    const gpuipc_transport_info staged = machine_ask(made, GPUIPC_TRANSPORT_HOST, &pair);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(staged.reason, GPUIPC_REASON_HANDLE_LIMIT, "%s", staged.sentence);
+    machine_expect(made, GPUIPC_TRANSPORT_HOST, 0, 1, GPUIPC_REASON_NONE);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(posix_transport, without_one_for_the_handle_it_is_the_limit) {
+    gpuipc_context *made = machine_context("");
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    machine_expect(made, GPUIPC_TRANSPORT_P2P, 0, 1, GPUIPC_REASON_NONE);
+    /* One that the emulated driver keeps its memory in, and none for the handle. */
+    const struct rlimit before = limit_to(1);
+    const gpuipc_transport_info info = machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(info.reason, GPUIPC_REASON_HANDLE_LIMIT, "%s", info.sentence);
+    machine_expect(made, GPUIPC_TRANSPORT_VMM, 0, 1, GPUIPC_REASON_NONE);
+    check_ok(gpuipc_context_destroy(made));
+}

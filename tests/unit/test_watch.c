@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Waits for words of another process, and the thread that looks after them. */
+#include "connection.h"
+#include "core_fixture.h"
+
+static context *ctx;
+
+static void begin(void) {
+    core_start();
+    check_ok(context_acquire(core_context, "test", &ctx));
+}
+
+static void finish(void) {
+    context_unreference(ctx);
+    core_finish();
+}
+
+TestSuite(watch, .init = begin, .fini = finish, .timeout = 60);
+
+static point_page *page_make(const os_peer *peer, point *out_point) {
+    point_page *page;
+    check_ok(point_page_create(ctx, peer, &page));
+    cr_assert(point_take(page, out_point));
+    return page;
+}
+
+static void wait_until_idle(void) {
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    while (!watch_is_idle(&ctx->watch)) {
+        cr_assert_not(os_deadline_passed(deadline));
+        os_sleep_ms(1);
+    }
+}
+
+/* A process that is gone: its number is nobody's. */
+static const os_peer dead = {.process_id = 0x3FFFFFFF, .process = {-1}};
+
+Test(watch, no_thread_runs_while_nothing_is_waited_for) {
+    cr_assert_null(ctx->watch.thread);
+    cr_assert(watch_is_idle(&ctx->watch));
+}
+
+Test(watch, the_thread_ends_when_the_word_comes) {
+    core_pair pair = {0};
+    connection *end;
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(connection_acquire(pair.client, "test", &end));
+    point at;
+    point_page *page = page_make(&end->peer, &at);
+    const point_word word = point_ready_word(&at);
+    point_word passage;
+    for (int i = 0; i < 2; i++) { /* and the next one begins another */
+        const point_word next = {word.at, word.value + (uint64_t)i};
+        check_ok(point_passage_take(page, &passage));
+        check_ok(watch_add(&ctx->watch, page, &next, &passage, NULL));
+        cr_assert_not(watch_is_idle(&ctx->watch));
+        point_store(page, &next);
+        wait_until_idle();
+        point_passage_cancel(ctx, &passage);
+    }
+    point_page_unreference(page, false);
+    connection_unreference(end);
+    core_pair_close(&pair);
+    cr_assert_null(ctx->watch.thread, "it has ended and is joined");
+}
+
+Test(watch, the_end_of_the_context_lets_every_stream_go) {
+    core_pair pair = {0};
+    connection *end;
+    gpuipc_context *made = core_context_new();
+    context *second;
+    check_ok(context_acquire(made, "test", &second));
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(connection_acquire(pair.client, "test", &end));
+    point_page *page;
+    point at;
+    point_word passage;
+    check_ok(point_page_create(second, &end->peer, &page));
+    cr_assert(point_take(page, &at));
+    const point_word word = point_ready_word(&at);
+    check_ok(point_passage_take(page, &passage));
+    check_ok(watch_add(&second->watch, page, &word, &passage, NULL));
+    point_passage_cancel(second, &passage); /* there is no stream in this test */
+    point_page_unreference(page, false);
+    check_ok(gpuipc_context_destroy(made));
+    context_unreference(second);
+    connection_unreference(end);
+    core_pair_close(&pair);
+}
+
+Test(watch, a_dead_process_lets_the_stream_go_and_the_buffer_is_lost) {
+    point at;
+    point_page *page = page_make(&dead, &at);
+    const point_word word = point_ready_word(&at);
+    const point none = {0, 0};
+    point_word passage;
+    borrow *of;
+    check_ok(borrow_begin(NULL, &none, false, &of));
+    check_ok(point_passage_take(page, &passage));
+    check_ok(watch_add(&ctx->watch, page, &word, &passage, of));
+    wait_until_idle();
+    cr_assert(point_is_reached(page, &word));
+    cr_assert(atomic_load(&of->is_lost));
+    point_passage_cancel(ctx, &passage);
+    borrow_unreference(of, false);
+    point_page_unreference(page, false);
+    point_collect(ctx);
+}
+
+/* Its last deed counts. */
+Test(watch, a_word_that_came_before_the_end_is_no_loss) {
+    point at;
+    point_page *page = page_make(&dead, &at);
+    const point_word word = point_ready_word(&at);
+    const point none = {0, 0};
+    point_word passage;
+    borrow *of;
+    check_ok(borrow_begin(NULL, &none, false, &of));
+    check_ok(point_passage_take(page, &passage));
+    point_store(page, &word);
+    check_ok(watch_add(&ctx->watch, page, &word, &passage, of));
+    wait_until_idle();
+    cr_assert_not(atomic_load(&of->is_lost));
+    point_passage_cancel(ctx, &passage);
+    borrow_unreference(of, false);
+    point_page_unreference(page, false);
+    point_collect(ctx);
+}
+
+/* Where nobody can say whether the process lives, the end of the connection is its end. */
+Test(watch, a_connection_that_ended_counts_where_the_process_is_not_known) {
+    point at;
+    const os_peer peer = {.process_id = os_process_id(),
+                          .process = {-1}}; /* a number proves nothing */
+    point_page *page = page_make(&peer, &at);
+    const point_word word = point_ready_word(&at);
+    point_word passage;
+    check_ok(point_passage_take(page, &passage));
+    check_ok(watch_add(&ctx->watch, page, &word, &passage, NULL));
+    wait_until_idle();
+    cr_assert(point_is_reached(page, &word));
+    point_passage_cancel(ctx, &passage);
+    point_page_unreference(page, false);
+    point_collect(ctx);
+}

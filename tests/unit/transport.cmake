@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# What transports work, how fast, and why not: asked, tried, measured, kept.
+add_library(gpuipc_transport_machine STATIC transport_machine.c)
+target_include_directories(gpuipc_transport_machine PRIVATE ${PROJECT_SOURCE_DIR}/src/common
+                           ${PROJECT_SOURCE_DIR}/src/emulated)
+target_link_libraries(gpuipc_transport_machine PUBLIC gpuipc_core_fixture)
+add_dependencies(gpuipc_transport_machine gpuipc_emulated_nvml)
+
+# These run unchanged on a real GPU.
+foreach(unit transport_query topology measure)
+  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_transport_machine)
+endforeach()
+if(GPUIPC_SANITIZE OR GPUIPC_COVERAGE OR CMAKE_CROSSCOMPILING)
+  target_compile_definitions(test_unit_transport_query PRIVATE QUICK_NS=100000)
+endif()
+
+# These need machines of other kinds, or calls that fail on demand.
+foreach(unit transport_probe transport_select nvml figures)
+  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c LIBRARIES gpuipc_transport_machine)
+endforeach()
+
+# This needs a real one, alone: whether the figures are right.
+gpuipc_add_test(unit transport_speed DRIVER SERIAL SOURCES test_transport_speed.c
+                LIBRARIES gpuipc_transport_machine)
+
+if(NOT WIN32)
+  # The limit of descriptors.
+  gpuipc_add_test(unit posix_transport SOURCES test_posix_transport.c
+                  LIBRARIES gpuipc_transport_machine)
+  target_compile_definitions(test_unit_posix_transport PRIVATE _GNU_SOURCE)
+endif()
