@@ -198,7 +198,7 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
         status = status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION,
                              "the buffer's memory goes by %s, not by %s; and by host",
                              self->transport->name, transport_find(contents->transport)->name);
-    } else if ((status = buffer_check_export(self, &to->peer)) != GPUIPC_OK) {
+    } else if (buffer_check_export(self, &to->peer) != GPUIPC_OK) {
         status = status_change(GPUIPC_ERR_NO_TRANSPORT);
         status_add("; GPUIPC_TRANSPORT_HOST carries its contents");
     } else {

@@ -2,7 +2,7 @@
 /** @file See topology.h. */
 #include "topology.h"
 
-#include "nvml.h"
+#include "nvml_library.h"
 #include "struct_size.h"
 
 #define OPERATION "gpuipc_topology_get"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # The nouns of src/common. First those that need no driver.
+set(extra_wire test_wire_contents.c)
 foreach(unit wire struct_size peer_name object)
-  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c LIBRARIES gpuipc_test_support)
+  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
 
 add_library(gpuipc_core_fixture STATIC core_fixture.c ${system}_environment.c)
@@ -14,8 +15,13 @@ add_dependencies(gpuipc_core_fixture gpuipc_emulated)
 
 # These run unchanged on a real GPU.
 foreach(unit context buffer buffer_copy buffer_wrap native incoming listener listener_crowd
-        connection connection_end connection_kept connection_peer arguments staging contents point point_peer watch handover)
+        connection connection_end connection_kept connection_peer arguments staging point point_peer watch handover)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
+endforeach()
+
+foreach(unit contents contents_fault)
+  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c
+                  LIBRARIES gpuipc_core_fixture)
 endforeach()
 
 foreach(unit pointer transport_memory transport_failure incoming_memory)

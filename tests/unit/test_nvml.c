@@ -2,7 +2,7 @@
 /** @file NVML: found beside the driver it belongs to, and not missed. */
 #include <string.h>
 
-#include "nvml.h"
+#include "nvml_library.h"
 #include "status.h"
 #include "transport_machine.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See nvml.h. */
-#include "nvml.h"
+/** @file See nvml_library.h. */
+#include "nvml_library.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * @file NVML (NVIDIA Management Library), found when the program runs and needed for nothing: it knows the
  * links of a GPU, which the CUDA driver does not tell. Loaded once in a process, and never unloaded.
  */
-#ifndef GPUIPC_NVML_H
-#define GPUIPC_NVML_H
+#ifndef GPUIPC_NVML_LIBRARY_H
+#define GPUIPC_NVML_LIBRARY_H
 
 #include <gpuipc/gpuipc.h>
 

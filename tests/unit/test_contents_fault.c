@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Contents where calls fail, and where streams cannot wait for words. */
+#include "contents_ends.h"
+
+#include <stdio.h>
+
+TestSuite(contents_fault, .init = core_start, .fini = core_finish, .timeout = 240);
+
+/* Two pieces and a rest: it is done again and again. */
+#define FEW (CONTENTS_MIB * 2 + 13)
+
+/* ---- failures ----------------------------------------------------------------------------- */
+
+/* Contents between new ends, with the Nth call of a function failing on whichever side makes it. Both
+ * streams go on, and what has not come is not taken for what has. @return whether a call failed */
+static bool transfer_fails(const char *name, unsigned number, gpuipc_transport way) {
+    char failures[64];
+    contents_ends two;
+    contents_ends_open(&two, FEW);
+    contents_write(two.from, number);
+    check_ok(gpuipc_buffer_fill_async(two.into, 0, FEW, 7, 1, two.receives));
+    cr_assert_eq(core_driver()->cuStreamSynchronize(two.receives), CUDA_SUCCESS);
+    gpuipc_contents contents = {.struct_size = sizeof(contents),
+                                .buffer = two.from,
+                                .bytes = FEW,
+                                .stream = two.sends,
+                                .transport = way};
+    (void)snprintf(failures, sizeof(failures), "%s:%u=2", name, number);
+    core_set_failures(failures);
+    const gpuipc_status sent = gpuipc_connection_send_contents(two.pair.server, &contents, 0);
+    contents.buffer = two.into;
+    contents.stream = two.receives;
+    const gpuipc_status came = gpuipc_connection_receive_contents(two.pair.client, &contents, 0);
+    core_set_failures("");
+    if (came != GPUIPC_OK) { /* the receiver goes, so that the sender need not wait for it */
+        check_ok(gpuipc_connection_close(two.pair.client));
+        two.pair.client = NULL;
+    }
+    contents_both_pass(&two);
+    if (sent == GPUIPC_OK && came == GPUIPC_OK) {
+        contents_check_bytes(two.into, 0, 0, FEW, number, 0);
+    } else if (came == GPUIPC_OK && way == GPUIPC_TRANSPORT_HOST) {
+        cr_assert_eq(core_info(two.into).is_lost, 1, "%s", failures);
+    }
+    contents_ends_close(&two);
+    return sent != GPUIPC_OK || came != GPUIPC_OK;
+}
+
+static void check_failures(gpuipc_transport way) {
+    static const char *const names[] = {
+        "cuStreamGetCtx",     "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode",
+        "cuMemHostRegister",  "cuStreamCreate",   "cuMemHostGetDevicePointer",
+        "cuEventCreate",      "cuEventRecord",    "cuEventQuery",
+        "cuStreamWaitEvent",  "cuMemcpyAsync",    "cuStreamWriteValue64",
+        "cuStreamWaitValue64"};
+    unsigned failed = 0;
+    core_need_emulated();
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        unsigned quiet = 0;
+        for (unsigned number = 1; quiet < 3; number += 1 + number / 3) {
+            /* some failures are made up for, so the last call is where several in a row are */
+            const bool fails = transfer_fails(names[i], number, way);
+            quiet = fails ? 0 : quiet + 1;
+            failed += fails;
+        }
+    }
+    cr_assert(failed > 20, "only %u calls failed", failed);
+}
+
+Test(contents_fault, every_call_may_fail_by_memory) {
+    check_failures(GPUIPC_TRANSPORT_VMM);
+}
+
+Test(contents_fault, every_call_may_fail_through_the_ring) {
+    check_failures(GPUIPC_TRANSPORT_HOST);
+}
+
+/* ---- without stream memory operations ----------------------------------------------------- */
+
+static void start_without_words(void) {
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "stream-words=0");
+    core_start();
+}
+
+TestSuite(contents_no_words, .init = start_without_words, .fini = core_finish, .timeout = 120);
+
+typedef struct sending {
+    contents_ends *of;
+    gpuipc_transport way;
+} sending;
+
+static gpuipc_status send_in_thread(void *argument) {
+    const sending *self = argument;
+    return contents_send_range(self->of, 0, CONTENTS_MANY, self->way);
+}
+
+/* Calls wait where streams cannot. */
+Test(contents_no_words, go_while_both_sides_are_in_their_calls) {
+    contents_ends two;
+    contents_ends_open(&two, CONTENTS_MANY);
+    contents_write(two.from, 4);
+    for (size_t i = 0; i < 4; i++) {
+        core_waiter sender;
+        sending argument = {&two, contents_ways[i % 2]};
+        contents_set_delay(2);
+        check_ok(gpuipc_buffer_fill_async(two.into, 0, CONTENTS_MANY, 7, 1, two.receives));
+        core_waiter_begin(&sender, send_in_thread, &argument);
+        check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, contents_ways[i % 2]));
+        check_ok(core_waiter_end(&sender));
+        contents_both_pass(&two);
+        contents_set_delay(0);
+        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 4, 0);
+    }
+    contents_ends_close(&two);
+}
+
+Test(contents_no_words, are_not_waited_for_when_the_receiver_goes) {
+    for (size_t i = 0; i < 2; i++) {
+        contents_ends two;
+        core_waiter sender;
+        contents_ends_open(&two, CONTENTS_MANY);
+        sending argument = {&two, contents_ways[i]};
+        core_waiter_begin(&sender, send_in_thread, &argument);
+        check_refused(GPUIPC_ERR_OTHER_KIND, "contents", core_receive(two.pair.client, NULL, 0));
+        check_ok(gpuipc_connection_close(two.pair.client));
+        two.pair.client = NULL;
+        check_ok(core_waiter_end(&sender));
+        contents_both_pass(&two);
+        contents_ends_close(&two);
+    }
+}
