@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The helper's commands about users and forks. */
+#include <errno.h>
 #include <gpuipc/gpuipc_native.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +24,20 @@ static void become_user(helper_state *self, const char *arguments) {
     bool done = system_become_user(user);
     helper_begin(); /* a change of user undoes it: prctl(2) */
     helper_say(done ? "GPUIPC_OK" : "this process cannot become another user");
+}
+
+/* no-shm: an empty /dev/shm of this process's own, as a container has it */
+static void hide_shm(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    /* Private, so that the mount does not reach the others: mount_namespaces(7). */
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/dev/shm", "tmpfs", 0, NULL) != 0) {
+        helper_say("a /dev/shm of its own: %s",
+                   errno == EPERM || errno == EACCES ? "not permitted" : strerror(errno));
+        return;
+    }
+    helper_say("GPUIPC_OK");
 }
 
 /* Every call on an object of the parent's; says the first that answers anything but FORKED. */
@@ -163,5 +180,8 @@ static void reuse_numbers(helper_state *self, const char *arguments) {
     _exit(0);
 }
 
-const helper_command helper_system_commands[] = {
-    {"user", become_user}, {"fork", fork_child}, {"reuse", reuse_numbers}, {NULL, NULL}};
+const helper_command helper_system_commands[] = {{"user", become_user},
+                                                 {"no-shm", hide_shm},
+                                                 {"fork", fork_child},
+                                                 {"reuse", reuse_numbers},
+                                                 {NULL, NULL}};
