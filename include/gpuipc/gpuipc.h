@@ -314,6 +314,10 @@ GPUIPC_API gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
  * runs ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS (measured on an H200, driver 580).
  * Where the driver does not guard memory that is only to be read (legacy, pool, p2p, host), gpuipc's own
  * copies and fills do.
+ * For memory of cuMemAlloc (legacy, p2p, wrapped) this enables peer access between two CUDA contexts, unless
+ * that is so already. It stays enabled when the buffer is released, and is disabled at the end of the last
+ * context whose buffers wanted it, if it was gpuipc that enabled it. A program that uses it itself enables it
+ * first, or keeps such a context.
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
  *         ::GPUIPC_ERR_ACCESS_DENIED (more than the sender of an opened buffer offers),
  *         ::GPUIPC_ERR_NOT_SUPPORTED (reading only, for another device, where the driver does not guard

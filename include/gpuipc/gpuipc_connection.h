@@ -121,12 +121,14 @@ GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 /** Send does not wait for the GPU work: the stream itself marks the point at which the contents are
  *  ready, and a receiver's stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. Send does wait where
  *  the device has neither 64-bit stream memory operations nor host functions, or where 4095 buffers that
- *  were sent over this connection are not released yet. */
+ *  were sent over this connection are not released yet. A stream that is being captured cannot mark anything:
+ *  the call answers ::GPUIPC_ERR_CUDA, nothing leaves, and the capture goes on. */
 #define GPUIPC_SEND_ASYNC 0x2u
 /** As ::GPUIPC_SEND_ASYNC, with a legacy IPC event in place of gpuipc's own word in shared memory. Wants a
  *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. The
  *  receiver's call waits for it, also with ::GPUIPC_RECEIVE_ASYNC: a stream that waits for the event of a process
- *  that is killed waits for ever. A receiver that looks after the sender has ended gets ::GPUIPC_ERR_LOST. */
+ *  that is killed waits for ever. It is taken from processes of the same user only
+ *  (::GPUIPC_ERR_ACCESS_DENIED at the receiver), as memory of legacy and pool is. A receiver that looks after the sender has ended gets ::GPUIPC_ERR_LOST. */
 #define GPUIPC_SEND_EVENT 0x4u
 /** Memory that no transport carries without a copy (managed, pinned, of a pool without handle type)
  *  may travel as a copy in pinned host memory. Without it such a buffer is refused, with the reason. */
@@ -152,8 +154,9 @@ typedef struct gpuipc_outgoing {
  * Sends bytes and buffers as one message, after the GPU work that makes the contents (see
  * gpuipc_outgoing::stream) or, with ::GPUIPC_SEND_ASYNC, while it runs. Returns when the message is with the
  * operating system; the buffers may be released at once, since a sent handle keeps the memory alive
- * (memory that the caller allocated and wrapped stays his to keep until it has been returned). To write
- * into a buffer again, wait for gpuipc_buffer_await_returns() first.
+ * (memory that the caller allocated and wrapped stays his to keep until it has been returned). With
+ * ::GPUIPC_SEND_ASYNC the work of the stream still uses them: release them when the stream has passed, as
+ * gpuipc_buffer_release() says. To write into a buffer again, wait for gpuipc_buffer_await_returns() first.
  * @errors ::GPUIPC_ERR_TIMEOUT (also while the peer does not read; if part of the message had left,
  *         the connection is broken, and the record says so), ::GPUIPC_ERR_PEER_CLOSED,
  *         ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_LIMIT, ::GPUIPC_ERR_BUSY,
@@ -228,7 +231,7 @@ GPUIPC_API gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection
  * Marks the point after which this process no longer touches a buffer that it received: when @p stream
  * has done its work so far. The sender's gpuipc_buffer_await_returns() waits for it. The buffer must not be
  * used afterwards, and is to be released when the stream has passed that point. Releasing a buffer that
- * was not returned returns it at once.
+ * was not returned returns it at once. A stream that is being captured cannot mark it (::GPUIPC_ERR_CUDA).
  * @param stream NULL: the default stream of the device it was opened for
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not received, or returned already)
  * @ownership borrows  @threads any
@@ -239,7 +242,8 @@ GPUIPC_API gpuipc_status gpuipc_buffer_return_async(gpuipc_buffer *buffer, gpuip
 
 /**
  * Waits until every process that the buffer was sent to has returned it, or has ended. Then its memory
- * may be written, freed or handed out again. That a connection has ended is not enough; it is where the
+ * may be written, freed or handed out again. Of a buffer that this process had sent to itself and sent on
+ * from there, the original waits for all, the one that came for what was sent by it. That a connection has ended is not enough; it is where the
  * system cannot say whether the process lives (gpuipc_peer_info::is_running is -1), and where the peer
  * closed it without having received anything.
  * @errors ::GPUIPC_ERR_TIMEOUT  @ownership borrows  @threads any  @blocking up to timeout_ms
@@ -251,7 +255,7 @@ GPUIPC_API gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *buffer, int 
  * Lets a stream wait for the same. What is put on it afterwards runs when the buffer has been returned
  * everywhere; when a process ends without returning it, the stream goes on.
  * @param stream NULL: the default stream of the buffer's device
- * @errors none particular
+ * @errors ::GPUIPC_ERR_CUDA (also for a stream that is being captured)
  * @ownership borrows; the buffer must stay until the stream has passed  @threads any
  * @blocking no; without 64-bit stream memory operations on the device, until the buffer is returned
  * @since 0.1
@@ -284,7 +288,8 @@ typedef struct gpuipc_contents {
  * another on a connection, whichever streams they are of; that takes 32 MiB in each direction, pinned by
  * both processes, as long as the connection lasts.
  * @errors as gpuipc_connection_send(), ::GPUIPC_ERR_OUT_OF_RANGE,
- *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can)
+ *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can),
+ *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured; nothing leaves then)
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one sender at a time
  * @blocking up to timeout_ms for the connection; through host memory the first time for its pinning, and

@@ -23,48 +23,49 @@ extern "C" {
  * Why a transport is not available: X(name, number, sentence). The numbers never change. The sentence
  * says the cause and the remedy; the answer of a query adds the particulars.
  */
-#define GPUIPC_REASON_LIST(X)                                                                         \
-    X(NONE, 0, "nothing is in the way")                                                               \
-    X(NO_DRIVER, 1,                                                                                   \
-      "there is no CUDA driver; install NVIDIA's driver, or give the container its GPU")              \
-    X(DRIVER_TOO_OLD, 2, "the CUDA driver has not the calls that this needs; update it")              \
-    X(DRIVER_FAILED, 3, "the CUDA driver did not start; see the error record, and nvidia-smi")        \
-    X(NO_DEVICE, 4, "the driver finds no GPU; check CUDA_VISIBLE_DEVICES and the container")          \
-    X(OPERATING_SYSTEM, 5, "this operating system has no such way; use vmm")                          \
-    X(TCC, 6,                                                                                         \
-      "the TCC driver model has no virtual memory management; switch to WDDM or use legacy")          \
-    X(NO_VMM, 7, "the device has no virtual memory management; use legacy")                           \
-    X(HANDLE_TYPE, 8,                                                                                 \
-      "the device cannot export memory as this system's kind of handle (fd, HANDLE); use legacy")     \
-    X(NO_P2P, 9,                                                                                      \
-      "there is no peer access between the two GPUs (topology, IOMMU or virtualisation); use host")   \
-    X(HIDDEN_DEVICE, 10,                                                                              \
-      "this process does not see one of the GPUs; add it to CUDA_VISIBLE_DEVICES")                    \
-    X(MIG, 11, "a MIG slice reaches no other slice or GPU; use host, or turn MIG off")                \
-    X(PID_NAMESPACE, 12,                                                                              \
-      "the peer is in another PID namespace, and the driver's handles name a process; use vmm, or "   \
-      "start the containers with one PID namespace")                                                  \
-    X(NO_IMEX_CHANNEL, 13,                                                                            \
-      "there is no IMEX channel; load one (nvidia-modprobe, /dev/nvidia-caps-imex-channels) and run " \
-      "nvidia-imex, or use vmm")                                                                      \
-    X(WSL, 14, "Windows Subsystem for Linux does not support this way; use vmm or host")              \
-    X(COMPUTE_MODE, 15,                                                                               \
-      "the GPU's compute mode does not let this process use it; nvidia-smi --compute-mode=0 allows "  \
-      "it")                                                                                           \
-    X(HANDLE_LIMIT, 16, "the process has no file descriptor or handle left; raise ulimit -n")         \
-    X(DEVICE_MEMORY, 17, "the GPU has no memory left for the trial; free some and ask again")         \
-    X(SAME_PROCESS_ONLY, 18,                                                                          \
-      "peer access works inside one process only; use vmm to reach another")                          \
-    X(NOT_SUPPORTED, 19, "the device does not support this way; another transport may")               \
-    X(DRIVER_REFUSED, 20, "the driver refused the trial with a code that has no better name")         \
-    X(WRONG_DATA, 21,                                                                                 \
-      "the trial went through but delivered other data than was written: the machine is broken or "   \
-      "misconfigured (IOMMU, ACS); do not trust any copy between the two GPUs")                       \
-    X(WRONG_MEMORY, 22, "this transport cannot carry memory of this kind")                            \
-    X(POLICY, 23,                                                                                     \
-      "the policy does not admit it: it copies; ask for GPUIPC_POLICY_PREFER_ZERO_COPY "              \
-      "or GPUIPC_POLICY_ANY")                                                                         \
-    X(NOT_SHAREABLE_ALLOCATION, 24,                                                                   \
+#define GPUIPC_REASON_LIST(X)                                                                             \
+    X(NONE, 0, "nothing is in the way")                                                                   \
+    X(NO_DRIVER, 1,                                                                                       \
+      "there is no CUDA driver; install NVIDIA's driver, or give the container its GPU")                  \
+    X(DRIVER_TOO_OLD, 2, "the CUDA driver has not the calls that this needs; update it")                  \
+    X(DRIVER_FAILED, 3, "the CUDA driver did not start; see the error record, and nvidia-smi")            \
+    X(NO_DEVICE, 4, "the driver finds no GPU; check CUDA_VISIBLE_DEVICES and the container")              \
+    X(OPERATING_SYSTEM, 5, "this operating system has no such way; use vmm")                              \
+    X(TCC, 6,                                                                                             \
+      "the TCC driver model has no virtual memory management; switch to WDDM or use legacy")              \
+    X(NO_VMM, 7, "the device has no virtual memory management; use legacy")                               \
+    X(HANDLE_TYPE, 8,                                                                                     \
+      "the device cannot export memory as this system's kind of handle (fd, HANDLE); use legacy or host") \
+    X(NO_P2P, 9,                                                                                          \
+      "there is no peer access between the two GPUs (topology, IOMMU or virtualisation); use host")       \
+    X(HIDDEN_DEVICE, 10,                                                                                  \
+      "this process does not see one of the GPUs; add it to CUDA_VISIBLE_DEVICES")                        \
+    X(MIG, 11, "a MIG slice reaches no other slice or GPU; use host, or turn MIG off")                    \
+    X(PID_NAMESPACE, 12,                                                                                  \
+      "the peer is in another PID namespace, and the driver's handles name a process; use vmm, or "       \
+      "start the containers with one PID namespace")                                                      \
+    X(NO_IMEX_CHANNEL, 13,                                                                                \
+      "there is no IMEX channel; load one (nvidia-modprobe, /dev/nvidia-caps-imex-channels) and run "     \
+      "nvidia-imex, or use vmm")                                                                          \
+    X(WSL, 14,                                                                                            \
+      "Windows Subsystem for Linux does not support this way; use host, or a Linux of its own")           \
+    X(COMPUTE_MODE, 15,                                                                                   \
+      "the GPU's compute mode does not let this process use it; nvidia-smi --compute-mode=0 allows "      \
+      "it")                                                                                               \
+    X(HANDLE_LIMIT, 16, "the process has no file descriptor or handle left; raise ulimit -n")             \
+    X(DEVICE_MEMORY, 17, "the GPU has no memory left for the trial; free some and ask again")             \
+    X(SAME_PROCESS_ONLY, 18,                                                                              \
+      "peer access works inside one process only; use vmm to reach another")                              \
+    X(NOT_SUPPORTED, 19, "the device does not support this way; another transport may")                   \
+    X(DRIVER_REFUSED, 20, "the driver refused the trial with a code that has no better name")             \
+    X(WRONG_DATA, 21,                                                                                     \
+      "the trial went through but delivered other data than was written: the machine is broken or "       \
+      "misconfigured (IOMMU, ACS); do not trust any copy between the two GPUs")                           \
+    X(WRONG_MEMORY, 22, "this transport cannot carry memory of this kind")                                \
+    X(POLICY, 23,                                                                                         \
+      "the policy does not admit it: it copies; ask for GPUIPC_POLICY_PREFER_ZERO_COPY "                  \
+      "or GPUIPC_POLICY_ANY")                                                                             \
+    X(NOT_SHAREABLE_ALLOCATION, 24,                                                                       \
       "the memory was allocated without a handle type; name this system's type when allocating")
 
 /** Why a transport is not available; see ::GPUIPC_REASON_LIST. */
@@ -279,8 +280,8 @@ typedef struct gpuipc_pointer_info {
 } gpuipc_pointer_info;
 
 /**
- * Tells which kind of memory a range is, and which transports can carry it to another process. Looks,
- * and changes nothing.
+ * Tells which kind of memory a range is, and which transports can carry it to another process (p2p: to
+ * another device of this one). Looks, and changes nothing.
  * @param address a device address, or a host address as a number  @param bytes length of the range
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range begins in memory and ends outside of it, or spans
  *         different kinds), ::GPUIPC_ERR_NOT_DEVICE_MEMORY (mapped with cuMemMap, but its device has no

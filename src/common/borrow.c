@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "status.h"
+#include "context.h"
 
 gpuipc_status borrow_begin(point_page *page, const point *at, bool ends_with_owner,
                            borrow **out_borrow) {
@@ -15,6 +15,8 @@ gpuipc_status borrow_begin(point_page *page, const point *at, bool ends_with_own
     atomic_init(&self->references, 1u);
     atomic_init(&self->is_returned, false);
     atomic_init(&self->is_lost, false);
+    atomic_init(&self->is_closed, false);
+    atomic_init(&self->is_released, false);
     self->ends_with_owner = ends_with_owner;
     if (at->index != 0) {
         point_page_reference(page);
@@ -47,14 +49,33 @@ void borrow_return(borrow *self) {
     }
 }
 
+/* Once: afterwards the point is the next borrower's. */
+static void release(borrow *self) {
+    if (!atomic_exchange(&self->is_released, true)) {
+        const point_word released = point_released_word(&self->at);
+        point_store(self->page, &released);
+        point_borrow(self->page, &self->at, false);
+    }
+}
+
 void borrow_end(borrow *self) {
     if (self == NULL || self->page == NULL) {
         return;
     }
-    /* A stream has written, or will write, all that the lender waits for. */
-    if (!atomic_load(&self->is_returned) || self->ends_with_owner) {
-        const point_word released = point_released_word(&self->at);
-        point_store(self->page, &released);
+    if (atomic_load(&self->is_returned) && !self->ends_with_owner) {
+        /* A stream has written, or will write, all that the lender waits for. */
+        point_borrow(self->page, &self->at, false);
+        return;
     }
-    point_borrow(self->page, &self->at, false);
+    atomic_store(&self->is_closed, true);
+    borrow_passed(self);
+}
+
+/* A stream that comes later would put the first stage over the second: whoever sees both that the memory
+ * is closed and that the stream has passed stores it. */
+void borrow_passed(borrow *self) {
+    if (point_has_passed(point_page_context(self->page), &self->passage) &&
+        atomic_load(&self->is_closed)) {
+        release(self);
+    }
 }

@@ -12,8 +12,12 @@ typedef struct borrow {
     point_page *page; /**< a reference; NULL when there is no point */
     point at;
     bool ends_with_owner; /**< the lender must not free before this process has closed the memory */
-    atomic_bool is_returned;
-    atomic_bool is_lost; /**< the sender ended before the contents were ready */
+    atomic_bool is_returned; /**< a stream writes that it may be written again */
+    point_word
+        passage; /**< behind that write, where borrow_end() has more to store; value 0: none */
+    atomic_bool is_closed;   /**< the memory is closed here */
+    atomic_bool is_released; /**< which the lender has been told */
+    atomic_bool is_lost;     /**< the sender ended before the contents were ready */
 } borrow;
 
 /** Takes in a point of a record. Takes its own reference on the page. */
@@ -28,7 +32,11 @@ void borrow_unreference(borrow *self, bool forked);
  *  and they for what the lender does when it has the memory back. */
 void borrow_return(borrow *self);
 
-/** The memory is closed here: the last that the lender waits for. */
+/** The memory is closed here: the last that the lender waits for. It is told when the stream has written
+ *  what comes before. */
 void borrow_end(borrow *self);
+
+/** The stream has passed self->passage. */
+void borrow_passed(borrow *self);
 
 #endif

@@ -3,6 +3,7 @@
 #include "buffer.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +12,9 @@
 #include "struct_size.h"
 #include "transport.h"
 
-static void destroy(object *base) {
-    buffer *self = (buffer *)base;
-    bool forked = object_is_forked(base);
-    if (!registry_leave(self, forked)) {
-        return;
-    }
+/* All but the reference on the context. */
+static void end(buffer *self, bool forked) {
     if (!forked) {
-        borrow_return(self->borrow);
         self->transport->release(self);
     }
     for (uint32_t i = 0; i < self->segment_count; i++) {
@@ -31,10 +27,32 @@ static void destroy(object *base) {
     arrival_clear(&self->arrived, forked);
     lend_clear(self, forked);
     free(self->segments);
-    free(self->peers);
     buffer_unreference(self->original);
-    context_unreference(self->context);
     free(self);
+}
+
+static void end_deferred(deferred *item, bool forked) {
+    end((buffer *)((char *)item - offsetof(buffer, deferred)), forked);
+}
+
+/* What waits for the devices is left to calls that may: gpuipc_buffer_release() is one. */
+static void destroy(object *base) {
+    buffer *self = (buffer *)base;
+    context *ctx = self->context;
+    bool forked = object_is_forked(base);
+    if (!registry_leave(self, forked)) {
+        return;
+    }
+    if (!forked) {
+        borrow_return(self->borrow);
+    }
+    if (!forked && self->transport->release_waits != NULL && self->transport->release_waits(self)) {
+        self->deferred = (deferred){.bytes = self->mapping.bytes, .run = end_deferred};
+        deferred_add(&ctx->deferred, &self->deferred);
+    } else {
+        end(self, forked);
+    }
+    context_unreference(ctx);
 }
 
 gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, const transport *carrier,
@@ -122,11 +140,14 @@ gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
 }
 
 gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer) {
-    return self->transport->check_export(self, peer);
+    gpuipc_status status = self->transport->check_export(self, peer);
+    return status == GPUIPC_OK ? lend_check(self) : status;
 }
 
 gpuipc_status buffer_check_writable(const buffer *self, const char *operation) {
-    if (!self->transport->guards_access &&
+    /* What another device may do is the driver's to say, where it guards that. */
+    const bool others = self->transport->guards_access && atomic_load(&self->others_may_write);
+    if (!others &&
         (atomic_load(&self->access) & (int)GPUIPC_ACCESS_READ_WRITE) == (int)GPUIPC_ACCESS_READ) {
         return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
                            "the buffer may only be read by the device it was opened for");
@@ -174,9 +195,28 @@ gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
         return GPUIPC_OK;
     }
     gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    if (last == NULL || object_is_forked(last)) {
+        object_unreference(last);
+        return status;
+    }
+    context *ctx = ((buffer *)last)->context;
+    const deferred *own = &((buffer *)last)->deferred;
+    object_reference(&ctx->object);
     object_unreference(last);
-    (void)registry_sweep();
+    (void)registry_sweep(false);
+    if (deferred_has(&ctx->deferred, own)) {
+        (void)context_run_deferred(ctx);
+    }
+    context_unreference(ctx);
     return status;
+}
+
+void buffer_release_later(gpuipc_buffer *handle) {
+    const gpuipc_error why = status_save();
+    object *last = NULL;
+    (void)object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    object_unreference(last);
+    status_restore(&why);
 }
 
 gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
@@ -238,6 +278,8 @@ gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
     }
     if (index == self->access_device) {
         atomic_store(&self->access, (int)access);
+    } else if (access == GPUIPC_ACCESS_READ_WRITE) {
+        atomic_store(&self->others_may_write, true);
     }
 unreference:
     buffer_unreference(self);

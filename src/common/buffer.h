@@ -15,6 +15,7 @@ struct transport;
 
 typedef struct buffer {
     object object;
+    deferred deferred; /**< when it has ended */
     context *context;
     gpuipc_buffer_origin origin;
     const struct transport *transport; /**< what carries it */
@@ -22,10 +23,11 @@ typedef struct buffer {
     gpuipc_uuid owner_uuid;
     uint32_t owner; /**< or GPUIPC_DEVICE_NONE */
     uint32_t access_device;
-    atomic_int access;          /**< gpuipc_access of access_device */
-    gpuipc_access access_limit; /**< the most that any device may be given */
-    mapping mapping;            /**< of a wrapped buffer: the caller's, only described here */
-    uint64_t offset;            /**< of the range, in the mapping */
+    atomic_int access;            /**< gpuipc_access of access_device */
+    atomic_bool others_may_write; /**< another device has been given more than reading */
+    gpuipc_access access_limit;   /**< the most that any device may be given */
+    mapping mapping;              /**< of a wrapped buffer: the caller's, only described here */
+    uint64_t offset;              /**< of the range, in the mapping */
     uint64_t bytes;
     segment *segments;
     uint32_t segment_count;
@@ -35,13 +37,11 @@ typedef struct buffer {
     struct buffer *registry_next; /**< registry.c */
     struct buffer **registry_link; /**< likewise; NULL: not in it */
     struct buffer *swept_next;     /**< likewise */
-    bool is_lingering;      /**< likewise: released, but other processes still have it open */
-    unsigned revivals;      /**< likewise: how often it came back as its last reference went */
-    struct counted **peers; /**< peer access that this buffer has asked for: transport_p2p.c */
-    uint32_t peer_count;
-    lend_list lends; /**< hand-overs of it that are not returned */
-    borrow *borrow;  /**< of an opened one that came with a point; else NULL */
-    arrival arrived; /**< contents that it received last */
+    bool is_lingering; /**< likewise: released, but other processes still have it open */
+    unsigned revivals; /**< likewise: how often it came back as its last reference went */
+    lend_list lends;   /**< hand-overs of it that are not returned */
+    borrow *borrow;    /**< of an opened one that came with a point; else NULL */
+    arrival arrived;   /**< contents that it received last */
 } buffer;
 
 struct sender;
@@ -61,6 +61,8 @@ typedef struct buffer_source {
 /** The buffer behind a public handle, with a reference for the caller. */
 gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer);
 void buffer_unreference(buffer *self);
+/** As gpuipc_buffer_release(), in a call that must not wait for the devices; a failure stays in the record. */
+void buffer_release_later(gpuipc_buffer *handle);
 /** The same after a failure, which stays in the record. */
 void buffer_drop(buffer *self);
 

@@ -36,19 +36,28 @@ static gpuipc_status create_once(context *ctx, const transport *carrier,
     return GPUIPC_OK;
 }
 
+/* Frees memory that had lingered, or whose end was deferred: also what the failure itself has left. */
+static bool make_room(context *ctx, bool was_some_deferred) {
+    const gpuipc_error why = status_save();
+    const bool had_lingered = registry_sweep(false);
+    const bool was_run = context_run_deferred(ctx);
+    status_restore(&why);
+    return had_lingered || (was_some_deferred && was_run);
+}
+
 gpuipc_status buffer_create(context *ctx, const gpuipc_buffer_config *config, buffer **out_buffer) {
     const transport *carrier = transport_find(config->transport);
     if (carrier == NULL) {
         return status_fail(GPUIPC_ERR_NOT_SUPPORTED, OPERATION, "this library has no transport %d",
                            (int)config->transport);
     }
+    const bool are_some_deferred = !deferred_is_empty(&ctx->deferred);
     gpuipc_status status = device_check(ctx, config->device, OPERATION);
     if (status == GPUIPC_OK) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
-    if (status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY && registry_sweep()) {
-        status =
-            create_once(ctx, carrier, config, out_buffer); /* memory that had lingered is free */
+    if (status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY && make_room(ctx, are_some_deferred)) {
+        status = create_once(ctx, carrier, config, out_buffer);
     }
     return status;
 }

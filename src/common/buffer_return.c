@@ -4,6 +4,20 @@
 
 #define OPERATION "gpuipc_buffer_return_async"
 
+/* The closing of the memory is told behind the stream's write. */
+static void follow(context *ctx, borrow *of, const point_word *passage, gpuipc_stream stream) {
+    if (!of->ends_with_owner || point_has_passed(ctx, passage)) {
+        return;
+    }
+    of->passage = *passage;
+    const gpuipc_error why = status_save();
+    if (watch_add_return(&ctx->watch, of) != GPUIPC_OK) {
+        /* No memory, no thread: when the stream has passed, nobody need look. */
+        (void)ctx->driver.cuStreamSynchronize(stream);
+    }
+    status_restore(&why);
+}
+
 static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
     context *ctx = self->context;
     borrow *of = self->borrow;
@@ -14,7 +28,13 @@ static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
     device_scope scope;
     gpuipc_status status = device_enter_stream(ctx, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = point_write_async(of->page, &word, 1, stream, &passage);
+        status = device_check_capture(ctx, stream);
+        if (status == GPUIPC_OK) {
+            status = point_write_async(of->page, &word, 1, stream, &passage);
+        }
+        if (status == GPUIPC_OK) {
+            follow(ctx, of, &passage, stream);
+        }
         device_leave(&scope);
     }
     return status;

@@ -22,7 +22,6 @@ static void end_points(connection *self, bool forked) {
     point_page_unreference(self->points_out, forked);
     if (!forked) {
         point_collect(self->context);
-        (void)registry_sweep(); /* what was released and only lent to this peer */
     }
 }
 
@@ -218,6 +217,7 @@ static void leave_connection(connection *self) {
 
 gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
     object *last = NULL;
+    context *ctx = NULL;
     if (handle == NULL) {
         return GPUIPC_OK;
     }
@@ -229,7 +229,16 @@ gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
         look_at_peer((connection *)last);
         leave_connection((connection *)last);
         os_connection_interrupt(((connection *)last)->os);
+        ctx = ((connection *)last)->context;
+        object_reference(&ctx->object);
     }
     object_unreference(last);
+    if (ctx != NULL) {
+        (void)registry_sweep(true); /* what was released and only lent to this peer */
+        if (deferred_are_many(&ctx->deferred)) {
+            (void)context_run_deferred(ctx);
+        }
+        context_unreference(ctx);
+    }
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef GPUIPC_CONNECTION_H
 #define GPUIPC_CONNECTION_H
 
+#include "contents_ring.h"
 #include "context.h"
 #include "group_set.h"
 #include "incoming.h"

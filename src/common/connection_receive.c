@@ -144,7 +144,7 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
 static void release_opened(gpuipc_buffer **opened, uint32_t count) {
     gpuipc_error why = status_save();
     for (uint32_t i = 0; i < count; i++) {
-        (void)gpuipc_buffer_release(opened[i]);
+        buffer_release_later(opened[i]);
     }
     status_restore(&why);
 }

@@ -23,6 +23,16 @@ gpuipc_status contents_take_words(connection *from, os_handle handle) {
     return status;
 }
 
+static gpuipc_status check_stream(const buffer *of, gpuipc_stream stream) {
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(of->context, stream, of->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_check_capture(of->context, stream);
+        device_leave(&scope);
+    }
+    return status;
+}
+
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
                              const char *operation, buffer **out_buffer) {
     buffer *found;
@@ -42,6 +52,9 @@ gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted
                  ? buffer_check_range(found, wanted->offset, wanted->bytes, operation)
                  : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
                                "the buffer belongs to another context than the connection");
+    if (status == GPUIPC_OK) {
+        status = check_stream(found, wanted->stream);
+    }
     if (status != GPUIPC_OK) {
         buffer_unreference(found);
         return status;
@@ -73,7 +86,7 @@ static void close_one(connection *from, contents_opened *one, bool forked) {
         (void)from->context->driver.cuEventDestroy(one->passed);
         device_leave(&scope);
     }
-    (void)gpuipc_buffer_release(one->buffer);
+    buffer_release_later(one->buffer);
     free(one);
 }
 

@@ -22,7 +22,7 @@ gpuipc_status contents_take_words(connection *from, os_handle handle);
 /** Closes the peer's memory that the streams have passed. The receive mutex is held. */
 void contents_close_opened(connection *from);
 
-/** The range and the reserved parts of what a caller wants. Takes a reference on the buffer. */
+/** The range, the stream and the reserved parts of what a caller wants. Takes a reference on the buffer. */
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
                              const char *operation, buffer **out_buffer);
 

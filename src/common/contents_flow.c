@@ -128,11 +128,6 @@ static void copy_on_host(void *data) {
 /* Not by cuMemcpyAsync: between two places of host memory it waits for the stream (CUDA Driver API, "API
  * synchronization behavior"), which waits for the peer. */
 static gpuipc_status copy_by_host(const work *self, void *into, const void *from, uint64_t bytes) {
-    if (!self->drv->has_hostfunc) {
-        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "cuLaunchHostFunc",
-                           "the driver has no host functions, which contents that lie in host "
-                           "memory need");
-    }
     host_copy *copy = malloc(sizeof(*copy));
     if (copy == NULL) {
         return status_out_of_memory(OPERATION, sizeof(*copy));
@@ -246,10 +241,10 @@ static gpuipc_status end_watch(const work *self) {
 }
 
 /* What came before may be on another device's streams. */
-static gpuipc_status begin_lane(const work *self, CUevent left) {
+static gpuipc_status begin_lane(const work *self) {
     const contents_lane *lane = self->lane;
     const contents_lane *last = self->ring->last;
-    gpuipc_status status = detour_enter(self->drv, left, lane->copies);
+    gpuipc_status status = detour_enter(self->drv, self->flow->left, lane->copies);
     if (status != GPUIPC_OK || last == NULL || last == lane) {
         return status;
     }
@@ -266,8 +261,8 @@ static gpuipc_status come_back(const work *self) {
 }
 
 /* In the device's primary context. */
-static gpuipc_status put_all(work *self, CUevent left) {
-    gpuipc_status status = begin_lane(self, left);
+static gpuipc_status put_all(work *self) {
+    gpuipc_status status = begin_lane(self);
     self->ring->last = self->lane;
     for (uint64_t n = self->first; n < self->end && status == GPUIPC_OK; n++) {
         status = put_piece(self, n);
@@ -306,15 +301,26 @@ static void let_go(const work *self) {
     status_restore(&why);
 }
 
-static gpuipc_status leave_stream(const work *self, CUevent *out_left) {
+gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow) {
+    context *ctx = self->context;
     device_scope scope;
-    gpuipc_status status =
-        device_enter_stream(self->ctx, self->flow->stream, self->flow->device, &scope);
+    if (flow->host != NULL && !ctx->driver.has_hostfunc) {
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "cuLaunchHostFunc",
+                           "the driver has no host functions, which contents that lie in host "
+                           "memory need");
+    }
+    gpuipc_status status = device_enter_stream(ctx, flow->stream, flow->device, &scope);
     if (status == GPUIPC_OK) {
-        status = detour_leave(self->drv, self->flow->stream, out_left);
+        status = detour_leave(&ctx->driver, flow->stream, &flow->left);
         device_leave(&scope);
     }
     return status;
+}
+
+void contents_ring_stay(const contents_ring *self, const contents_flow *flow) {
+    const gpuipc_error why = status_save();
+    detour_forget(&self->context->driver, flow->left);
+    status_restore(&why);
 }
 
 gpuipc_status contents_ring_put(contents_ring *ring, const contents_flow *flow) {
@@ -327,16 +333,11 @@ gpuipc_status contents_ring_put(contents_ring *ring, const contents_flow *flow) 
                  .first = ring->next,
                  .end = ring->next + contents_piece_count(flow->bytes),
                  .piece = staging_piece_bytes(flow->bytes)};
-    CUevent left;
     device_scope scope;
     ring->next = self.end;
-    gpuipc_status status = leave_stream(&self, &left);
+    gpuipc_status status = device_enter(ctx, flow->device, &scope);
     if (status != GPUIPC_OK) {
-        goto give_up;
-    }
-    status = device_enter(ctx, flow->device, &scope);
-    if (status != GPUIPC_OK) {
-        goto forget;
+        goto stay;
     }
     self.by_stream = point_has_stream_waits(ctx);
     if (self.by_stream) {
@@ -346,15 +347,14 @@ gpuipc_status contents_ring_put(contents_ring *ring, const contents_flow *flow) 
         }
     }
     if (status == GPUIPC_OK) {
-        status = put_all(&self, left);
+        status = put_all(&self);
     }
     if (status != GPUIPC_OK) {
         let_go(&self);
     }
     device_leave(&scope);
-forget:
-    detour_forget(&ctx->driver, left);
-give_up:
+stay:
+    contents_ring_stay(ring, flow);
     if (status != GPUIPC_OK) {
         give_up(&self);
     }

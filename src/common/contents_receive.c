@@ -47,8 +47,13 @@ static gpuipc_status copy_out(buffer *into, const gpuipc_contents *contents,
     buffer_unreference(source);
     status = gpuipc_buffer_copy_async(contents->buffer, contents->offset, opened, record->offset,
                                       contents->bytes, contents->stream);
+    const gpuipc_error copied = status_save();
+    /* Also after a failure, or the sender's stream would wait until this connection ends. */
+    gpuipc_status returned = gpuipc_buffer_return_async(opened, contents->stream);
     if (status == GPUIPC_OK) {
-        status = gpuipc_buffer_return_async(opened, contents->stream);
+        status = returned;
+    } else {
+        status_restore(&copied);
     }
     const gpuipc_error why = status_save();
     gpuipc_status marked = driver_status(drv, drv->cuEventRecord(passed, contents->stream),
@@ -95,9 +100,7 @@ static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc
 
 release:
     free(one);
-    const gpuipc_error why = status_save();
-    (void)gpuipc_buffer_release(opened);
-    status_restore(&why);
+    buffer_release_later(opened);
     return status;
 }
 
@@ -143,6 +146,9 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into,
     gpuipc_status status = contents_ring_prepare(ring, flow.device);
     if (status == GPUIPC_OK) {
         status = borrow_begin(NULL, &none, false, &flow.lost);
+    }
+    if (status == GPUIPC_OK && (status = contents_ring_leave(ring, &flow)) != GPUIPC_OK) {
+        borrow_unreference(flow.lost, false);
     }
     if (status != GPUIPC_OK) {
         contents_ring_skip(ring, contents->bytes);
@@ -211,7 +217,6 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
         return status;
     }
     contents_close_opened(from);
-    contents_collect(from->context);
     if ((status = buffer_check_writable(into, OPERATION)) != GPUIPC_OK ||
         (status = connection_receive_whole(from, WIRE_CONTENTS, false, deadline)) != GPUIPC_OK) {
         goto unreference;

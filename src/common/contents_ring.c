@@ -6,8 +6,6 @@
 
 /* Beyond every number of a piece; the comparison is cyclic (cuda.h, CU_STREAM_WAIT_VALUE_GEQ). */
 #define FOR_EVER (UINT64_C(1) << 62)
-/* How long the end of a context waits for streams that have been let go. */
-#define ENDING_MS 1000
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
@@ -147,7 +145,7 @@ static void ring_free(contents_ring *self, bool forked) {
 
 gpuipc_status contents_ring_create(struct context *ctx, const os_peer *peer,
                                    contents_ring **out_ring) {
-    contents_ring *self;
+    contents_ring *self = NULL;
     gpuipc_status status = ring_new(ctx, true, &self);
     if (status != GPUIPC_OK) {
         return status;
@@ -168,7 +166,7 @@ gpuipc_status contents_ring_create(struct context *ctx, const os_peer *peer,
 
 gpuipc_status contents_ring_open(struct context *ctx, void *slots, point_page *words,
                                  contents_ring **out_ring) {
-    contents_ring *self;
+    contents_ring *self = NULL;
     gpuipc_status status = ring_new(ctx, false, &self);
     if (status == GPUIPC_OK) {
         self->slots = slots;
@@ -242,29 +240,12 @@ static bool ring_is_idle(const contents_ring *self) {
     return true;
 }
 
-gpuipc_status contents_context_init(contents_context *self) {
-    self->retired = NULL;
-    return os_mutex_init(&self->mutex);
+static bool is_ready(deferred *item) {
+    return ring_is_idle((const contents_ring *)item);
 }
 
-void contents_collect(struct context *ctx) {
-    contents_context *list = &ctx->contents;
-    watch_collect(&ctx->watch);
-    /* To unregister memory may wait for the whole device. */
-    if (!watch_is_idle(&ctx->watch)) {
-        return;
-    }
-    os_mutex_lock(&list->mutex);
-    for (contents_ring **at = &list->retired; *at != NULL;) {
-        contents_ring *ring = *at;
-        if (ring_is_idle(ring)) {
-            *at = ring->next_retired;
-            ring_free(ring, false);
-        } else {
-            at = &ring->next_retired;
-        }
-    }
-    os_mutex_unlock(&list->mutex);
+static void end_deferred(deferred *item, bool forked) {
+    ring_free((contents_ring *)item, forked);
 }
 
 void contents_words_end(point_page *words) {
@@ -282,37 +263,16 @@ void contents_ring_end(contents_ring *self, bool forked) {
         ring_free(self, true);
         return;
     }
-    contents_context *list = &self->context->contents;
     if (!self->sends && ring_is_idle(self)) {
         contents_words_end(self->words);
     } else if (!self->sends) {
         contents_tell_end(self, FOR_EVER, STAGING_SLOTS);
     }
-    os_mutex_lock(&list->mutex);
-    self->next_retired = list->retired;
-    list->retired = self;
-    os_mutex_unlock(&list->mutex);
-    contents_collect(self->context);
-}
-
-void contents_context_end(struct context *ctx, bool forked) {
-    contents_context *list = &ctx->contents;
-    const os_deadline deadline = os_deadline_after(ENDING_MS);
-    unsigned pause = 0;
-    while (list->retired != NULL) {
-        contents_ring *ring = list->retired;
-        if (!forked && !ring_is_idle(ring) && !os_deadline_passed(deadline)) {
-            os_sleep_ms(os_backoff_next(&pause, deadline));
-            continue;
-        }
-        list->retired = ring->next_retired;
-        if (forked || ring_is_idle(ring)) {
-            ring_free(ring, forked);
-        } else {
-            context_log(ctx, GPUIPC_LOG_WARNING,
-                        "a stream still waits for contents; their memory is left to the end of the "
-                        "process");
-        }
+    if (self->device == GPUIPC_DEVICE_NONE && ring_is_idle(self)) {
+        ring_free(self, false); /* which makes no call that waits */
+        return;
     }
-    os_mutex_destroy(&list->mutex);
+    self->deferred =
+        (deferred){.bytes = CONTENTS_RING_BYTES, .is_ready = is_ready, .run = end_deferred};
+    deferred_add(&self->context->deferred, &self->deferred);
 }

@@ -9,6 +9,7 @@
 #define GPUIPC_CONTENTS_RING_H
 
 #include "borrow.h"
+#include "deferred.h"
 #include "point.h"
 #include "staging.h"
 
@@ -19,6 +20,7 @@ struct context;
 typedef struct contents_lane contents_lane;
 
 typedef struct contents_ring {
+    deferred deferred; /**< the first: streams may still use it although its connection is gone */
     struct context *context; /**< no reference: it ends with it at the latest */
     bool sends;
     point_page *words; /**< a reference */
@@ -29,14 +31,7 @@ typedef struct contents_ring {
     uint64_t next; /**< number of the next piece */
     contents_lane **lanes; /**< one for each device of the context; NULL until used */
     contents_lane *last;   /**< whose streams have what came last */
-    struct contents_ring *next_retired;
 } contents_ring;
-
-/** The rings that streams may still use although their connections are gone. */
-typedef struct contents_context {
-    os_mutex mutex;
-    contents_ring *retired;
-} contents_context;
 
 /** Contents on their way, on this side. */
 typedef struct contents_flow {
@@ -47,13 +42,8 @@ typedef struct contents_flow {
     uint32_t device;
     borrow *lost;                   /**< receiving: marked when the sender ends first */
     const atomic_bool *interrupted; /**< for waits on the host */
+    CUevent left;                   /**< contents_ring_leave() */
 } contents_flow;
-
-gpuipc_status contents_context_init(contents_context *self);
-/** Streams that waited for peers have been let go by now. @param forked no driver calls */
-void contents_context_end(struct context *ctx, bool forked);
-/** Frees the rings that nothing uses any more. */
-void contents_collect(struct context *ctx);
 
 /** Makes slots and words, for sending to a peer. */
 gpuipc_status contents_ring_create(struct context *ctx, const os_peer *peer,
@@ -74,10 +64,16 @@ gpuipc_status contents_ring_prepare(contents_ring *self, uint32_t device);
 /** How many pieces a range has. */
 uint64_t contents_piece_count(uint64_t bytes);
 
+/** Marks the place of the caller's stream after which the contents go: all that can be wrong with the
+ *  caller's wishes is found here, before the peer has heard of them. */
+gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow);
+/** It did not come to it. */
+void contents_ring_stay(const contents_ring *self, const contents_flow *flow);
+
 /**
  * Puts the next contents on streams, or takes them from the ring, in the order of the caller's stream.
- * Prepared for that device. The numbers of their pieces are used up, also by a failure: the peer's stream
- * goes on then, and in a receiver they are lost.
+ * Prepared for that device, and after contents_ring_leave(), whose mark it uses up. The numbers of their
+ * pieces are used up, also by a failure: the peer's stream goes on then, and in a receiver they are lost.
  */
 gpuipc_status contents_ring_put(contents_ring *self, const contents_flow *flow);
 

@@ -10,54 +10,64 @@
 
 /* ---- out of the sender's memory ----------------------------------------------------------- */
 
-/* The latest hand-over of a buffer through a connection, with a reference on its page. */
-static lend last_lend(buffer *self, const point_page *page) {
-    lend found = {NULL, {0, 0}};
-    os_mutex_lock(&self->context->points.mutex);
-    for (uint32_t i = self->lends.count; i > 0 && found.page == NULL; i--) {
-        if (self->lends.lends[i - 1].page == page) {
-            found = self->lends.lends[i - 1];
-            point_page_reference(found.page);
-        }
-    }
-    os_mutex_unlock(&self->context->points.mutex);
-    return found;
-}
-
 /* In the stream's CUDA context. */
-static gpuipc_status wait_async(context *ctx, const lend *of, gpuipc_stream stream) {
-    const point_word word = point_returned_word(&of->at);
+static gpuipc_status wait_async(context *ctx, point_page *page, const point *at,
+                                gpuipc_stream stream) {
+    const point_word word = point_returned_word(at);
     point_word passage;
-    gpuipc_status status = point_passage_take(of->page, &passage);
+    gpuipc_status status = point_passage_take(page, &passage);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = watch_add(&ctx->watch, of->page, &word, &passage, NULL);
+    status = watch_add(&ctx->watch, page, &word, &passage, NULL);
     if (status != GPUIPC_OK) {
         point_passage_cancel(ctx, &passage);
         return status;
     }
-    return point_wait_async(of->page, &word, 1, stream, &passage, true);
+    return point_wait_async(page, &word, 1, stream, &passage, true);
+}
+
+/* Of a hand-over that has no point only the end of the other process tells. */
+static gpuipc_status await_on_host(connection *to, point_page *page, const point *at) {
+    const point_word word = point_returned_word(at);
+    unsigned pause = 0;
+    if (at->index != 0) {
+        gpuipc_status status =
+            point_await(page, &word, &to->closed, os_deadline_after(-1), OPERATION);
+        return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* nobody reads any more */
+    }
+    while (!point_page_peer_is_gone(page)) {
+        if (atomic_load(&to->closed)) {
+            return status_fail(GPUIPC_ERR_RELEASED, OPERATION,
+                               "the connection was closed meanwhile");
+        }
+        os_sleep_ms(os_backoff_next(&pause, os_deadline_after(-1)));
+    }
+    return GPUIPC_OK;
 }
 
 /* The stream goes on when the receiver has returned the buffer: this hand-over of it, not others. */
 static gpuipc_status await_return(connection *to, buffer *self, const gpuipc_contents *contents) {
     context *ctx = self->context;
-    const lend of = last_lend(self, to->points_out);
+    point at = {0, 0};
+    point_page *page = lend_find_last(self, to->points_out, &at);
     device_scope scope;
-    if (of.page == NULL) {
+    if (page == NULL) {
         return GPUIPC_OK; /* it is returned */
     }
     gpuipc_status status = device_enter_stream(ctx, contents->stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = of.at.index != 0 && point_has_stream_waits(ctx)
-                     ? wait_async(ctx, &of, contents->stream)
+        status = at.index != 0 && point_has_stream_waits(ctx)
+                     ? wait_async(ctx, page, &at, contents->stream)
                      : GPUIPC_ERR_LIMIT;
         device_leave(&scope);
     }
-    point_page_unreference(of.page, false);
-    /* no word, no stream that waits for one, or too many that do */
-    return status == GPUIPC_ERR_LIMIT ? gpuipc_buffer_await_returns(contents->buffer, -1) : status;
+    if (status == GPUIPC_ERR_LIMIT) {
+        /* no word, no stream that waits for one, or too many that do */
+        status = await_on_host(to, page, &at);
+    }
+    point_page_unreference(page, false);
+    return status;
 }
 
 static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_contents *contents,
@@ -160,10 +170,14 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
 
 static gpuipc_status send_through_ring(connection *to, const buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
-    const contents_flow flow = contents_flow_of(self, contents, &to->closed);
+    contents_flow flow = contents_flow_of(self, contents, &to->closed);
     gpuipc_status status = prepare_ring(to, flow.device);
-    if (status != GPUIPC_OK || (status = send_words(to, deadline)) != GPUIPC_OK ||
+    if (status != GPUIPC_OK || (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = send_words(to, deadline)) != GPUIPC_OK ||
         (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
+        contents_ring_stay(to->ring_out, &flow);
         return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
                    ? connection_check(to, OPERATION) /* the receiving side broke it off */
                    : status;
@@ -190,7 +204,6 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
         (status = contents_check(to, contents, OPERATION, &self)) != GPUIPC_OK) {
         return status;
     }
-    contents_collect(to->context);
     if (contents->transport == GPUIPC_TRANSPORT_HOST) {
         status = send_through_ring(to, self, contents, deadline);
     } else if (contents->transport != GPUIPC_TRANSPORT_DEFAULT &&

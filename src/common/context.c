@@ -9,17 +9,28 @@
 
 #include "registry.h"
 #include "struct_size.h"
+#include "transport_plain.h"
 #include "transport_pool.h"
 
 #define DEFAULT_MAX_BUFFERS 4096u
 #define DEFAULT_MAX_HANDLES 8192u
+/* How long the end waits for streams that are just passing what it let go. */
+#define ENDING_MS 1000
 
 static void destroy(object *base) {
     context *self = (context *)base;
-    watch_end(&self->watch, object_is_forked(base));
-    contents_context_end(self, object_is_forked(base));
-    point_context_end(self, object_is_forked(base));
+    const os_deadline deadline = os_deadline_after(ENDING_MS);
+    watch_end(&self->watch, deadline, object_is_forked(base));
+    if (!point_context_end(self, deadline, object_is_forked(base))) {
+        context_log(
+            self, GPUIPC_LOG_WARNING,
+            "a stream still uses memory that was released, or waits for another process; the "
+            "memory is left to the end of the process");
+    }
     staging_list_end(self, object_is_forked(base));
+    for (uint32_t i = 0; i < self->device_count; i++) {
+        transport_plain_end(self, &self->devices[i], object_is_forked(base));
+    }
     if (!object_is_forked(base)) {
         for (uint32_t i = 0; i < self->device_count; i++) {
             transport_pool_end(self, &self->devices[i], false);
@@ -91,6 +102,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     self->log = config->log;
     self->log_user_data = config->log_user_data;
     atomic_init(&self->next_buffer_id, 1u);
+    atomic_init(&self->is_over, false);
     gpuipc_status status = os_mutex_init(&self->device_mutex);
     if (status != GPUIPC_OK) {
         goto free_self;
@@ -103,9 +115,6 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     }
     if ((status = staging_list_init(&self->staging)) != GPUIPC_OK) {
         goto end_watch;
-    }
-    if ((status = contents_context_init(&self->contents)) != GPUIPC_OK) {
-        goto destroy_staging_mutex;
     }
     if ((status = settle_directory(self, config->runtime_directory)) != GPUIPC_OK ||
         (status = os_random(self->instance_id, sizeof(self->instance_id))) != GPUIPC_OK ||
@@ -123,11 +132,9 @@ free_members:
     free(self->devices);
     free(self->cache_directory);
     free(self->runtime_directory);
-    os_mutex_destroy(&self->contents.mutex);
-destroy_staging_mutex:
     os_mutex_destroy(&self->staging.mutex);
 end_watch:
-    watch_end(&self->watch, false);
+    watch_end(&self->watch, os_deadline_after(0), false);
 destroy_point_mutex:
     os_mutex_destroy(&self->points.mutex);
 destroy_device_mutex:
@@ -188,8 +195,17 @@ gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
     }
     gpuipc_status status =
         object_drop_hold(OBJECT_CONTEXT, handle, "gpuipc_context_destroy", &last);
-    object_unreference(last);
-    (void)registry_sweep(); /* buffers that linger keep their context */
+    if (last == NULL || object_is_forked(last)) {
+        object_unreference(last);
+        return status;
+    }
+    context *self = (context *)last;
+    atomic_store(&self->is_over, true);
+    (void)registry_sweep(true); /* buffers that linger keep their context */
+    (void)context_run_deferred(self);
+    context_unreference(self);
+    (void)registry_sweep(
+        true); /* and now nobody may have open what another context lent to this one */
     return status;
 }
 
@@ -207,6 +223,11 @@ void context_unreference(context *self) {
     if (self != NULL) {
         object_unreference(&self->object);
     }
+}
+
+bool context_run_deferred(context *self) {
+    watch_collect(&self->watch); /* its thread may not have seen yet that a stream has passed */
+    return deferred_run(&self->deferred);
 }
 
 os_directory context_directory(const context *self) {

@@ -4,9 +4,10 @@
 #define GPUIPC_CONTEXT_H
 
 #include <gpuipc/gpuipc.h>
+#include <stdatomic.h>
 
 #include "answers.h"
-#include "contents_ring.h"
+#include "deferred.h"
 #include "device.h"
 #include "driver.h"
 #include "object.h"
@@ -31,8 +32,9 @@ typedef struct context {
     gpuipc_log_callback log;
     void *log_user_data;
     atomic_uint_least64_t next_buffer_id;
-    contents_context contents;
-    staging_list staging; /**< for copies between devices that do not reach each other */
+    deferred_list deferred; /**< teardown that waits for the devices */
+    atomic_bool is_over;    /**< the caller has given it up: its last object ends it */
+    staging_list staging;   /**< for copies between devices that do not reach each other */
     point_context points;
     watch watch; /**< of streams that wait for other processes */
 } context;
@@ -42,6 +44,9 @@ gpuipc_status context_acquire(gpuipc_context *handle, const char *operation, con
 
 /** Gives a reference up. NULL does nothing. */
 void context_unreference(context *self);
+
+/** In calls that may wait for the devices: deferred_run(). */
+bool context_run_deferred(context *self);
 
 /** Where this context's names live. */
 os_directory context_directory(const context *self);

@@ -12,6 +12,8 @@ struct counted {
     counted_maker maker;
     uint64_t value;
     uint64_t count;
+    uint64_t makings; /* how often it was made, under whatever key */
+    counted *other;   /* what was made under another key and is the same: held as long as this is */
 };
 
 /* The mutex is held during calls of the driver, which may fork (it starts a helper when a device file is
@@ -49,6 +51,17 @@ static counted *find(const context *ctx, const counted_key *key) {
     return NULL;
 }
 
+/* What a new one is that was made before under another key. */
+static counted *find_same(const counted *made) {
+    for (counted *item = all.first; item != NULL; item = item->next) {
+        if (item->driver == made->driver && item->key.kind == made->key.kind &&
+            item->value == made->value && item->other == NULL) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
 static gpuipc_status take(context *ctx, const counted_key *key, const counted_maker *maker,
                           void *argument, counted **out_item) {
     gpuipc_status status = lock();
@@ -68,6 +81,12 @@ static gpuipc_status take(context *ctx, const counted_key *key, const counted_ma
         if (status != GPUIPC_OK) {
             free(item);
             goto unlock;
+        }
+        item->makings = 1;
+        item->other = maker->value_tells ? find_same(item) : NULL;
+        if (item->other != NULL) {
+            item->other->count++;
+            item->other->makings++;
         }
         all.first = item;
     }
@@ -123,6 +142,14 @@ static void undo(context *ctx, const counted *item) {
     }
 }
 
+/* Undoes one that was made several times, or does it once for all. */
+static void undo_all(context *ctx, const counted *item) {
+    const uint64_t times = item->maker.undo_each ? item->makings : 1;
+    for (uint64_t i = 0; i < times; i++) {
+        undo(ctx, item);
+    }
+}
+
 /* Takes one out that nobody holds any more. */
 static void take_out(counted *item) {
     counted **at = &all.first;
@@ -132,20 +159,39 @@ static void take_out(counted *item) {
     *at = item->next;
 }
 
+bool counted_give_unless_last(counted *item) {
+    if (lock() != GPUIPC_OK) {
+        return false;
+    }
+    const bool gives = item->count > 1;
+    item->count -= gives;
+    os_mutex_unlock(&all.mutex);
+    return gives;
+}
+
 void counted_give(context *ctx, counted *item, bool forked) {
     if (item == NULL || forked || lock() != GPUIPC_OK) {
         return;
     }
-    const bool is_last = --item->count == 0;
+    bool is_last = --item->count == 0;
     if (is_last) {
         take_out(item);
     }
+    if (is_last && item->other != NULL) {
+        counted *other = item->other;
+        free(item);
+        item = other;
+        is_last = --item->count == 0;
+        if (is_last) {
+            take_out(item);
+        }
+    }
     if (is_last && !item->maker.undo_waits) {
-        undo(ctx, item);
+        undo_all(ctx, item);
     }
     os_mutex_unlock(&all.mutex);
     if (is_last && item->maker.undo_waits) {
-        undo(ctx, item);
+        undo_all(ctx, item);
     }
     if (is_last) {
         free(item);

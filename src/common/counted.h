@@ -13,7 +13,7 @@ typedef enum counted_kind {
     COUNTED_LEGACY = 1, /**< name: the handle; value: the address */
     COUNTED_POOL,       /**< number: the peer's process, exporter and group; value: the pool */
     COUNTED_POINTER,    /**< number: the pool, name: the pointer's data; value: the address */
-    COUNTED_PEER,       /**< number: the device reached; value: 1 if it was we who enabled it */
+    COUNTED_PEER,       /**< number: the context reached; value: 1 if it was we who enabled it */
     COUNTED_OWN_POOL,   /**< value: the pool */
     COUNTED_GROUP       /**< number: the pool; value: the group */
 } counted_kind;
@@ -39,6 +39,11 @@ typedef struct counted_maker {
     /** Undoing waits for the device's work, so it must not keep others waiting: what the work waits for may
      *  be theirs to do. The driver counts by itself, so that making it again meanwhile does no harm. */
     bool undo_waits;
+    /** One thing may be made under several keys, which the value tells: it is undone when none of them holds
+     *  it any more. */
+    bool value_tells;
+    /** And then as often as it was made: the driver counts that. */
+    bool undo_each;
 } counted_maker;
 
 /** Takes one more hold, making it when there is none yet. @param argument for make */
@@ -49,6 +54,9 @@ counted *counted_find(const context *ctx, const counted_key *key);
 
 uint64_t counted_value(const counted *item);
 const counted_key *counted_key_of(const counted *item);
+
+/** Gives up a hold, unless it is the last. @return whether it did */
+bool counted_give_unless_last(counted *item);
 
 /** Gives up a hold; the last undoes it. NULL does nothing.
  *  @param forked in a child, where no driver call may be made and nothing of the parent's counts */

@@ -38,6 +38,7 @@
     X(core, cuStreamCreate, , 2000, (CUstream *stream, unsigned int flags)) \
     X(core, cuStreamDestroy, _v2, 4000, (CUstream stream)) \
     X(core, cuStreamGetCtx, , 9020, (CUstream stream, CUcontext *context)) \
+    X(core, cuStreamIsCapturing, , 10000, (CUstream stream, CUstreamCaptureStatus *status)) \
     X(core, cuStreamQuery, , 2000, (CUstream stream)) \
     X(core, cuStreamSynchronize, , 2000, (CUstream stream)) \
     X(core, cuStreamWaitEvent, , 3020, (CUstream stream, CUevent event, unsigned int flags)) \

@@ -13,9 +13,11 @@ typedef struct device {
     CUdevice ordinal;
     gpuipc_device_info info;
     CUmemAllocationHandleType handle_type; /**< this system's, or NONE when the device has not it */
-    gpuipc_status why_not; /**< what to answer when memory cannot be shared; OK when it can */
-    bool rdma_capable;     /**< memory may be asked for with GPUDirect RDMA capability */
-    CUcontext primary;     /**< retained when first used; NULL before */
+    gpuipc_status why_not;     /**< what to answer when memory cannot be shared; OK when it can */
+    bool rdma_capable;         /**< memory may be asked for with GPUDirect RDMA capability */
+    CUcontext primary;         /**< retained when first used; NULL before */
+    struct counted **accesses; /**< peer access that it was given for buffers: transport_p2p.c */
+    uint32_t access_count;
     struct counted *pool; /**< a pool that can be shared, from its first use on: transport_pool.c */
     struct counted *pool_group; /**< what it is called by other processes */
 } device;
@@ -56,6 +58,11 @@ bool device_is_active(const struct context *ctx, uint32_t index);
 /** Enters the context of a stream; for a default one, that of device @p index. */
 gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                   device_scope *out_scope);
+
+/** ERR_CUDA when a stream of the current CUDA context is being captured, or is a default one that a capture
+ *  of another forbids to be used: what is put on it would run when the graph does, as often as that does.
+ *  Does not end the capture (cuda.h, cuStreamIsCapturing). */
+gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stream);
 
 void device_leave(const device_scope *scope);
 

@@ -67,6 +67,17 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
     return status == GPUIPC_OK ? enter(&ctx->driver, cuda_context, out_scope) : status;
 }
 
+gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stream) {
+    const driver *drv = &ctx->driver;
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = drv->cuStreamIsCapturing(stream, &capture);
+    if (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return driver_status(drv, result, "cuStreamIsCapturing",
+                         "handing over on a stream (one that is being captured cannot do that)");
+}
+
 void device_leave(const device_scope *scope) {
     /* Both undo what device_enter did on this thread; there is nothing to do about a failure. */
     CUstreamCaptureMode mode = scope->outer_mode;

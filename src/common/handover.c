@@ -143,8 +143,11 @@ static gpuipc_status join_one(context *ctx, gpuipc_stream joined, gpuipc_stream 
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-                           "cuEventCreate", "joining the default streams of several devices");
+    status = device_check_capture(ctx, stream);
+    if (status == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+                               "cuEventCreate", "joining the default streams of several devices");
+    }
     if (status == GPUIPC_OK) {
         status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
                                "joining the default streams of several devices");
@@ -207,7 +210,10 @@ static gpuipc_status mark_on_streams(handover *self, uint32_t flags, gpuipc_stre
     }
     gpuipc_status status = device_enter_stream(ctx, stream, first, &scope);
     if (status == GPUIPC_OK) {
-        status = mark(self, flags, stream);
+        status = device_check_capture(ctx, stream);
+        if (status == GPUIPC_OK) {
+            status = mark(self, flags, stream);
+        }
         device_leave(&scope);
     }
     return status;

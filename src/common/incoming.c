@@ -90,7 +90,7 @@ static gpuipc_status next_buffer(incoming *self, wire_buffer **out_buffer) {
 static gpuipc_status import_segment(incoming *self, sender *from, const wire_segment *record,
                                     os_handle *handle, bool keep_handle) {
     segment opened = SEGMENT_NONE;
-    wire_buffer *of;
+    wire_buffer *of = NULL;
     gpuipc_status status = next_buffer(self, &of);
     if (status != GPUIPC_OK) {
         return status;

@@ -6,12 +6,22 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "registry.h"
 
 /* Whether the peer of a page is gone, asked of the system once in a row of lends to it. */
 typedef struct answer {
     const point_page *page;
     bool is_gone;
 } answer;
+
+/* Whose memory it is: a buffer that has come home (this process holds both ends) ends before its original. */
+static buffer *lender_of(buffer *self) {
+    return self->original != NULL ? self->original : self;
+}
+
+static bool concerns(const lend *self, const buffer *whom) {
+    return whom->original == NULL || self->through == whom;
+}
 
 static bool is_reached(const lend *self, point_word word, answer *last) {
     if (self->at.index != 0 && point_is_reached(self->page, &word)) {
@@ -69,19 +79,21 @@ bool lend_is_outstanding(struct buffer *self) {
 }
 
 uint32_t lend_count(struct buffer *self) {
+    buffer *lender = lender_of(self);
+    lend_list *list = &lender->lends;
     answer last = {NULL, false};
     uint32_t count = 0;
-    os_mutex_lock(&self->context->points.mutex);
-    reap(&self->lends);
-    for (uint32_t i = 0; i < self->lends.count; i++) {
-        count += !is_returned(&self->lends.lends[i], &last);
+    os_mutex_lock(&lender->context->points.mutex);
+    reap(list);
+    for (uint32_t i = 0; i < list->count; i++) {
+        count += concerns(&list->lends[i], self) && !is_returned(&list->lends[i], &last);
     }
-    os_mutex_unlock(&self->context->points.mutex);
+    os_mutex_unlock(&lender->context->points.mutex);
     return count;
 }
 
 gpuipc_status lend_add(struct buffer *self, point_page *page, const point *at) {
-    lend_list *list = &self->lends;
+    lend_list *list = &lender_of(self)->lends; /* of the same context: lend_check() */
     gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&self->context->points.mutex);
     if (list->count == list->capacity) {
@@ -107,14 +119,39 @@ gpuipc_status lend_add(struct buffer *self, point_page *page, const point *at) {
         *first = list;
     }
     point_page_reference(page);
-    list->lends[list->count++] = (lend){page, *at};
+    list->lends[list->count++] = (lend){page, *at, self};
 unlock:
     os_mutex_unlock(&self->context->points.mutex);
     return status;
 }
 
+gpuipc_status lend_check(const struct buffer *self) {
+    if (self->original != NULL && self->original->context != self->context) {
+        return status_fail(
+            GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
+            "the buffer has come home to another context of this process; send the one "
+            "that was made there");
+    }
+    return GPUIPC_OK;
+}
+
+point_page *lend_find_last(struct buffer *self, const point_page *page, point *out_at) {
+    const lend_list *list = &lender_of(self)->lends;
+    point_page *found = NULL;
+    os_mutex_lock(&self->context->points.mutex);
+    for (uint32_t i = list->count; i > 0 && found == NULL; i--) {
+        if (list->lends[i - 1].page == page) {
+            found = list->lends[i - 1].page;
+            *out_at = list->lends[i - 1].at;
+            point_page_reference(found);
+        }
+    }
+    os_mutex_unlock(&self->context->points.mutex);
+    return found;
+}
+
 void lend_remove(struct buffer *self, const point_page *page, const point *at) {
-    lend_list *list = &self->lends;
+    lend_list *list = &lender_of(self)->lends;
     os_mutex_lock(&self->context->points.mutex);
     for (uint32_t i = list->count; i > 0; i--) {
         const lend *found = &list->lends[i - 1];
@@ -141,8 +178,22 @@ void lend_collect(struct context *ctx) {
     os_mutex_unlock(&ctx->points.mutex);
 }
 
+/* Others may be made at the same address. */
+static void forget_through(buffer *original, const buffer *through) {
+    os_mutex_lock(&original->context->points.mutex);
+    for (uint32_t i = 0; i < original->lends.count; i++) {
+        if (original->lends.lends[i].through == through) {
+            original->lends.lends[i].through = original;
+        }
+    }
+    os_mutex_unlock(&original->context->points.mutex);
+}
+
 void lend_clear(struct buffer *self, bool forked) {
     lend_list *list = &self->lends;
+    if (self->original != NULL && !forked) {
+        forget_through(self->original, self);
+    }
     if (forked) { /* the mutex may be held for ever */
         for (uint32_t i = 0; i < list->count; i++) {
             point_page_unreference(list->lends[i].page, true);
@@ -177,20 +228,21 @@ static gpuipc_status await_on_host(buffer *self, os_deadline deadline, const cha
  * @param out_has_points whether all of them have a word to wait for */
 static gpuipc_status copy_outstanding(buffer *self, lend **out_lends, uint32_t *out_count,
                                       bool *out_has_points) {
-    const lend_list *list = &self->lends;
+    buffer *lender = lender_of(self);
+    lend_list *list = &lender->lends;
     gpuipc_status status = GPUIPC_OK;
     lend *copy = NULL;
     uint32_t count = 0;
     bool has_points = true;
     answer last = {NULL, false};
-    os_mutex_lock(&self->context->points.mutex);
-    reap(&self->lends);
+    os_mutex_lock(&lender->context->points.mutex);
+    reap(list);
     if (list->count > 0 && (copy = malloc(list->count * sizeof(*copy))) == NULL) {
         status = status_out_of_memory("lend", list->count * sizeof(*copy));
         goto unlock;
     }
     for (uint32_t i = 0; i < list->count; i++) {
-        if (!is_returned(&list->lends[i], &last)) {
+        if (concerns(&list->lends[i], self) && !is_returned(&list->lends[i], &last)) {
             copy[count++] = list->lends[i];
             point_page_reference(list->lends[i].page);
             has_points = has_points && list->lends[i].at.index != 0;
@@ -200,7 +252,7 @@ static gpuipc_status copy_outstanding(buffer *self, lend **out_lends, uint32_t *
     *out_count = count;
     *out_has_points = has_points;
 unlock:
-    os_mutex_unlock(&self->context->points.mutex);
+    os_mutex_unlock(&lender->context->points.mutex);
     return status;
 }
 
@@ -221,7 +273,7 @@ static gpuipc_status wait_for(context *ctx, const lend *of, gpuipc_stream stream
 }
 
 static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const char *operation) {
-    context *ctx = self->context;
+    context *ctx = lender_of(self)->context; /* whose pages they are */
     lend *lends = NULL;
     uint32_t count = 0;
     bool has_points = true;
@@ -236,11 +288,14 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const c
         goto free_lends;
     }
     bool by_stream = has_points && point_has_stream_waits(ctx);
+    if (by_stream) {
+        status = device_check_capture(ctx, stream);
+    }
     for (uint32_t i = 0; i < count && status == GPUIPC_OK && by_stream; i++) {
         status = wait_for(ctx, &lends[i], stream);
     }
     device_leave(&scope);
-    if (!by_stream || status == GPUIPC_ERR_LIMIT) {
+    if ((status == GPUIPC_OK && !by_stream) || status == GPUIPC_ERR_LIMIT) {
         status = await_on_host(self, os_deadline_after(-1), operation);
     }
 free_lends:
@@ -258,6 +313,10 @@ gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms)
     gpuipc_status status = buffer_acquire(handle, operation, &self);
     if (status == GPUIPC_OK) {
         status = await_on_host(self, deadline, operation);
+        if (status == GPUIPC_OK) {
+            (void)registry_sweep(true);
+            (void)context_run_deferred(self->context);
+        }
         buffer_unreference(self);
     }
     return status;

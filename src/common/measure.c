@@ -286,9 +286,11 @@ static bool measure_lanes(lanes *all, unsigned lane_count, gpuipc_measurement *o
 static lane lane_begin(context *ctx, gpuipc_transport which, uint32_t owner, uint32_t user,
                        uint64_t bytes) {
     const bool is_staged = !query_is_zero_copy(which);
-    return (lane){.shared = probe_begin(ctx, owner, user, bytes),
-                  .way = is_staged ? &plain_way : probe_way_of(which),
-                  .is_staged = is_staged};
+    lane made = {.shared = probe_begin(ctx, owner, user, bytes),
+                 .way = is_staged ? &plain_way : probe_way_of(which),
+                 .is_staged = is_staged};
+    made.shared.may_wait = true; /* the measurement does as well */
+    return made;
 }
 
 static gpuipc_status status_of(const probe *self) {

@@ -135,7 +135,9 @@ typedef struct os_peer {
     uint64_t process_id; /**< 0: outside this PID namespace */
     char user[192];      /**< decimal uid, or SID text */
     bool same_user;      /**< effective user of this process */
-    os_handle process;   /**< pidfd or process handle; none where it cannot be had */
+    bool
+        other_pid_namespace; /**< it numbers processes otherwise; where that cannot be seen: false */
+    os_handle process;       /**< pidfd or process handle; none where it cannot be had */
 } os_peer;
 
 void os_peer_close(os_peer *peer);

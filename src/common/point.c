@@ -18,8 +18,6 @@
 #define POINT_RETURNED_FOR_EVER (UINT64_C(1) << 62)
 /* Waiting on the host begins with looking again and again, since a word often comes at once. */
 #define SPIN_NS UINT64_C(50000)
-/* How long the end of a context waits for streams that are just passing a word. */
-#define PASSING_MS 1000
 
 _Static_assert(sizeof(atomic_uint_least64_t) == 8, "a word has 64 bits");
 
@@ -225,13 +223,30 @@ static bool is_last(point_page *self) {
            atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) == 1u;
 }
 
-/* The mutex is held. */
+static bool is_ready(deferred *item) {
+    const point_page *self = (point_page *)item;
+    os_mutex_lock(&self->context->points.mutex);
+    const bool ready = is_idle(self);
+    os_mutex_unlock(&self->context->points.mutex);
+    return ready;
+}
+
+static void end_deferred(deferred *item, bool forked) {
+    point_page *self = (point_page *)item;
+    if (!forked) {
+        point_page_unregister(self);
+    }
+    page_free(self, forked);
+}
+
+/* The mutex is held. To unregister memory waits for the devices. */
 static void end_page(point_page *self) {
     if (self->device == GPUIPC_DEVICE_NONE && is_idle(self)) {
         page_free(self, false);
     } else {
-        self->next_retired = self->context->points.retired;
-        self->context->points.retired = self;
+        self->deferred =
+            (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
+        deferred_add(&self->context->deferred, &self->deferred);
     }
 }
 
@@ -255,35 +270,10 @@ void point_page_unreference(point_page *self, bool forked) {
     os_mutex_unlock(mutex);
 }
 
-/* The next page that may go, out of the list. To unregister memory may wait for the whole device, so it
- * is left until no stream of this context waits for another process. */
-static point_page *next_to_go(struct context *ctx) {
-    point_page *found = NULL;
-    os_mutex_lock(&ctx->points.mutex);
-    for (point_page **at = &ctx->points.retired; *at != NULL; at = &(*at)->next_retired) {
-        if (is_idle(*at) && ((*at)->device == GPUIPC_DEVICE_NONE || watch_is_idle(&ctx->watch))) {
-            found = *at;
-            *at = found->next_retired;
-            break;
-        }
-    }
-    os_mutex_unlock(&ctx->points.mutex);
-    return found;
-}
-
-static void collect_pages(struct context *ctx) {
-    point_page *page;
-    while ((page = next_to_go(ctx)) != NULL) {
-        point_page_unregister(page);
-        page_free(page, false);
-    }
-}
-
 void point_collect(struct context *ctx) {
     ready_event_collect(ctx);
     watch_collect(&ctx->watch);
     lend_collect(ctx);
-    collect_pages(ctx);
 }
 
 gpuipc_status point_context_init(point_context *self) {
@@ -291,49 +281,31 @@ gpuipc_status point_context_init(point_context *self) {
     return os_mutex_init(&self->mutex);
 }
 
-/* A stream that was told to write a word does so when its work before that is done; what is stuck for
- * longer keeps its memory, which then ends with the process. */
-static bool wait_for_passages(struct context *ctx) {
-    const os_deadline deadline = os_deadline_after(PASSING_MS);
-    unsigned pause = 0;
-    bool is_quiet = true;
-    do {
-        is_quiet = true;
-        for (uint32_t i = 0; ctx->points.own != NULL && i < POINT_COUNT && is_quiet; i++) {
-            const point_word passage = {i * 2, ctx->points.own->slots[i].value};
-            is_quiet = point_is_reached(ctx->points.own, &passage);
+/* Whether the streams that were told to write or to wait for a word have come to it. */
+static bool have_all_passed(deferred *item) {
+    const point_page *own = (point_page *)item;
+    for (uint32_t i = 0; i < POINT_COUNT; i++) {
+        const point_word passage = {i * 2, own->slots[i].value};
+        if (!point_is_reached(own, &passage)) {
+            return false;
         }
-        if (!is_quiet) {
-            os_sleep_ms(os_backoff_next(&pause, deadline));
-        }
-    } while (!is_quiet && !os_deadline_passed(deadline));
-    return is_quiet;
+    }
+    return true;
 }
 
-void point_context_end(struct context *ctx, bool forked) {
+bool point_context_end(struct context *ctx, os_deadline deadline, bool forked) {
     point_context *self = &ctx->points;
     ready_event_end(ctx, forked);
-    if (forked) {
-        while (self->retired != NULL) {
-            point_page *page = self->retired;
-            self->retired = page->next_retired;
-            page_free(page, true);
-        }
-        point_page_unreference(self->own, true);
-        return; /* another thread may have had the mutex */
+    bool ended = deferred_end(&ctx->deferred, deadline, forked);
+    if (self->own != NULL && ended) {
+        self->own->deferred = (deferred){.is_ready = have_all_passed, .run = end_deferred};
+        deferred_add(&ctx->deferred, &self->own->deferred);
+        ended = deferred_end(&ctx->deferred, deadline, forked);
     }
-    if (wait_for_passages(ctx)) {
-        collect_pages(ctx);
-        if (self->own != NULL) {
-            point_page_unregister(self->own);
-            page_free(self->own, false);
-        }
-    } else {
-        context_log(ctx, GPUIPC_LOG_WARNING,
-                    "a stream still waits or is to write in memory of a connection; the memory is "
-                    "left to the end of the process");
+    if (!forked) { /* else another thread may have had it */
+        os_mutex_destroy(&self->mutex);
     }
-    os_mutex_destroy(&self->mutex);
+    return ended;
 }
 
 /* ---- points -------------------------------------------------------------------------------- */

@@ -46,14 +46,14 @@ point_word point_released_word(const point *at);
 typedef struct point_context {
     os_mutex mutex;  /**< guards all pages, and the lists of lends */
     point_page *own; /**< of this process alone, whose words tell of passages; NULL until used */
-    point_page *retired;        /**< nothing holds them but streams that may still touch them */
     struct ready_event *events; /**< that receivers may still wait for */
     struct lend_list *lent;     /**< of buffers that are not returned everywhere */
 } point_context;
 
 gpuipc_status point_context_init(point_context *self);
-/** Waits a little for streams that are just passing a word. @param forked no driver calls */
-void point_context_end(struct context *ctx, bool forked);
+/** With all that is deferred. Waits for streams that are just passing a word.
+ *  @param forked no driver calls  @return as deferred_end() */
+bool point_context_end(struct context *ctx, os_deadline deadline, bool forked);
 
 /* ---- pages: point.c ---------------------------------------------------------------------- */
 
@@ -73,13 +73,13 @@ os_handle point_page_handle(const point_page *self);
 void point_page_sent(point_page *self);
 
 void point_page_reference(point_page *self);
-/** The last one unmaps the page, or leaves that to point_collect(). Makes no driver call.
+/** The last one unmaps the page, or defers that (deferred.h). Makes no driver call.
  *  NULL does nothing. */
 void point_page_unreference(point_page *self, bool forked);
 /** The same, where the mutex is held. NULL does nothing. */
 void point_page_unreference_locked(point_page *self);
 
-/** Unmaps the retired pages that no stream can touch any more. */
+/** Forgets what peers have returned, and the waits and events that are over. Waits for nothing. */
 void point_collect(struct context *ctx);
 
 /** From now on the connection's end is the peer's, where the system cannot say whether its process

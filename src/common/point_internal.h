@@ -3,6 +3,7 @@
 #ifndef GPUIPC_POINT_INTERNAL_H
 #define GPUIPC_POINT_INTERNAL_H
 
+#include "deferred.h"
 #include "point.h"
 
 /** "Passed" from the start. */
@@ -15,6 +16,7 @@ typedef struct point_slot {
 } point_slot;
 
 struct point_page {
+    deferred deferred; /**< the first: nothing holds it but streams that may still touch it */
     atomic_uint references;
     struct context *context; /**< no reference: whoever holds a page holds the context */
     atomic_uint_least64_t *words;
@@ -27,7 +29,6 @@ struct point_page {
     bool is_stranded;          /**< the peer has closed its end and never took the page in */
     uint32_t
         device; /**< in whose primary context the memory is registered; or GPUIPC_DEVICE_NONE */
-    point_page *next_retired;
 };
 
 /** The next free slot of an own page; the mutex is held. */

@@ -122,6 +122,10 @@ static gpuipc_status walk(context *ctx, uint64_t address, uint64_t bytes, const 
             info->why_not[GPUIPC_TRANSPORT_VMM] = GPUIPC_REASON_NOT_SHAREABLE_ALLOCATION;
             say(info, "allocations of cuMemCreate, of which one has not this system's handle type");
         }
+        if ((next.handle_types & (int)CU_MEM_HANDLE_TYPE_FABRIC) == 0) {
+            info->transports &= ~(1u << GPUIPC_TRANSPORT_FABRIC);
+            info->why_not[GPUIPC_TRANSPORT_FABRIC] = GPUIPC_REASON_NOT_SHAREABLE_ALLOCATION;
+        }
         end = next.base + next.bytes;
         info->allocation_count++;
     }

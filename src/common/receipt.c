@@ -100,8 +100,12 @@ static gpuipc_status prepare(connection *from, const wire_buffer *record,
     if (status != GPUIPC_OK) {
         return status;
     }
-    bool can = point_has_stream_waits(from->context);
+    status = device_check_capture(from->context, wanted->stream);
+    bool can = status == GPUIPC_OK && point_has_stream_waits(from->context);
     device_leave(&scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     return can ? point_passage_take(from->points_in, out_passage) : GPUIPC_ERR_LIMIT;
 }
 

@@ -77,11 +77,13 @@ bool registry_leave(buffer *self, bool forked) {
     return ends;
 }
 
-bool registry_sweep(void) {
+bool registry_sweep(bool may_wait) {
     buffer *swept = NULL;
+    const bool ends_contexts = may_wait && deferred_is_quiet();
     os_static_mutex_lock(&all.mutex);
     for (buffer *at = all.first; at != NULL; at = at->registry_next) {
-        if (at->is_lingering && !object_is_forked(&at->object)) {
+        if (at->is_lingering && !object_is_forked(&at->object) &&
+            (ends_contexts || !atomic_load(&at->context->is_over))) {
             reference(at);
             at->swept_next = swept;
             swept = at;

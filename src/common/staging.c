@@ -89,7 +89,9 @@ static void ring_free(context *ctx, staging_ring *self, bool forked) {
     if (!forked) {
         wait_for(ctx, &self->reader);
         wait_for(ctx, &self->writer);
-        if (self->slots != NULL && device_enter(ctx, self->reader.device, &scope) == GPUIPC_OK) {
+        /* While a stream waits for another process, it would wait with it: left to the end of the process. */
+        if (self->slots != NULL && deferred_is_quiet() &&
+            device_enter(ctx, self->reader.device, &scope) == GPUIPC_OK) {
             (void)ctx->driver.cuMemFreeHost(self->slots);
             device_leave(&scope);
         }

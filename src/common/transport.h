@@ -26,8 +26,8 @@ typedef struct transport {
     bool
         ends_with_owner; /**< the memory is gone when its owner frees it, whoever has it open: it must
                              not be freed before it has been returned everywhere */
-    bool guards_access; /**< the driver refuses writes to what is read-only; where it does not,
-                             gpuipc's own calls do: buffer_check_writable() */
+    bool guards_access; /**< the driver refuses writes to what is read-only, for each device on its
+                             own; where it does not, only gpuipc's own calls do: buffer_check_writable() */
     wire_memory memory; /**< what a buffer record calls it; 0: it never leaves its process */
     wire_naming naming; /**< of its segments; NAMED_BY_BOTH: by its name alone as well */
 
@@ -62,6 +62,10 @@ typedef struct transport {
      *  allocated, of which only access is undone. Not called in a forked child. The segments are
      *  released afterwards, one by one. */
     void (*release)(buffer *self);
+
+    /** Whether release would wait for the devices now, so that the buffer's end is deferred (deferred.h). May
+     *  give up what can be given up without waiting. NULL: it never does. */
+    bool (*release_waits)(buffer *self);
 
     /** Gives one segment back. @param forked no driver calls */
     void (*release_segment)(context *ctx, segment *of, bool forked);

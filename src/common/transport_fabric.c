@@ -47,7 +47,7 @@ gpuipc_status transport_fabric_name(buffer *self) {
     const driver *drv = &self->context->driver;
     self->transport = &transport_fabric;
     for (uint32_t i = 0; i < self->segment_count; i++) {
-        CUmemFabricHandle name;
+        CUmemFabricHandle name = {{0}}; /* the driver need not write all of it */
         gpuipc_status status =
             driver_status(drv,
                           drv->cuMemExportToShareableHandle(&name, self->segments[i].allocation,

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "buffer_internal.h"
-#include "transport.h"
+#include "transport_staged.h"
 
 #define CREATE  "gpuipc_buffer_create"
 #define RECEIVE "gpuipc_connection_receive"
@@ -56,23 +56,28 @@ leave:
     return status;
 }
 
-static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) {
-    gpuipc_status status = check_device(self->context, self->owner, CREATE);
-    if (status != GPUIPC_OK || (status = buffer_grow(self, CREATE)) != GPUIPC_OK) {
+gpuipc_status transport_host_make(buffer *self, uint64_t bytes) {
+    gpuipc_status status = buffer_grow(self, CREATE);
+    if (status != GPUIPC_OK) {
         return status;
     }
-    if (config->bytes > INT64_MAX - UNIT_BYTES) {
+    if (bytes > INT64_MAX - UNIT_BYTES) {
         return status_fail(GPUIPC_ERR_OUT_OF_MEMORY, CREATE,
-                           "%" PRIu64 " bytes is more than any host has", config->bytes);
+                           "%" PRIu64 " bytes is more than any host has", bytes);
     }
     segment *of = &self->segments[0];
-    of->bytes = (config->bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+    of->bytes = (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
     self->segment_count = 1;
-    if ((status = os_memory_create("gpuipc-buffer", of->bytes, &of->kept)) != GPUIPC_OK ||
-        (status = os_memory_map(of->kept, of->bytes, true, &of->host)) != GPUIPC_OK) {
-        return status;
+    status = os_memory_create("gpuipc-buffer", of->bytes, &of->kept);
+    return status == GPUIPC_OK ? os_memory_map(of->kept, of->bytes, true, &of->host) : status;
+}
+
+static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) {
+    gpuipc_status status = check_device(self->context, self->owner, CREATE);
+    if (status == GPUIPC_OK) {
+        status = transport_host_make(self, config->bytes);
     }
-    return register_memory(self);
+    return status == GPUIPC_OK ? register_memory(self) : status;
 }
 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
@@ -152,6 +157,11 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
     return status;
 }
 
+/* cuMemHostUnregister does. A copy that is only sent is not registered. */
+static bool release_waits(buffer *self) {
+    return self->mapping.base != 0;
+}
+
 static void release(buffer *self) {
     device_scope scope;
     if (self->mapping.base != 0 &&
@@ -185,5 +195,6 @@ const transport transport_host = {
     .open = open_buffer,
     .set_access = set_access,
     .release = release,
+    .release_waits = release_waits,
     .release_segment = release_segment,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Legacy IPC: memory of cuMemAlloc, which other processes open by a name of 64 bytes. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "buffer_internal.h"
@@ -21,7 +22,7 @@ static gpuipc_status check_driver(const context *ctx, const char *operation) {
 gpuipc_status transport_legacy_name(buffer *self) {
     context *ctx = self->context;
     device_scope scope;
-    CUipcMemHandle name;
+    CUipcMemHandle name = {{0}}; /* the driver need not write all of it */
     gpuipc_status status = check_driver(ctx, "cuIpcGetMemHandle");
     if (status != GPUIPC_OK || (status = device_enter(ctx, self->owner, &scope)) != GPUIPC_OK) {
         return status;
@@ -59,7 +60,7 @@ static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
                            "the buffer came from another process by legacy IPC, which only its "
                            "owner can send on");
     }
-    if (peer != NULL && peer->process_id == 0) {
+    if (peer != NULL && peer->other_pid_namespace) {
         return fail_namespace(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send");
     }
     return GPUIPC_OK;
@@ -82,7 +83,7 @@ static gpuipc_status import_segment(sender *from, const wire_segment *record, os
     (void)handle;
     (void)keep_handle;
     gpuipc_status status = check_driver(from->context, RECEIVE);
-    if (status == GPUIPC_OK && from->peer != NULL && from->peer->process_id == 0) {
+    if (status == GPUIPC_OK && from->peer != NULL && from->peer->other_pid_namespace) {
         status = fail_namespace(GPUIPC_ERR_NOT_SUPPORTED, RECEIVE);
     }
     if (status != GPUIPC_OK || (status = transport_check_trusted(from)) != GPUIPC_OK) {
@@ -171,9 +172,31 @@ static gpuipc_status check_size(const buffer *self, CUdeviceptr address) {
     return status;
 }
 
+/* What a message was refused for is closed when calls may wait. */
+typedef struct late_close {
+    deferred deferred;
+    context *ctx;
+    counted *made;
+} late_close;
+
+static void close_late(deferred *item, bool forked) {
+    late_close *self = (late_close *)item;
+    counted_give(self->ctx, self->made, forked);
+    free(self);
+}
+
+static void close_later(context *ctx, counted *made) {
+    late_close *self = counted_give_unless_last(made) ? NULL : malloc(sizeof(*self));
+    if (self != NULL) { /* else another buffer has it open, or it stays so until the process ends */
+        *self = (late_close){.deferred = {.run = close_late}, .ctx = ctx, .made = made};
+        deferred_add(&ctx->deferred, &self->deferred);
+    }
+}
+
 static gpuipc_status open_foreign(buffer *self, const buffer_source *source) {
     /* the driver counts how often a handle is opened (cuda.h) */
-    static const counted_maker maker = {open_handle, close_handle, true};
+    static const counted_maker maker = {
+        .make = open_handle, .undo = close_handle, .undo_waits = true};
     segment *of = &self->segments[0];
     counted_key key = {.kind = COUNTED_LEGACY, .device = self->access_device};
     memcpy(key.name, of->name, sizeof(key.name));
@@ -184,7 +207,12 @@ static gpuipc_status open_foreign(buffer *self, const buffer_source *source) {
         return status;
     }
     self->mapping = (mapping){.base = counted_value(of->made), .bytes = of->bytes};
-    return check_size(self, self->mapping.base);
+    status = check_size(self, self->mapping.base);
+    if (status != GPUIPC_OK) {
+        close_later(self->context, of->made);
+        of->made = NULL;
+    }
+    return status;
 }
 
 static gpuipc_status open_buffer(buffer *self, const buffer_source *source, gpuipc_access access) {
@@ -206,6 +234,18 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
                                  index);
     }
     return transport_plain_set_access(self, index, access);
+}
+
+/* To close it waits, as to free it does (measured on an H200, driver 580). */
+static bool release_waits(buffer *self) {
+    if (self->origin == GPUIPC_BUFFER_OPENED && self->segment_count > 0 &&
+        self->segments[0].made != NULL) {
+        if (!counted_give_unless_last(self->segments[0].made)) {
+            return true;
+        }
+        self->segments[0].made = NULL; /* another buffer has it open as well */
+    }
+    return transport_plain_release_waits(self);
 }
 
 static void release(buffer *self) {
@@ -230,5 +270,6 @@ const transport transport_legacy = {
     .open = open_buffer,
     .set_access = set_access,
     .release = release,
+    .release_waits = release_waits,
     .release_segment = transport_plain_release_segment,
 };

@@ -34,18 +34,24 @@ gpuipc_status transport_plain_make(buffer *self, const gpuipc_buffer_config *con
     return status;
 }
 
-/* Access that the user of the library has enabled himself is not ours to disable. */
-static gpuipc_status enable(context *ctx, const counted_key *key, void *argument,
-                            uint64_t *out_value) {
-    CUcontext reached = argument;
-    (void)key;
+static gpuipc_status enable(context *ctx, CUcontext reached, bool *out_is_ours) {
     CUresult result = ctx->driver.cuCtxEnablePeerAccess(reached, 0);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
         return driver_status(&ctx->driver, result, "cuCtxEnablePeerAccess",
                              "letting one device reach another's memory");
     }
-    *out_value = result == CUDA_SUCCESS;
+    *out_is_ours = result == CUDA_SUCCESS;
     return GPUIPC_OK;
+}
+
+/* Access that the user of the library has enabled himself is not ours to disable. */
+static gpuipc_status make_access(context *ctx, const counted_key *key, void *argument,
+                                 uint64_t *out_value) {
+    bool is_ours = false;
+    (void)key;
+    gpuipc_status status = enable(ctx, argument, &is_ours);
+    *out_value = is_ours;
+    return status;
 }
 
 static void disable(context *ctx, const counted_key *key, uint64_t value) {
@@ -54,34 +60,61 @@ static void disable(context *ctx, const counted_key *key, uint64_t value) {
     }
 }
 
-/* Whether the buffer has this access already; else notes it. */
-static gpuipc_status note_peer(buffer *self, counted *item, bool *out_has) {
+gpuipc_status transport_plain_enable(context *ctx, uint32_t user, CUcontext reached,
+                                     counted **out_access) {
+    static const counted_maker maker = {.make = make_access, .undo = disable};
+    const counted_key key = {
+        .kind = COUNTED_PEER, .device = user, .number = (uint64_t)(uintptr_t)reached};
+    return counted_take(ctx, &key, &maker, reached, out_access);
+}
+
+/* Whether the device has this access already; else it has it from now on, until its context ends. */
+static gpuipc_status keep(context *ctx, device *user, counted *access, bool *out_has) {
     gpuipc_status status = GPUIPC_OK;
     bool has = false;
-    os_mutex_lock(&self->context->device_mutex);
-    for (uint32_t i = 0; i < self->peer_count && !has; i++) {
-        has = self->peers[i] == item;
+    os_mutex_lock(&ctx->device_mutex);
+    for (uint32_t i = 0; i < user->access_count && !has; i++) {
+        has = user->accesses[i] == access;
     }
     if (!has) {
-        const size_t size = (self->peer_count + (size_t)1) * sizeof(*self->peers);
-        counted **peers = realloc(self->peers, size);
-        if (peers == NULL) {
+        const size_t size = (user->access_count + (size_t)1) * sizeof(counted *);
+        counted **accesses = realloc(user->accesses, size);
+        if (accesses == NULL) {
             status = status_out_of_memory("gpuipc_buffer_set_access", size);
         } else {
-            peers[self->peer_count++] = item;
-            self->peers = peers;
+            accesses[user->access_count++] = access;
+            user->accesses = accesses;
         }
     }
-    os_mutex_unlock(&self->context->device_mutex);
+    os_mutex_unlock(&ctx->device_mutex);
     *out_has = has;
     return status;
 }
 
+/* It may have ended since: a context of the caller's was destroyed, and another is at its address. */
+static gpuipc_status enable_again(context *ctx, uint32_t user, CUcontext reached) {
+    device_scope scope;
+    bool is_ours = false;
+    gpuipc_status status = device_enter(ctx, user, &scope);
+    if (status == GPUIPC_OK) {
+        status = enable(ctx, reached, &is_ours);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+void transport_plain_end(context *ctx, device *user, bool forked) {
+    while (user->access_count > 0) {
+        counted_give(ctx, user->accesses[--user->access_count], forked);
+    }
+    free(user->accesses);
+    user->accesses = NULL;
+}
+
 gpuipc_status transport_plain_reach(buffer *self, uint32_t index) {
-    static const counted_maker maker = {enable, disable, false};
     context *ctx = self->context;
     CUcontext reached = NULL;
-    counted *item;
+    counted *access;
     bool has = false;
     if (!ctx->driver.has_p2p) {
         return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, "cuCtxEnablePeerAccess",
@@ -96,16 +129,15 @@ gpuipc_status transport_plain_reach(buffer *self, uint32_t index) {
             GPUIPC_OK) {
         return status;
     }
-    const counted_key key = {
-        .kind = COUNTED_PEER, .device = index, .number = (uint64_t)(uintptr_t)reached};
-    status = counted_take(ctx, &key, &maker, reached, &item);
-    if (status == GPUIPC_OK) {
-        status = note_peer(self, item, &has);
-        if (status != GPUIPC_OK || has) {
-            counted_give(ctx, item, false);
-        }
+    status = transport_plain_enable(ctx, index, reached, &access);
+    if (status != GPUIPC_OK) {
+        return status;
     }
-    return status;
+    status = keep(ctx, &ctx->devices[index], access, &has);
+    if (status != GPUIPC_OK || has) {
+        counted_give(ctx, access, false);
+    }
+    return status == GPUIPC_OK && has ? enable_again(ctx, index, reached) : status;
 }
 
 gpuipc_status transport_plain_set_access(buffer *self, uint32_t index, gpuipc_access access) {
@@ -113,12 +145,13 @@ gpuipc_status transport_plain_set_access(buffer *self, uint32_t index, gpuipc_ac
     return index == self->owner ? GPUIPC_OK : transport_plain_reach(self, index);
 }
 
+bool transport_plain_release_waits(buffer *self) {
+    return self->origin == GPUIPC_BUFFER_CREATED && self->mapping.base != 0;
+}
+
 void transport_plain_release(buffer *self) {
     const driver *drv = &self->context->driver;
     device_scope scope;
-    while (self->peer_count > 0) {
-        counted_give(self->context, self->peers[--self->peer_count], false);
-    }
     if (self->origin == GPUIPC_BUFFER_CREATED && self->mapping.base != 0 &&
         device_enter(self->context, self->owner, &scope) == GPUIPC_OK) {
         (void)drv->cuMemFree(self->mapping.base);
@@ -189,5 +222,6 @@ const transport transport_p2p = {
     .open = open_buffer,
     .set_access = transport_plain_set_access,
     .release = transport_plain_release,
+    .release_waits = transport_plain_release_waits,
     .release_segment = transport_plain_release_segment,
 };

@@ -60,7 +60,11 @@ static counted *known_pool(const sender *from, const counted_key *key) {
 
 /* Takes in the pool whose handle has come, for as long as the connection lasts. */
 static gpuipc_status add_pool(sender *from, const counted_key *key, os_handle *handle) {
-    static const counted_maker maker = {import_pool, destroy_pool, false};
+    /* The driver gives one handle however often a pool is imported, and counts (measured on an H200, driver
+     * 580): two contexts of a sender share its pool, and each has a name of its own for it. It cannot be
+     * destroyed before the last pointer is freed, whichever name that came under. */
+    static const counted_maker maker = {
+        .make = import_pool, .undo = destroy_pool, .value_tells = true, .undo_each = true};
     if (known_pool(from, key) != NULL) {
         return GPUIPC_OK;
     }
@@ -199,7 +203,9 @@ static CUmemoryPool pool_of(const buffer *self) {
 }
 
 static gpuipc_status open_pointer(buffer *self) {
-    static const counted_maker maker = {import_pointer, free_pointer, false};
+    /* The bytes need not be the same each time: the driver leaves some as they were. */
+    static const counted_maker maker = {
+        .make = import_pointer, .undo = free_pointer, .value_tells = true};
     segment *of = &self->segments[0];
     counted_key key = {
         .kind = COUNTED_POINTER, .device = GPUIPC_DEVICE_NONE, .number = counted_value(of->pool)};

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const probe_way *probe_way_of(gpuipc_transport which) {
@@ -185,4 +186,63 @@ bool probe_reaches(probe *self) {
     }
     return can != 0 || probe_refuse(self, GPUIPC_REASON_NO_P2P,
                                     "device %u does not reach device %u", user, owner);
+}
+
+/* ---- the end of memory ---------------------------------------------------------------------- */
+
+/* What a trial leaves behind: to free it waits for what the devices have to do. */
+typedef struct probe_rest {
+    deferred deferred;
+    context *ctx;
+    uint32_t device;
+    CUdeviceptr plain;
+    void *host;
+    uint64_t bytes;
+    bool is_registered;
+} probe_rest;
+
+static void end_rest(deferred *item, bool forked) {
+    probe_rest *self = (probe_rest *)item;
+    const driver *drv = &self->ctx->driver;
+    device_scope scope;
+    if (!forked && (self->plain != 0 || self->is_registered) &&
+        device_enter(self->ctx, self->device, &scope) == GPUIPC_OK) {
+        if (self->plain != 0) {
+            (void)drv->cuMemFree(self->plain);
+        }
+        if (self->is_registered) {
+            (void)drv->cuMemHostUnregister(self->host);
+        }
+        device_leave(&scope);
+    }
+    if (self->host != NULL) {
+        os_memory_unmap(self->host, self->bytes);
+    }
+    free(self);
+}
+
+bool probe_prepare_end(probe *self, unsigned end) {
+    self->rests[end] = calloc(1, sizeof(*self->rests[end]));
+    return self->rests[end] != NULL ||
+           probe_done(self,
+                      status_out_of_memory("gpuipc_transport_query", sizeof(*self->rests[end])));
+}
+
+void probe_end_memory(probe *self, unsigned end) {
+    probe_rest *rest = self->rests[end];
+    if (rest == NULL) {
+        return;
+    }
+    *rest = (probe_rest){.deferred = {.bytes = self->bytes, .run = end_rest},
+                         .ctx = self->ctx,
+                         .device = self->devices[end],
+                         .plain = self->plain[end],
+                         .host = self->host[end],
+                         .bytes = self->bytes,
+                         .is_registered = self->is_registered[end]};
+    if (self->may_wait || (rest->plain == 0 && !rest->is_registered)) {
+        end_rest(&rest->deferred, false);
+    } else {
+        deferred_add(&self->ctx->deferred, &rest->deferred);
+    }
 }

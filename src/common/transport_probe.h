@@ -53,6 +53,8 @@ typedef struct probe {
     CUstream stream;
     void *host[PROBE_ENDS]; /**< two mappings of one memory */
     bool is_registered[PROBE_ENDS];
+    bool may_wait; /**< for the devices; else what would is deferred */
+    struct probe_rest *rests[PROBE_ENDS];
 } probe;
 
 /** How one transport shares memory. */
@@ -99,6 +101,11 @@ bool probe_passed(probe *self, CUresult result, const char *call);
 
 /** The same for a function of this library, whose error record says more. */
 bool probe_done(probe *self, gpuipc_status status);
+
+/** To be called before an end gets plain or host memory: readies its end. */
+bool probe_prepare_end(probe *self, unsigned end);
+/** Frees the plain and the host memory of an end, or defers that. */
+void probe_end_memory(probe *self, unsigned end);
 
 /** Makes the context of an end's device current until device_leave. */
 bool probe_enter(probe *self, unsigned end, device_scope *out_scope);

@@ -8,7 +8,8 @@
 static bool prepare(probe *self, unsigned end) {
     const driver *drv = &self->ctx->driver;
     device_scope scope;
-    if (!probe_done(self, os_memory_map(self->handle, self->bytes, true, &self->host[end])) ||
+    if (!probe_prepare_end(self, end) ||
+        !probe_done(self, os_memory_map(self->handle, self->bytes, true, &self->host[end])) ||
         !probe_enter(self, end, &scope)) {
         return false;
     }
@@ -32,28 +33,9 @@ static bool open_host(probe *self) {
            prepare(self, PROBE_OWNER) && prepare(self, PROBE_USER);
 }
 
-static void end_device(probe *self, unsigned end) {
-    const driver *drv = &self->ctx->driver;
-    device_scope scope;
-    if ((self->plain[end] == 0 && !self->is_registered[end]) ||
-        device_enter(self->ctx, self->devices[end], &scope) != GPUIPC_OK) {
-        return;
-    }
-    if (self->plain[end] != 0) {
-        (void)drv->cuMemFree(self->plain[end]);
-    }
-    if (self->is_registered[end]) {
-        (void)drv->cuMemHostUnregister(self->host[end]);
-    }
-    device_leave(&scope);
-}
-
 static void close_host(probe *self) {
     for (unsigned end = 0; end < PROBE_ENDS; end++) {
-        end_device(self, end);
-        if (self->host[end] != NULL) {
-            os_memory_unmap(self->host[end], self->bytes);
-        }
+        probe_end_memory(self, end);
     }
     os_handle_close(&self->handle);
 }

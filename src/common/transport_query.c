@@ -36,7 +36,7 @@ static gpuipc_status read_peer(gpuipc_connection *handle, const char *operation,
         return status;
     }
     pair->has_peer = true;
-    pair->is_other_namespace = peer->peer.process_id == 0;
+    pair->is_other_namespace = peer->peer.other_pid_namespace;
     pair->is_own_process = peer->peer.process_id == os_process_id();
     connection_unreference(peer);
     return GPUIPC_OK;
@@ -252,7 +252,7 @@ static gpuipc_status query_installed(gpuipc_transport which, const gpuipc_transp
 gpuipc_status gpuipc_transport_query(gpuipc_context *handle, gpuipc_transport given,
                                      const gpuipc_transport_pair *pair,
                                      gpuipc_transport_info *out_info) {
-    gpuipc_transport which;
+    gpuipc_transport which = GPUIPC_TRANSPORT_DEFAULT;
     gpuipc_status status =
         struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_transport_info, sentence), OPERATION);
     if (status != GPUIPC_OK ||

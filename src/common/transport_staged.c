@@ -65,9 +65,10 @@ static gpuipc_status fill(const buffer *copy, const buffer *of, gpuipc_stream st
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(
-        drv, drv->cuMemcpyAsync(copy->mapping.base, buffer_address(of, 0), of->bytes, stream),
-        "cuMemcpyAsync", "copying memory that is sent as a copy");
+    status = driver_status(drv,
+                           drv->cuMemcpyDtoHAsync(copy->segments[0].host, buffer_address(of, 0),
+                                                  (size_t)of->bytes, stream),
+                           "cuMemcpyDtoHAsync", "copying memory that is sent as a copy");
     if (status == GPUIPC_OK) {
         status = driver_status(drv, drv->cuStreamSynchronize(stream), "cuStreamSynchronize",
                                "waiting for a copy that is to be sent");
@@ -76,17 +77,24 @@ static gpuipc_status fill(const buffer *copy, const buffer *of, gpuipc_stream st
     return status;
 }
 
+/* The driver is not told of the memory: to register, to copy and to unregister takes as long as to copy
+ * (measured on an H200, driver 580, 512 MiB: 27, 9.7 and 9.4 ms against 44), and to unregister it waits for
+ * the devices. */
 gpuipc_status transport_staged_copy(const buffer *of, gpuipc_stream stream, buffer **out_copy) {
-    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                         .device = of->access_device,
-                                         .transport = GPUIPC_TRANSPORT_HOST,
-                                         .bytes = of->bytes};
     buffer *copy;
-    gpuipc_status status = buffer_create(of->context, &config, &copy);
+    gpuipc_status status = buffer_new(of->context, GPUIPC_BUFFER_CREATED, &transport_host, &copy);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = fill(copy, of, stream);
+    copy->owner = of->access_device;
+    copy->owner_uuid = of->context->devices[of->access_device].info.uuid;
+    copy->access_device = of->access_device;
+    copy->bytes = of->bytes;
+    atomic_store(&copy->access, (int)GPUIPC_ACCESS_READ_WRITE);
+    status = transport_host_make(copy, of->bytes);
+    if (status == GPUIPC_OK) {
+        status = fill(copy, of, stream);
+    }
     if (status != GPUIPC_OK) {
         buffer_drop(copy);
         return status;

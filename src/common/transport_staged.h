@@ -9,4 +9,7 @@
  *  waits for that. */
 gpuipc_status transport_staged_copy(const buffer *of, gpuipc_stream stream, buffer **out_copy);
 
+/** Makes shared host memory for a buffer, as transport_host has it, without registering it with the driver. */
+gpuipc_status transport_host_make(buffer *self, uint64_t bytes);
+
 #endif

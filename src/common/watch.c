@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "context.h"
+#include "deferred.h"
 
 typedef struct watch_entry {
     struct watch_entry *next;
-    point_page *page; /* a reference */
+    point_page *page; /* a reference; NULL: it is of a stream that writes, and waits for nobody */
     point_word word;
     point_word passage;
     borrow *of; /* a reference, or NULL */
@@ -23,7 +24,6 @@ typedef struct watch_thread {
 
 gpuipc_status watch_init(watch *self, struct context *ctx) {
     *self = (watch){.context = ctx};
-    atomic_init(&self->count, 0u);
     gpuipc_status status = os_mutex_init(&self->mutex);
     if (status != GPUIPC_OK) {
         return status;
@@ -51,18 +51,26 @@ static void let_go(watch_entry *entry) {
     }
 }
 
-/* Whether there is nothing more to look after. The process is looked at before the word: what it wrote
- * before its end is there when its end is seen. */
+/* Whether there is nothing more to look after. That the word is reached is not enough: a stream that comes to
+ * it later finds what the peer has made of it meanwhile. The process is looked at before the word: what it
+ * wrote before its end is there when its end is seen. */
 static bool is_over(const watch *self, watch_entry *entry) {
-    if (point_has_passed(self->context, &entry->passage) ||
-        point_is_reached(entry->page, &entry->word)) {
+    if (point_has_passed(self->context, &entry->passage)) {
         return true;
     }
-    if (!point_page_peer_is_gone(entry->page)) {
-        return false;
+    if (entry->page != NULL && point_page_peer_is_gone(entry->page)) {
+        let_go(entry);
     }
-    let_go(entry);
-    return true;
+    return false;
+}
+
+static void entry_end(watch_entry *entry) {
+    if (entry->page != NULL) {
+        deferred_wait_ends();
+    } else {
+        borrow_passed(entry->of);
+    }
+    entry_free(entry, false);
 }
 
 static void look(watch *self) {
@@ -71,8 +79,7 @@ static void look(watch *self) {
         watch_entry *entry = *at;
         if (is_over(self, entry)) {
             *at = entry->next;
-            entry_free(entry, false);
-            atomic_fetch_sub(&self->count, 1u);
+            entry_end(entry);
         } else {
             at = &entry->next;
         }
@@ -135,8 +142,8 @@ static watch_thread *dismiss(watch *self) {
     return thread;
 }
 
-gpuipc_status watch_add(watch *self, point_page *page, const point_word *word,
-                        const point_word *passage, borrow *of) {
+static gpuipc_status add(watch *self, point_page *page, const point_word *word,
+                         const point_word *passage, borrow *of) {
     watch_entry *entry = malloc(sizeof(*entry));
     if (entry == NULL) {
         return status_out_of_memory("watch_add", sizeof(*entry));
@@ -144,18 +151,30 @@ gpuipc_status watch_add(watch *self, point_page *page, const point_word *word,
     os_mutex_lock(&self->mutex);
     gpuipc_status status = start(self);
     if (status == GPUIPC_OK) {
-        point_page_reference(page);
+        if (page != NULL) {
+            point_page_reference(page);
+            deferred_wait_begins();
+        }
         borrow_reference(of);
         *entry = (watch_entry){
             .next = self->first, .page = page, .word = *word, .passage = *passage, .of = of};
         self->first = entry;
-        atomic_fetch_add(&self->count, 1u);
     }
     os_mutex_unlock(&self->mutex);
     if (status != GPUIPC_OK) {
         free(entry);
     }
     return status;
+}
+
+gpuipc_status watch_add(watch *self, point_page *page, const point_word *word,
+                        const point_word *passage, borrow *of) {
+    return add(self, page, word, passage, of);
+}
+
+gpuipc_status watch_add_return(watch *self, borrow *of) {
+    const point_word none = {0, 0};
+    return add(self, NULL, &none, &of->passage, of);
 }
 
 void watch_collect(watch *self) {
@@ -169,10 +188,6 @@ void watch_collect(watch *self) {
     join(thread);
 }
 
-bool watch_is_idle(const watch *self) {
-    return atomic_load(&self->count) == 0;
-}
-
 /* The thread did not come along, and what it had locked or waits for at that moment stays so. */
 static void forget(watch *self) {
     while (self->first != NULL) {
@@ -183,7 +198,22 @@ static void forget(watch *self) {
     free(self->thread);
 }
 
-void watch_end(watch *self, bool forked) {
+/* A stream that has other work first passes when that is done. */
+static void let_all_go(watch *self, os_deadline deadline) {
+    unsigned pause = 0;
+    look(self);
+    while (self->first != NULL && !os_deadline_passed(deadline)) {
+        for (watch_entry *entry = self->first; entry != NULL; entry = entry->next) {
+            if (entry->page != NULL) {
+                let_go(entry);
+            }
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+        look(self);
+    }
+}
+
+void watch_end(watch *self, os_deadline deadline, bool forked) {
     if (forked) {
         forget(self);
         return;
@@ -192,12 +222,14 @@ void watch_end(watch *self, bool forked) {
     watch_thread *thread = dismiss(self);
     os_mutex_unlock(&self->mutex);
     join(thread);
+    let_all_go(self, deadline);
     while (self->first != NULL) {
         watch_entry *entry = self->first;
         self->first = entry->next;
-        let_go(entry);
+        if (entry->page != NULL) {
+            deferred_wait_ends();
+        }
         entry_free(entry, false);
-        atomic_fetch_sub(&self->count, 1u);
     }
     os_condition_destroy(&self->changed);
     os_mutex_destroy(&self->mutex);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file Streams that wait for a word of another process must go on when that process ends. As long as there
- * are such waits, and no longer, a thread of the context looks after them.
+ * @file Streams that wait for a word of another process must go on when that process ends; and what a buffer
+ * owes its lender after a stream's write is stored behind that. As long as there are such streams, and no
+ * longer, a thread of the context looks after them.
  */
 #ifndef GPUIPC_WATCH_H
 #define GPUIPC_WATCH_H
@@ -14,27 +15,27 @@ typedef struct watch {
     os_condition changed;
     struct watch_entry *first;
     struct watch_thread *thread; /**< NULL: there is none */
-    atomic_uint count;           /**< of the entries; read without the mutex */
     struct context *context;
 } watch;
 
 /** Starts no thread yet. */
 gpuipc_status watch_init(watch *self, struct context *ctx);
 
-/** Lets go every stream that still waits, and ends the thread. @param forked there is no thread here,
- *  and only memory is freed */
-void watch_end(watch *self, bool forked);
+/** Lets go every stream that still waits, until they have passed or the deadline, and ends the thread.
+ *  @param forked there is no thread here, and only memory is freed */
+void watch_end(watch *self, os_deadline deadline, bool forked);
 
-/** Looks after one word that a stream is about to wait for, until the stream has passed @p passage or
- *  the word is reached. When the peer's process ends first, the word is stored here.
- *  @param of marked as lost then; NULL: nothing is */
+/** Looks after one word that a stream is about to wait for, until the stream has passed @p passage: a peer
+ *  can take back what it has written. When the peer's process ends first, the word is stored here, and again
+ *  if need be.
+ *  @param of marked as lost then, if the word was not there; NULL: nothing is */
 gpuipc_status watch_add(watch *self, point_page *page, const point_word *word,
                         const point_word *passage, borrow *of);
 
+/** Tells @p of when a stream has passed of->passage: borrow_passed(). */
+gpuipc_status watch_add_return(watch *self, borrow *of);
+
 /** Forgets what is over, and ends the thread when nothing is left to look after. */
 void watch_collect(watch *self);
-
-/** Whether no stream of this context waits for another process. */
-bool watch_is_idle(const watch *self);
 
 #endif

@@ -67,4 +67,8 @@ typedef uint64_t (*gpuipc_emulated_calls_fn)(const char *name);
 typedef void (*gpuipc_emulated_delay_fn)(unsigned milliseconds);
 #define GPUIPC_EMULATED_SET_DELAY "gpuipc_emulated_set_stream_delay"
 
+/** From now on cuStreamIsCapturing calls this stream (NULL: the legacy one) captured, or none. */
+typedef void (*gpuipc_emulated_captured_fn)(int captures, void *stream);
+#define GPUIPC_EMULATED_SET_CAPTURED "gpuipc_emulated_set_captured"
+
 #endif

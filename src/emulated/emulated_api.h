@@ -18,7 +18,6 @@ typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCigParam_st CUctxCigParam;
 typedef int CUmemRangeHandleType;
 typedef uint32_t cuuint32_t;
-typedef int CUstreamCaptureStatus; /**< 0: not capturing, the only one there is here */
 
 typedef struct CUctxCreateParams_st {
     CUexecAffinityParam *execAffinityParams;
@@ -92,7 +91,6 @@ typedef union CUstreamBatchMemOpParams_union {
     X(more, cuStreamGetPriority, , 5050, (CUstream stream, int *priority)) \
     X(more, cuStreamGetFlags, , 5050, (CUstream stream, unsigned int *flags)) \
     X(more, cuStreamGetCtx, _v2, 12050, (CUstream stream, CUcontext *context, CUgreenCtx *green)) \
-    X(more, cuStreamIsCapturing, , 10000, (CUstream stream, CUstreamCaptureStatus *status)) \
     X(more, cuEventRecordWithFlags, , 11010, (CUevent event, CUstream stream, unsigned int flags)) \
     X(more, cuEventElapsedTime, _v2, 12080, (float *milliseconds, CUevent start, CUevent end)) \
     X(more, cuMemAllocPitch, _v2, 3020, (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \

@@ -70,6 +70,10 @@ bool machine_parse(const char *text, machine *out, char *complaint, size_t compl
                  computer.devices);
         return false;
     }
+    if (computer
+            .is_mig) { /* an instance reaches no other: MIG User Guide, "CUDA Device Enumeration" */
+        memset(computer.p2p, 0, sizeof(computer.p2p));
+    }
     if (computer.is_wsl) {
         memset(computer.p2p, 0, sizeof(computer.p2p));
         computer.has_shareable_handles = false;

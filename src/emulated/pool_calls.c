@@ -141,7 +141,7 @@ static CUresult destroy(CUmemoryPool handle) {
         return result;
     }
     /* cuda.h: the default one "cannot be destroyed"; the other was measured. */
-    if (what->is_default || (what->imports == 1 && what->outstanding > 0)) {
+    if (what->is_default || (what->is_imported && what->outstanding > 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (unsigned i = 0; i < driver.device_count; i++) {

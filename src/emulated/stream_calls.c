@@ -8,6 +8,10 @@
 #define PRIORITY_LEAST    0
 #define PRIORITY_GREATEST (-5)
 
+/* Nothing can begin a capture here: which stream is said to be captured. */
+static bool is_captured;
+static CUstream captured;
+
 static GPUIPC_THREAD_LOCAL CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static CUresult create(CUstream *out, unsigned flags, int priority) {
@@ -170,6 +174,14 @@ GPUIPC_EXPORTED CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) 
     return entry_leave(result);
 }
 
+GPUIPC_EXPORTED void gpuipc_emulated_set_captured(int captures, void *handle);
+GPUIPC_EXPORTED void gpuipc_emulated_set_captured(int captures, void *handle) {
+    state_lock();
+    is_captured = captures != 0;
+    captured = handle;
+    state_unlock();
+}
+
 GPUIPC_EXPORTED CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
     const CUresult refused = ENTER(cuStreamIsCapturing);
     if (refused != CUDA_SUCCESS) {
@@ -181,7 +193,8 @@ GPUIPC_EXPORTED CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureSta
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        *status = 0; /* nothing can begin a capture here */
+        *status = is_captured && handle == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                    : CU_STREAM_CAPTURE_STATUS_NONE;
     }
     return entry_leave(result);
 }

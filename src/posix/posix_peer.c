@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -45,6 +46,20 @@ static int pidfd_of_number(int fd, pid_t process_id) {
     return process;
 }
 
+/* A process whose number is 0 here lives outside; one with a number may live in a namespace inside ours,
+ * where it has another: namespaces(7). What may not be read (ptrace(2) access mode) says nothing. */
+static bool is_in_other_namespace(pid_t process_id) {
+    char path[64];
+    char own[64] = "";
+    char other[64] = "";
+    if (process_id == 0) {
+        return true;
+    }
+    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/pid", (long)process_id);
+    return readlink("/proc/self/ns/pid", own, sizeof(own) - 1) > 0 &&
+           readlink(path, other, sizeof(other) - 1) > 0 && strcmp(own, other) != 0;
+}
+
 gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
     struct ucred credentials;
     socklen_t size = sizeof(credentials);
@@ -53,6 +68,7 @@ gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
     }
     os_peer peer = {.process_id = (uint64_t)credentials.pid,
                     .same_user = credentials.uid == geteuid(),
+                    .other_pid_namespace = is_in_other_namespace(credentials.pid),
                     .process = OS_HANDLE_NONE};
     snprintf(peer.user, sizeof(peer.user), "%u", (unsigned)credentials.uid);
 

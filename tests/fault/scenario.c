@@ -115,6 +115,18 @@ static gpuipc_status prepare_pool(scenario_state *state) {
     return status;
 }
 
+/* The context keeps the access that a device was given. */
+static gpuipc_status prepare_p2p(scenario_state *state) {
+    gpuipc_buffer *made = NULL;
+    gpuipc_status status;
+    TRY(prepare_context(state))
+    TRY(make_memory(state, GPUIPC_TRANSPORT_P2P, &made))
+    TRY(gpuipc_buffer_set_access(made, 1, GPUIPC_ACCESS_READ_WRITE))
+give_back:
+    (void)gpuipc_buffer_release(made);
+    return status;
+}
+
 /* Memory that only a copy carries. */
 static gpuipc_status prepare_pinned(scenario_state *state) {
     gpuipc_status status;
@@ -363,7 +375,7 @@ const scenario scenarios[] = {
     {"native", prepare_buffer, run_native},    {"data", prepare_data, run_data},
     {"access", prepare_buffer, run_access},    {"legacy", prepare_context, run_legacy},
     {"host", prepare_context, run_host},       {"pool", prepare_pool, run_pool},
-    {"staged", prepare_pinned, run_staged},    {"p2p", prepare_context, run_p2p},
+    {"staged", prepare_pinned, run_staged},    {"p2p", prepare_p2p, run_p2p},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

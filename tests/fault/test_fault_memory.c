@@ -11,6 +11,7 @@
 #include "allocation.h"
 #include "check.h"
 #include "child.h"
+#include "context.h"
 #include "leak_gate.h"
 #include "object.h"
 #include "scenario.h"
@@ -26,12 +27,24 @@ typedef struct outcome {
     int64_t live;
 } outcome;
 
+/* What waits for the devices is done by calls that may. */
+static void end_what_is_deferred(const scenario_state *state) {
+    const gpuipc_error why = status_save();
+    context *ctx;
+    if (context_acquire(state->context, "test", &ctx) == GPUIPC_OK) {
+        (void)context_run_deferred(ctx);
+        context_unreference(ctx);
+    }
+    status_restore(&why);
+}
+
 static outcome run(const scenario *what, uint64_t fail_at) {
     outcome result;
     scenario_state state;
     check_ok(scenario_begin(what, &state));
     allocation_watch(fail_at);
     result.status = what->run(&state);
+    end_what_is_deferred(&state);
     result.allocations = allocation_unwatch(&result.live);
     scenario_end(&state);
     return result;

@@ -49,10 +49,10 @@ Test(offer, read_only) {
                PATIENCE_MS);
     partner_do(&other, "GPUIPC_OK device 0 access_device 0 access 1 ", "info");
     partner_do(&other, "GPUIPC_OK", "check 1 4096");
-    partner_do(&other, "GPUIPC_ERR_CUDA", "poke 0 4711");
+    partner_do(&other, "GPUIPC_ERR_ACCESS_DENIED", "poke 0 4711");
     partner_do(&other, "GPUIPC_ERR_ACCESS_DENIED", "set_access 0 %d",
                (int)GPUIPC_ACCESS_READ_WRITE);
-    partner_do(&other, "GPUIPC_ERR_CUDA", "poke 0 4711");
+    partner_do(&other, "GPUIPC_ERR_ACCESS_DENIED", "poke 0 4711");
     check_ok(marks_check(buffer, 1, 4096));
 
     check_ok(gpuipc_buffer_release(buffer));
@@ -81,7 +81,7 @@ Test(offer, read_only_stays_so_when_passed_on) {
     partner_do(&middle, "GPUIPC_OK", "send 0 %d %d", (int)GPUIPC_ACCESS_READ_WRITE, PATIENCE_MS);
     partner_do(&last, "GPUIPC_OK", "receive 0 0 0 %d", PATIENCE_MS);
     partner_do(&last, "GPUIPC_OK", "check 2 0");
-    partner_do(&last, "GPUIPC_ERR_CUDA", "poke 0 1");
+    partner_do(&last, "GPUIPC_ERR_ACCESS_DENIED", "poke 0 1");
 
     check_ok(gpuipc_buffer_release(buffer));
     check_ok(gpuipc_connection_close(connection));

@@ -97,7 +97,7 @@ Test(wait, receive_ends_in_time) {
     end();
 }
 
-#define FILLER_BYTES 4000
+#define FILLER_BYTES 16000
 
 /* Fills the connection until nothing more goes in. @return how many messages did */
 static unsigned fill_connection(gpuipc_connection *to) {
@@ -167,10 +167,10 @@ Test(wait, send_that_ends_in_the_middle_breaks_the_connection) {
     begin();
     process_case_connect(&at, &near_end, &far_end);
     check_ok(gpuipc_buffer_create(at.context, &config, &buffer));
-    /* The full connection gets room for one of the message's packets, which are three. Its first two
-     * (48 bytes of header, 16 for each of 253 segments, and on Windows 8 more of each handle) are no
-     * smaller than one of those that made room: so two of them have room for one at least, and for
-     * two at most. */
+    /* The full connection gets room for one of the message's packets, which are three, after the small
+     * one that brings the page of points. The first two (253 segments, with 80 bytes each, and on Windows
+     * 8 more of each handle) are larger than one of those that made room and smaller than two: so two
+     * of them have room for one at least, and for two at most. */
     unsigned sent = fill_connection(near_end);
     drain_connection(far_end, 2);
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_connection_send(near_end, &message, WAIT_MS));

@@ -26,6 +26,20 @@ static const wchar_t *const counted_types[] = {L"Event",   L"File",    L"Job",  
  *  or one that was in use before, so gaps are what was closed again. */
 #define GAP_MAX 128u
 
+/** The end is not before this number. What a process inherits keeps the number that it has in the parent,
+ *  however high that is (learn.microsoft.com, "Handle Inheritance"). */
+static uintptr_t highest_standard_handle(void) {
+    static const DWORD names[] = {STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE};
+    uintptr_t highest = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        HANDLE handle = GetStdHandle(names[i]);
+        if (handle != INVALID_HANDLE_VALUE && (uintptr_t)handle > highest) {
+            highest = (uintptr_t)handle;
+        }
+    }
+    return highest;
+}
+
 /** The name of its type, which can be asked of any handle. (Asking for the name of the object itself
  *  waits for ever when it is a pipe that somebody reads from.) False when it is not open. */
 static bool handle_type(uintptr_t value, wchar_t *type, size_t capacity) {
@@ -66,11 +80,13 @@ bool resource_list_handles(resource_list *out_list) {
     /* The generator of random numbers opens its device when it is first used. */
     (void)os_random(&byte, sizeof(byte));
     bool complete = true;
-    for (uintptr_t value = 4, last = 0; complete && value - last <= 4 * GAP_MAX; value += 4) {
+    uintptr_t last = highest_standard_handle();
+    for (uintptr_t value = 4; complete && (value <= last || value - last <= 4 * GAP_MAX);
+         value += 4) {
         wchar_t type[64];
         char line[128];
         if (handle_type(value, type, 64)) {
-            last = value;
+            last = value > last ? value : last;
             if (type_is_counted(type)) {
                 snprintf(line, sizeof(line), "handle %" PRIuPTR ": %ls", value, type);
                 complete = resource_list_add(&list, line);

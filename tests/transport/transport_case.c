@@ -20,10 +20,6 @@ const transport_promise promise = {
     .survives_owner = TRANSPORT_UNDER_TEST != GPUIPC_TRANSPORT_FABRIC,
     .after_owner = TRANSPORT_UNDER_TEST == GPUIPC_TRANSPORT_LEGACY ? GPUIPC_ERR_LOST : GPUIPC_OK,
     .wraps_itself = TRANSPORT_UNDER_TEST != GPUIPC_TRANSPORT_HOST,
-    .write_refused = TRANSPORT_UNDER_TEST == GPUIPC_TRANSPORT_VMM ||
-                             TRANSPORT_UNDER_TEST == GPUIPC_TRANSPORT_FABRIC
-                         ? GPUIPC_ERR_CUDA
-                         : GPUIPC_ERR_ACCESS_DENIED,
 };
 
 static gpuipc_status create(const transport_case *self, uint64_t bytes,

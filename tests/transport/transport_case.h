@@ -16,12 +16,11 @@
 /** What is promised of the transport under test, beyond what all of them do. */
 typedef struct transport_promise {
     gpuipc_transport id;
-    bool everywhere;             /**< the emulated driver's usual machine has it on this system */
-    bool passed_on;              /**< a receiver that kept its handle can send it on */
-    bool survives_owner;         /**< what is open stays good when the owner's process has ended */
-    gpuipc_status after_owner;   /**< what receiving it after that answers */
-    bool wraps_itself;           /**< a range of it can be wrapped, and is of the same kind */
-    gpuipc_status write_refused; /**< what a write to what was offered for reading answers */
+    bool everywhere;           /**< the emulated driver's usual machine has it on this system */
+    bool passed_on;            /**< a receiver that kept its handle can send it on */
+    bool survives_owner;       /**< what is open stays good when the owner's process has ended */
+    gpuipc_status after_owner; /**< what receiving it after that answers */
+    bool wraps_itself;         /**< a range of it can be wrapped, and is of the same kind */
 } transport_promise;
 
 extern const transport_promise promise;

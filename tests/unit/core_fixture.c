@@ -137,6 +137,14 @@ void core_set_stream_delay(unsigned milliseconds) {
     set_delay(milliseconds);
 }
 
+void core_set_captured(bool captures, CUstream stream) {
+    void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_SET_CAPTURED);
+    gpuipc_emulated_captured_fn set_captured;
+    cr_assert_not_null(symbol);
+    memcpy(&set_captured, &symbol, sizeof(set_captured));
+    set_captured(captures, stream);
+}
+
 static void wait_in_call(void *argument) {
     core_waiter *self = argument;
     os_mutex_lock(&self->mutex);

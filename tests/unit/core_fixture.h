@@ -70,6 +70,9 @@ uint64_t core_calls(const char *name);
 /** Every piece of asynchronous work of the emulated driver waits so long before it starts. */
 void core_set_stream_delay(unsigned milliseconds);
 
+/** From now on the emulated driver calls this stream captured; core_set_captured(false, NULL): none. */
+void core_set_captured(bool captures, CUstream stream);
+
 /* ---- a thread that waits ----------------------------------------------------------------- */
 
 typedef struct core_waiter {

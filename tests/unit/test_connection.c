@@ -237,7 +237,7 @@ Test(connection, the_receiver_gets_no_more_than_is_offered) {
         const bool writable = rows[i].given == GPUIPC_ACCESS_READ_WRITE;
         const uint32_t word = 1;
         cr_assert_eq(core_info(opened).access, rows[i].given, "row %zu", i);
-        check_status(writable ? GPUIPC_OK : GPUIPC_ERR_CUDA,
+        check_status(writable ? GPUIPC_OK : GPUIPC_ERR_ACCESS_DENIED,
                      gpuipc_buffer_write(opened, 0, &word, sizeof(word)));
         check_status(rows[i].offered == GPUIPC_ACCESS_READ ? GPUIPC_ERR_ACCESS_DENIED : GPUIPC_OK,
                      gpuipc_buffer_set_access(opened, 0, GPUIPC_ACCESS_READ_WRITE));

@@ -195,6 +195,16 @@ Test(contents, bad_arguments_are_refused_before_anything_leaves) {
     contents.transport = (gpuipc_transport)77;
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "transport",
                   gpuipc_connection_send_contents(two.pair.server, &contents, 0));
+    contents.transport = (gpuipc_transport)-1;
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "transport",
+                  gpuipc_connection_send_contents(two.pair.server, &contents, 0));
+    contents.buffer = two.into;
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "transport",
+                  gpuipc_connection_receive_contents(two.pair.client, &contents, 0));
+    contents.transport = (gpuipc_transport)77;
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "transport",
+                  gpuipc_connection_receive_contents(two.pair.client, &contents, 0));
+    contents.buffer = two.from;
     contents.transport = GPUIPC_TRANSPORT_LEGACY;
     check_refused(GPUIPC_ERR_NO_TRANSPORT, "goes by vmm",
                   gpuipc_connection_send_contents(two.pair.server, &contents, 0));
@@ -210,6 +220,50 @@ Test(contents, bad_arguments_are_refused_before_anything_leaves) {
     contents = (gpuipc_contents){.struct_size = sizeof(contents), .buffer = two.into, .bytes = 8};
     check_status(GPUIPC_ERR_TIMEOUT,
                  gpuipc_connection_receive_contents(two.pair.client, &contents, 0));
+    contents_ends_close(&two);
+}
+
+/* A stream that is being captured would do it all again whenever its graph runs. */
+Test(contents, do_not_go_by_a_stream_that_is_captured) {
+    core_need_emulated();
+    contents_ends two;
+    contents_ends_open(&two, CONTENTS_MANY);
+    contents_write(two.from, 5);
+    for (size_t i = 0; i < 2; i++) {
+        core_set_captured(true, two.sends);
+        check_refused(GPUIPC_ERR_CUDA, "captured",
+                      contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
+        core_set_captured(false, NULL);
+        check_ok(contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
+        core_set_captured(true, two.receives);
+        check_refused(GPUIPC_ERR_CUDA, "captured",
+                      contents_receive_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
+        core_set_captured(false, NULL);
+        check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
+        contents_both_pass(&two);
+        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 5, 0);
+    }
+    contents_ends_close(&two);
+}
+
+/* What is wrong with the caller's stream is found before the peer hears of contents. */
+Test(contents, of_a_stream_that_cannot_be_left_do_not_end_the_connection) {
+    core_need_emulated();
+    static const char *const failures[] = {"cuStreamGetCtx:1=400", "cuEventRecord:1=400",
+                                           "cuEventQuery:1=907"};
+    contents_ends two;
+    contents_ends_open(&two, CONTENTS_MANY);
+    contents_write(two.from, 6);
+    for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
+        core_set_failures(failures[i]);
+        cr_assert_neq(contents_send_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_HOST), GPUIPC_OK,
+                      "%s", failures[i]);
+        core_set_failures("");
+    }
+    check_ok(contents_send_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_HOST));
+    check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_HOST));
+    contents_both_pass(&two);
+    contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 6, 0);
     contents_ends_close(&two);
 }
 

@@ -9,6 +9,8 @@ TestSuite(contents_fault, .init = core_start, .fini = core_finish, .timeout = 24
 /* Two pieces and a rest: it is done again and again. */
 #define FEW (CONTENTS_MIB * 2 + 13)
 
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
 /* ---- failures ----------------------------------------------------------------------------- */
 
 /* Contents between new ends, with the Nth call of a function failing on whichever side makes it. Both
@@ -55,16 +57,17 @@ static void check_failures(gpuipc_transport way) {
         "cuStreamWaitValue64"};
     unsigned failed = 0;
     core_need_emulated();
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
         unsigned quiet = 0;
-        for (unsigned number = 1; quiet < 3; number += 1 + number / 3) {
+        /* fewer of the later calls, which are alike */
+        for (unsigned number = 1; quiet < QUIET_ENOUGH; number += 1 + number / CALLS_ALIKE) {
             /* some failures are made up for, so the last call is where several in a row are */
             const bool fails = transfer_fails(names[i], number, way);
             quiet = fails ? 0 : quiet + 1;
             failed += fails;
         }
     }
-    cr_assert(failed > 20, "only %u calls failed", failed);
+    cr_assert(failed > COUNT_OF(names), "only %u calls failed", failed);
 }
 
 Test(contents_fault, every_call_may_fail_by_memory) {
@@ -128,4 +131,72 @@ Test(contents_no_words, are_not_waited_for_when_the_receiver_goes) {
         contents_both_pass(&two);
         contents_ends_close(&two);
     }
+}
+
+/* ---- a copy that fails ---------------------------------------------------------------------- */
+
+/* The sender's stream does not wait for a receiver that could not copy, and what follows arrives. */
+Test(contents_fault, a_copy_that_fails_gives_the_memory_back) {
+    core_need_emulated();
+    contents_ends two;
+    contents_ends_open(&two, FEW);
+    contents_write(two.from, 3);
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    core_set_failures("cuMemcpyAsync:1=2");
+    check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+                 contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    core_set_failures("");
+    contents_both_pass(&two);
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    contents_both_pass(&two);
+    contents_check_bytes(two.into, 0, 0, FEW, 3, 0);
+    contents_ends_close(&two);
+}
+
+/* Refused before anything is taken: the contents still come where they may be written. */
+Test(contents_fault, a_destination_that_may_only_be_read_is_refused) {
+    contents_ends two;
+    contents_ends_open(&two, FEW);
+    contents_write(two.from, 5);
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    check_ok(gpuipc_buffer_set_access(two.into, 0, GPUIPC_ACCESS_READ));
+    check_status(GPUIPC_ERR_ACCESS_DENIED,
+                 contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    check_ok(gpuipc_buffer_set_access(two.into, 0, GPUIPC_ACCESS_READ_WRITE));
+    check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    contents_both_pass(&two);
+    contents_check_bytes(two.into, 0, 0, FEW, 5, 0);
+    contents_ends_close(&two);
+}
+
+/* What else the buffer was lent for is not waited for. */
+Test(contents_no_words, wait_for_their_own_hand_over_alone) {
+    contents_ends two;
+    gpuipc_buffer *kept;
+    contents_ends_open(&two, CONTENTS_MANY);
+    contents_write(two.from, 8);
+    check_ok(core_send(two.pair.server, &two.from, 1));
+    check_ok(core_receive(two.pair.client, &kept, 1));
+    core_waiter sender;
+    sending argument = {&two, GPUIPC_TRANSPORT_VMM};
+    core_waiter_begin(&sender, send_in_thread, &argument);
+    check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_VMM));
+    check_ok(core_waiter_end(&sender));
+    contents_both_pass(&two);
+    contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 8, 0);
+    check_ok(gpuipc_buffer_release(kept));
+    contents_ends_close(&two);
+}
+
+Test(contents_no_words, end_with_their_own_connection) {
+    contents_ends two;
+    core_waiter sender;
+    contents_ends_open(&two, CONTENTS_MANY);
+    sending argument = {&two, GPUIPC_TRANSPORT_VMM};
+    core_waiter_start(&sender, send_in_thread, &argument);
+    check_ok(gpuipc_connection_close(two.pair.server));
+    two.pair.server = NULL;
+    check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&sender));
+    contents_ends_close(&two);
 }

@@ -39,7 +39,7 @@ Test(emulated_machine, has_defaults) {
 Test(emulated_machine, reads_every_key) {
     const machine computer =
         parse("devices=5;memory=3M;p2p=0-1,4-2;link=pcie;driver-model=wddm;vmm=0;fd-handles=0;"
-              "version=12020;mig=1;uuid-seed=elsewhere;stream-delay-ms=70;links=12;link-version=3;"
+              "version=12020;mig=0;uuid-seed=elsewhere;stream-delay-ms=70;links=12;link-version=3;"
               "pcie-gen=4;pcie-width=8;compute=12.1;compute-mode=exclusive;stream-words=0;imex=1;"
               "nvml=0");
     cr_assert_eq(computer.devices, 5);
@@ -50,7 +50,9 @@ Test(emulated_machine, reads_every_key) {
     cr_assert_eq(computer.p2p[3], 0);
     cr_assert_eq(computer.link, MACHINE_LINK_PCIE);
     cr_assert_eq(computer.model, MACHINE_MODEL_WDDM);
-    cr_assert(!computer.has_vmm && !computer.has_shareable_handles && computer.is_mig);
+    cr_assert(!computer.has_vmm && !computer.has_shareable_handles);
+    cr_assert(!computer.is_mig && parse("mig=1;p2p=all").is_mig);
+    cr_assert_eq(parse("mig=1;p2p=all").p2p[0], 0); /* no instance reaches another */
     cr_assert_eq(computer.version, 12020);
     cr_assert_eq(computer.stream_delay_ms, 70);
     cr_assert_str_eq(computer.uuid_seed, "elsewhere");

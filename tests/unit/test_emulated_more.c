@@ -130,7 +130,7 @@ Test(emulated_more, streams_tell_what_they_are) {
         check_success(more_cuStreamGetPriority(stream, &priority));
         check_success(more_cuStreamGetFlags(stream, &flags));
         check_success(more_cuStreamGetCtx_v2(stream, &context, &green));
-        check_success(more_cuStreamIsCapturing(stream, &capturing));
+        check_success(drv.cuStreamIsCapturing(stream, &capturing));
         cr_assert(priority == priorities[i].got && flags == 1 && green == NULL && capturing == 0);
         cr_assert_not_null(context);
         check_success(drv.cuStreamDestroy(stream));

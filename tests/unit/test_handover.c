@@ -239,6 +239,47 @@ Test(handover, a_stream_waits_until_a_buffer_is_returned) {
     check_ok(gpuipc_buffer_release(opened));
 }
 
+/* What a graph has recorded is done again whenever it runs, also when the words are long gone. */
+Test(handover, a_stream_that_is_captured_takes_no_part) {
+    core_need_emulated();
+    gpuipc_buffer *opened = NULL;
+    core_set_captured(true, producer);
+    check_refused(GPUIPC_ERR_CUDA, "captured", send_with(GPUIPC_SEND_ASYNC, producer));
+    check_refused(GPUIPC_ERR_CUDA, "captured", send_with(GPUIPC_SEND_EVENT, producer));
+    core_set_captured(true, NULL);
+    check_refused(GPUIPC_ERR_CUDA, "captured", send_with(GPUIPC_SEND_ASYNC, NULL));
+    core_set_captured(false, NULL);
+    check_ok(gpuipc_buffer_await_returns(sent, 0)); /* nothing has left */
+    gate_close(producer);
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    core_set_captured(true, consumer);
+    check_refused(GPUIPC_ERR_CUDA, "captured",
+                  receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
+    core_set_captured(false, NULL);
+    check_ok(gpuipc_buffer_await_returns(sent, 0)); /* the message was used up */
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    check_ok(receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
+    core_set_captured(true, consumer);
+    check_refused(GPUIPC_ERR_CUDA, "captured", gpuipc_buffer_return_async(opened, consumer));
+    core_set_captured(true, producer);
+    check_refused(GPUIPC_ERR_CUDA, "captured", gpuipc_buffer_await_returns_async(sent, producer));
+    core_set_captured(false, NULL);
+    gate_open();
+    check_ok(gpuipc_buffer_return_async(opened, consumer));
+    check_ok(gpuipc_buffer_await_returns_async(sent, producer));
+    synchronize(producer);
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+/* What the driver says of it may mean that the wait for a capture is not wanted either. */
+Test(handover, a_driver_that_does_not_say_whether_it_captures) {
+    core_need_emulated();
+    core_set_failures("cuStreamIsCapturing:1=906");
+    check_status(GPUIPC_ERR_CUDA, send_with(GPUIPC_SEND_ASYNC, producer));
+    core_set_failures("");
+    check_ok(gpuipc_buffer_await_returns(sent, 0));
+}
+
 Test(handover, releasing_returns) {
     gpuipc_buffer *opened = hand_over();
     check_ok(gpuipc_buffer_release(opened));

@@ -118,7 +118,10 @@ Test(incoming_memory, names_of_another_user_are_not_taken) {
 }
 
 Test(incoming_memory, legacy_stays_in_its_namespace) {
-    const os_peer other = {.process_id = 0, .same_user = true, .process = OS_HANDLE_NONE};
+    const os_peer other = {.process_id = 4711,
+                           .same_user = true,
+                           .other_pid_namespace = true,
+                           .process = OS_HANDLE_NONE};
     sender from = {.context = inner(), .peer = &other};
     check_costs_the_message(GPUIPC_ERR_NOT_SUPPORTED, "PID namespace", &from,
                             (said){WIRE_MEMORY_LEGACY, WIRE_NAMED_BY_NAME, 1, 0, 1, {-1}});

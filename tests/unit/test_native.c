@@ -84,7 +84,7 @@ Test(native, handles_alone_keep_the_memory) {
     core_check_pattern(opened, 53);
     cr_assert_eq(core_info(opened).access, GPUIPC_ACCESS_READ);
     uint32_t word = 0;
-    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_write(opened, 0, &word, sizeof(word)));
+    check_status(GPUIPC_ERR_ACCESS_DENIED, gpuipc_buffer_write(opened, 0, &word, sizeof(word)));
     check_ok(gpuipc_buffer_release(opened));
     parcel_close(&made);
 }

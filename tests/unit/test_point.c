@@ -259,15 +259,15 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
     check_ok(point_passage_take(pages.theirs, &passage));
     check_ok(point_wait_async(pages.theirs, &word, 1, NULL, &passage, true));
     point_page_unreference(pages.theirs, false);
-    point_collect(ctx);
-    cr_assert_not_null(ctx->points.retired);
+    cr_assert_not(deferred_run(&ctx->deferred));
+    cr_assert_not_null(ctx->deferred.first);
     cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     point_store(pages.mine, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     device_leave(&scope);
     point_page_unreference(pages.mine, false);
-    point_collect(ctx);
-    cr_assert_null(ctx->points.retired);
+    cr_assert(deferred_run(&ctx->deferred));
+    cr_assert_null(ctx->deferred.first);
 }
 
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {
@@ -293,7 +293,8 @@ Test(point, calls_that_fail_leave_nothing_on_the_stream) {
         check_ok(write_one(&pages, &word, &passage));
         check_written(&pages, &word, &passage);
         pages_end(&pages);
-        cr_assert_null(ctx->points.retired, "%s", failures[i]);
+        (void)deferred_run(&ctx->deferred);
+        cr_assert_null(ctx->deferred.first, "%s", failures[i]);
     }
 }
 
@@ -320,6 +321,7 @@ Test(point, waits_that_fail_leave_nothing_on_the_stream) {
         cr_assert(point_has_passed(ctx, &passage));
         device_leave(&scope);
         pages_end(&pages);
-        cr_assert_null(ctx->points.retired, "%s", failures[i]);
+        (void)deferred_run(&ctx->deferred);
+        cr_assert_null(ctx->deferred.first, "%s", failures[i]);
     }
 }

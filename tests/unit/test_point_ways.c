@@ -57,11 +57,11 @@ Test(point_ways, a_host_function_writes) {
     core_set_stream_delay(50);
     check_ok(write_one(page, &word, &passage));
     point_page_unreference(page, false); /* the function is still to come */
-    cr_assert_not_null(ctx->points.retired);
+    cr_assert_not_null(ctx->deferred.first);
+    cr_assert_not(deferred_run(&ctx->deferred));
     synchronize();
     cr_assert(point_has_passed(ctx, &passage));
-    point_collect(ctx);
-    cr_assert_null(ctx->points.retired);
+    cr_assert(deferred_run(&ctx->deferred));
 }
 
 Test(point_ways, a_host_function_that_is_refused) {
@@ -73,7 +73,7 @@ Test(point_ways, a_host_function_that_is_refused) {
     core_set_failures("");
     cr_assert_not(point_is_reached(page, &word));
     point_page_unreference(page, false);
-    cr_assert_null(ctx->points.retired);
+    cr_assert_null(ctx->deferred.first);
 }
 
 Test(point_ways, without_host_functions_the_thread_waits) {
@@ -120,7 +120,7 @@ Test(point_ways, calls_wait_where_streams_cannot) {
     cr_assert_eq(found, 6);
     check_ok(gpuipc_buffer_return_async(opened, NULL));
     check_ok(gpuipc_buffer_await_returns_async(buffer, NULL));
-    cr_assert(watch_is_idle(&ctx->watch));
+    cr_assert(deferred_is_quiet());
     check_ok(gpuipc_buffer_await_returns(buffer, 0));
     check_ok(gpuipc_buffer_release(opened));
     check_ok(gpuipc_buffer_release(buffer));

@@ -206,6 +206,30 @@ Test(posix_emulated_pool, may_be_imported_where_it_was_made) {
     check_success(drv.cuMemPoolDestroy(pool));
 }
 
+/* Measured: none of several imports is given up while a pointer lives; and a name's tail is left as it was. */
+Test(posix_emulated_pool, imports_stay_as_long_as_a_pointer) {
+    CUmemPoolPtrExportData data;
+    CUdeviceptr address = 0;
+    CUdeviceptr imported = 0;
+    memset(&data, 0xa5, sizeof(data));
+    emulated_start(NULL);
+    const CUmemoryPool pool = pool_make(FD);
+    os_handle handle = pool_export(pool);
+    const CUmemoryPool other = pool_import(&handle);
+    cr_assert_eq(pool_import(&handle), other);
+    os_handle_close(&handle);
+    check_success(drv.cuMemAllocFromPoolAsync(&address, 64, pool, NULL));
+    check_success(drv.cuMemPoolExportPointer(&data, address));
+    cr_assert_eq(data.reserved[63], 0xa5);
+    check_success(drv.cuMemPoolImportPointer(&imported, other, &data));
+    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuMemPoolDestroy(other));
+    check_success(drv.cuMemFree(imported));
+    check_success(drv.cuMemPoolDestroy(other));
+    check_success(drv.cuMemPoolDestroy(other));
+    check_success(drv.cuMemFree(address));
+    check_success(drv.cuMemPoolDestroy(pool));
+}
+
 Test(posix_emulated_pool, what_is_no_pool_is_refused) {
     CUmemoryPool pool = NULL;
     CUmemGenericAllocationHandle memory = 0;

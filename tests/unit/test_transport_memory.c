@@ -133,7 +133,7 @@ Test(transport_memory, host_from_another_device) {
     check_reached(GPUIPC_TRANSPORT_HOST);
 }
 
-/* ---- peer access is counted -------------------------------------------------------------- */
+/* ---- peer access ------------------------------------------------------------------------- */
 
 /* What the driver answers to enabling it from device 1 to device 0 tells whether it was on. */
 static bool is_enabled(void) {
@@ -158,16 +158,22 @@ static void need_peers(void) {
     }
 }
 
-Test(transport_memory, peer_access_ends_with_the_last_that_asked) {
+/* An application that wanted it meanwhile was told CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED. */
+Test(transport_memory, peer_access_stays_until_the_last_context_that_asked_ends) {
     need_peers();
-    gpuipc_context *other = core_context_new();
+    const driver *drv = core_driver();
+    CUcontext reached;
+    gpuipc_context *const contexts[2] = {core_context_new(), core_context_new()};
     const gpuipc_buffer_config config = {
         .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_P2P, .bytes = BYTES};
-    gpuipc_buffer *first = make(GPUIPC_TRANSPORT_P2P);
-    gpuipc_buffer *second = make(GPUIPC_TRANSPORT_LEGACY);
-    gpuipc_buffer *third = NULL; /* of another context */
-    check_ok(gpuipc_buffer_create(other, &config, &third));
+    gpuipc_buffer *first = NULL;
+    gpuipc_buffer *second = NULL;
+    gpuipc_buffer *third = NULL;
+    check_ok(gpuipc_buffer_create(contexts[0], &config, &first));
+    check_ok(gpuipc_buffer_create(contexts[0], &config, &second));
+    check_ok(gpuipc_buffer_create(contexts[1], &config, &third));
     core_enter_device(1);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&reached, 0), CUDA_SUCCESS); /* it outlives them */
     cr_assert(!is_enabled());
     check_ok(gpuipc_buffer_set_access(first, 1, GPUIPC_ACCESS_DEFAULT));
     check_ok(gpuipc_buffer_set_access(first, 1, GPUIPC_ACCESS_DEFAULT));
@@ -178,8 +184,12 @@ Test(transport_memory, peer_access_ends_with_the_last_that_asked) {
     check_ok(gpuipc_buffer_release(second));
     cr_assert(is_enabled());
     check_ok(gpuipc_buffer_release(third));
+    cr_assert(is_enabled(), "it was disabled with the last buffer");
+    check_ok(gpuipc_context_destroy(contexts[0]));
+    cr_assert(is_enabled());
+    check_ok(gpuipc_context_destroy(contexts[1]));
     cr_assert(!is_enabled());
-    check_ok(gpuipc_context_destroy(other));
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
 
 Test(transport_memory, peer_access_of_the_callers_stays) {

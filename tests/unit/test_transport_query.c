@@ -234,13 +234,14 @@ Test(transport_query, what_lies_between_two_processes_is_part_of_the_answer) {
     peer->peer.process_id = own + 1;
     cr_assert_eq(machine_ask(core_context, GPUIPC_TRANSPORT_P2P, &pair).reason,
                  GPUIPC_REASON_SAME_PROCESS_ONLY);
-    peer->peer.process_id = 0; /* as the system tells of one in another namespace */
+    peer->peer.other_pid_namespace = true;
     cr_assert_eq(machine_ask(core_context, GPUIPC_TRANSPORT_LEGACY, &pair).reason,
                  GPUIPC_REASON_PID_NAMESPACE);
     pair.connection = NULL;
     cr_assert_neq(machine_ask(core_context, GPUIPC_TRANSPORT_LEGACY, &pair).reason,
                   GPUIPC_REASON_PID_NAMESPACE, "the answer of one connection was remembered");
     peer->peer.process_id = own;
+    peer->peer.other_pid_namespace = false;
     connection_unreference(peer);
 
     pair.connection = ends.client;

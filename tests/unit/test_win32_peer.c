@@ -261,13 +261,23 @@ Test(win32_peer, a_peer_that_takes_no_handles_still_takes_bytes) {
     core_pair_close(&pair);
 }
 
+/* Duplicates for a process that was opened; those for this one itself go to its pseudo-handle. */
+static size_t count_handles_given(void) {
+    size_t given = 0;
+    for (size_t i = 0; i < record_count(RECORD_DuplicateHandle); i++) {
+        given +=
+            record_at(RECORD_DuplicateHandle, i)->arguments[2] != (uint64_t)GetCurrentProcess();
+    }
+    return given;
+}
+
 Test(win32_peer, handles_go_to_the_user_who_was_let_in_and_to_nobody_else) {
     core_pair pair;
     gpuipc_buffer *buffer = core_buffer(4096, 0);
     core_pair_open(&pair, core_context, core_context);
     give_another_user();
     check_refused(GPUIPC_ERR_ACCESS_DENIED, "has changed", core_send(pair.client, &buffer, 1));
-    cr_assert_eq(record_count(RECORD_DuplicateHandle), 0);
+    cr_assert_eq(count_handles_given(), 0);
     record_end();
     check_ok(gpuipc_buffer_release(buffer));
     core_pair_close(&pair);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The bytes by which memory is named to another process: what is in them, and that one allocation may
+ *  have several. */
+#include "own_kinds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "transport.h"
+
+TestSuite(transport_names, .init = core_start, .fini = core_finish, .timeout = 60);
+
+static context *inner(void) {
+    context *ctx;
+    check_ok(context_acquire(core_context, "test", &ctx));
+    context_unreference(ctx); /* the public handle keeps it */
+    return ctx;
+}
+
+static os_handle pool_handle(const own_kinds *own) {
+    uint64_t written = 0;
+    os_handle handle;
+    cr_assert_eq(core_driver()->cuMemPoolExportToShareableHandle(
+                     &written, own->pool, (CUmemAllocationHandleType)os_shareable_handle_type, 0),
+                 CUDA_SUCCESS);
+    check_ok(os_handle_adopt_exported(&written, &handle));
+    return handle;
+}
+
+static void dirty_the_stack(uint8_t value) {
+    volatile uint8_t room[8192];
+    for (size_t i = 0; i < sizeof(room); i++) {
+        room[i] = value;
+    }
+}
+
+/* The driver leaves part of a name as it was: what the stack holds is nothing for the peer. */
+Test(transport_names, names_have_nothing_of_the_stack) {
+    static const own_kind kinds[] = {OWN_POOL, OWN_PLAIN};
+    core_enter_device(0);
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        own_kinds own = own_kinds_make(kinds[k], 4096);
+        uint8_t names[2][WIRE_NAME_BYTES];
+        for (size_t i = 0; i < 2; i++) {
+            gpuipc_buffer *wrapped = NULL;
+            buffer *seen;
+            dirty_the_stack(i == 0 ? 0xa5 : 0x5a);
+            check_ok(gpuipc_buffer_wrap(core_context, own.address, own.bytes, &wrapped));
+            check_ok(buffer_acquire(wrapped, "test", &seen));
+            memcpy(names[i], seen->segments[0].name, sizeof(names[i]));
+            buffer_unreference(seen);
+            check_ok(gpuipc_buffer_release(wrapped));
+        }
+        cr_assert_arr_eq(names[0], names[1], sizeof(names[0]));
+        for (size_t i = 48; i < WIRE_NAME_BYTES && kinds[k] == OWN_POOL && core_is_emulated; i++) {
+            cr_assert_eq(names[0][i], 0, "byte %zu is 0x%02x", i, names[0][i]);
+        }
+        own_kinds_undo(&own);
+    }
+}
+
+/* Memory of the pool, as a process opens it that got this name of it over a connection. */
+static buffer *open_named(sender *from, uint8_t exporter, os_handle handle, const uint8_t *name) {
+    wire_buffer record = {.exporter_id = {exporter}, .segment_count = 1};
+    wire_segment piece = {.bytes = 4096, .naming = WIRE_NAMED_BY_BOTH, .group = 1};
+    buffer_source source = {.transport = &transport_pool,
+                            .from = from,
+                            .owner_uuid = inner()->devices[0].info.uuid,
+                            .bytes = 4096,
+                            .access_limit = GPUIPC_ACCESS_READ_WRITE,
+                            .exporter_id = {exporter}};
+    buffer *opened = NULL;
+    segment *segments = malloc(sizeof(*segments));
+    cr_assert_not_null(segments);
+    memcpy(piece.name, name, sizeof(piece.name));
+    from->record = &record;
+    check_ok(transport_pool.import_segment(from, &piece, &handle, false, &segments[0]));
+    check_ok(buffer_open(inner(), &source, segments, 1, GPUIPC_DEVICE_OWNER, GPUIPC_ACCESS_DEFAULT,
+                         &opened));
+    from->record = NULL;
+    return opened;
+}
+
+static bool is_there(CUdeviceptr address) {
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    return core_driver()->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS;
+}
+
+/* Two contexts of a sender share its pool, and what each says of it is its own; and the driver leaves bytes
+ * of a name as they were. There is one pool and one pointer all the same, which the driver does not count. */
+Test(transport_names, one_allocation_may_have_several_names) {
+    core_enter_device(0);
+    own_kinds own = own_kinds_make(OWN_POOL, 4096);
+    os_handle handle = pool_handle(&own);
+    sender first = {.context = inner()};
+    sender second = {.context = inner()};
+    CUmemPoolPtrExportData name = {{0}};
+    cr_assert_eq(core_driver()->cuMemPoolExportPointer(&name, own.address), CUDA_SUCCESS);
+    buffer *one = open_named(&first, 7, handle, name.reserved);
+    name.reserved[63] = 0xa5;
+    buffer *other = open_named(&second, 8, handle, name.reserved);
+    const CUdeviceptr address = one->mapping.base;
+    cr_assert_eq(other->mapping.base, address);
+    buffer_unreference(one);
+    sender_end(&first, false);
+    cr_assert(is_there(address), "the other buffer's memory was closed");
+    buffer_unreference(other);
+    cr_assert(!is_there(address));
+    sender_end(&second, false);
+    os_handle_close(&handle);
+    own_kinds_undo(&own);
+}
