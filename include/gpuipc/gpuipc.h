@@ -116,7 +116,9 @@ GPUIPC_API gpuipc_status gpuipc_context_create(const gpuipc_context_config *conf
  * and keep what they need of it alive; the last of them ends it.
  * @param context NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the caller's hold  @threads any
- * @blocking for the driver's release of the devices used, when it was the last hold  @since 0.1
+ * @blocking for the driver's release of the devices used, when it was the last hold, and for what the devices
+ *           have been given to do; up to a second for streams that wait for another process, after which
+ *           their memory is left to the end of the process  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_context_destroy(gpuipc_context *context);
 
@@ -267,7 +269,10 @@ GPUIPC_API gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buffer);
  * Memory that another process has open stays alive there.
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any
- * @blocking for the driver's unmapping  @since 0.1
+ * @blocking for the driver's unmapping; the last of legacy, p2p and host memory for what the devices have been
+ *           given to do, unless a stream of this process waits for another process: then a later call frees
+ *           it (another such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(),
+ *           gpuipc_context_destroy(), or a creation that finds no memory)  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_release(gpuipc_buffer *buffer);
 

@@ -109,9 +109,9 @@ GPUIPC_API gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *connectio
  * ::GPUIPC_ERR_RELEASED.
  * @param connection NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the connection  @threads any
- * @blocking no; where streams have used points of it (::GPUIPC_SEND_ASYNC, ::GPUIPC_RECEIVE_ASYNC,
- *         gpuipc_buffer_return_async()), for what the devices have been given to do so far; where contents
- *         are still copied out of the peer's memory, for that, and up to a second  @since 0.1
+ * @blocking no; when more than 64 MiB or 64 pieces of released memory are kept because freeing them waits, for what
+ *         the devices have been given to do; where contents are still copied out of the peer's memory, up to a
+ *         second  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 
@@ -246,8 +246,9 @@ GPUIPC_API gpuipc_status gpuipc_buffer_return_async(gpuipc_buffer *buffer, gpuip
  * from there, the original waits for all, the one that came for what was sent by it. That a connection has ended is not enough; it is where the
  * system cannot say whether the process lives (gpuipc_peer_info::is_running is -1), and where the peer
  * closed it without having received anything.
- * @errors ::GPUIPC_ERR_TIMEOUT  @ownership borrows  @threads any  @blocking up to timeout_ms
- * @since 0.1
+ * @errors ::GPUIPC_ERR_TIMEOUT  @ownership borrows  @threads any
+ * @blocking up to timeout_ms; then, where released memory is kept because freeing it waits, for what the devices
+ *           have been given to do  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *buffer, int timeout_ms);
 

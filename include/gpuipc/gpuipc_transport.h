@@ -153,7 +153,7 @@ typedef struct gpuipc_transport_info {
  *        this is how to learn of ::GPUIPC_REASON_NO_DRIVER and its like; nothing is remembered then
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies
  * @threads any  @blocking for the trial, the first time (milliseconds; some 100 ms for a device that
- *          is used first, and work under way on the two devices is waited for)  @since 0.1
+ *          is used first)  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_transport_query(gpuipc_context *context, gpuipc_transport transport,
                                                 const gpuipc_transport_pair *pair,
