@@ -82,7 +82,9 @@ static gpuipc_transport_info refusal(gpuipc_transport which, gpuipc_reason reaso
     if (particulars[0] == '\0') {
         (void)snprintf(info.sentence, sizeof(info.sentence), "%s", sentence);
     } else {
-        (void)snprintf(info.sentence, sizeof(info.sentence), "%s (%s)", sentence, particulars);
+        if (snprintf(info.sentence, sizeof(info.sentence), "%s (%s)", sentence, particulars) < 0) {
+            info.sentence[0] = '\0'; /* too long a text is cut, which is well */
+        }
     }
     return info;
 }
