@@ -3,6 +3,7 @@
 #ifndef GPUIPC_TEST_CONTENTS_ENDS_H
 #define GPUIPC_TEST_CONTENTS_ENDS_H
 
+#include "buffer_marks.h"
 #include "core_fixture.h"
 
 #define CONTENTS_MIB (UINT64_C(1) << 20)
@@ -37,11 +38,6 @@ void contents_set_delay(unsigned milliseconds);
 
 gpuipc_buffer *contents_buffer(gpuipc_context *context, uint64_t bytes);
 
-/** Bytes that tell where they belong. */
-void contents_write(gpuipc_buffer *buffer, unsigned seed);
-/** What came is there, and nothing beside it was touched. */
-void contents_check_bytes(gpuipc_buffer *buffer, uint64_t offset, uint64_t from, uint64_t bytes,
-                          unsigned seed, uint8_t beside);
 void contents_check_value(gpuipc_buffer *buffer, uint8_t value);
 
 #endif

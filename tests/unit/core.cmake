@@ -15,13 +15,14 @@ add_dependencies(gpuipc_core_fixture gpuipc_emulated)
 
 # These run unchanged on a real GPU.
 foreach(unit context buffer buffer_copy buffer_wrap native incoming listener listener_crowd
-        connection connection_end connection_kept connection_peer arguments staging point point_peer watch handover
+        connection connection_end connection_kept connection_peer arguments point point_peer watch handover
         handover_home)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
 endforeach()
 
+gpuipc_add_test(unit staging DRIVER SOURCES test_staging.c buffer_marks.c LIBRARIES gpuipc_core_fixture)
 foreach(unit contents contents_fault)
-  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c
+  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c buffer_marks.c
                   LIBRARIES gpuipc_core_fixture)
 endforeach()
 # How many failures in a row that nothing came of end a row, and how dense the later calls are: a process

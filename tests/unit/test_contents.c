@@ -22,7 +22,7 @@ Test(contents, every_size_arrives_where_it_belongs) {
     };
     contents_ends two;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 5);
+    buffer_marks_write(two.from, 5);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) * 2; i++) {
         const gpuipc_transport way = contents_ways[i % 2];
         const uint64_t bytes = rows[i / 2].bytes;
@@ -30,7 +30,7 @@ Test(contents, every_size_arrives_where_it_belongs) {
         check_ok(contents_send_range(&two, rows[i / 2].from, bytes, way));
         check_ok(contents_receive_range(&two, rows[i / 2].into, bytes, GPUIPC_TRANSPORT_DEFAULT));
         contents_both_pass(&two);
-        contents_check_bytes(two.into, rows[i / 2].into, rows[i / 2].from, bytes, 5, 0xEE);
+        buffer_marks_check(two.into, rows[i / 2].into, rows[i / 2].from, bytes, 5, 0xEE);
         cr_assert_eq(core_info(two.into).is_lost, 0);
     }
     contents_ends_close(&two);
@@ -40,11 +40,11 @@ Test(contents, large_pieces_go_round_the_ring) {
     const uint64_t bytes = CONTENTS_MIB * 70 + 5; /* nine of 8 MiB */
     contents_ends two;
     contents_ends_open(&two, bytes);
-    contents_write(two.from, 5);
+    buffer_marks_write(two.from, 5);
     check_ok(contents_send_range(&two, 0, bytes, GPUIPC_TRANSPORT_HOST));
     check_ok(contents_receive_range(&two, 0, bytes, GPUIPC_TRANSPORT_HOST));
     contents_both_pass(&two);
-    contents_check_bytes(two.into, 0, 0, bytes, 5, 0);
+    buffer_marks_check(two.into, 0, 0, bytes, 5, 0);
     contents_ends_close(&two);
 }
 
@@ -113,7 +113,7 @@ Test(contents, many_follow_one_another) {
 Test(contents, of_another_size_are_dropped_and_both_streams_go_on) {
     contents_ends two;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 1);
+    buffer_marks_write(two.from, 1);
     check_ok(gpuipc_buffer_fill_async(two.into, 0, CONTENTS_MANY, 7, 1, two.receives));
     for (size_t i = 0; i < 4; i++) {
         const uint64_t bytes = i < 2 ? CONTENTS_MANY - 1 : CONTENTS_MIB;
@@ -127,7 +127,7 @@ Test(contents, of_another_size_are_dropped_and_both_streams_go_on) {
         check_ok(contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
         check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
         contents_both_pass(&two);
-        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 1, 0);
+        buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 1, 0);
     }
     contents_ends_close(&two);
 }
@@ -135,7 +135,7 @@ Test(contents, of_another_size_are_dropped_and_both_streams_go_on) {
 Test(contents, by_another_transport_are_dropped) {
     contents_ends two;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 1);
+    buffer_marks_write(two.from, 1);
     for (size_t i = 0; i < 2; i++) {
         check_ok(contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
         check_refused(GPUIPC_ERR_NO_TRANSPORT, i == 0 ? "come by vmm" : "come by host",
@@ -144,7 +144,7 @@ Test(contents, by_another_transport_are_dropped) {
         check_ok(contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
         check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
         contents_both_pass(&two);
-        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 1, 0);
+        buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 1, 0);
     }
     contents_ends_close(&two);
 }
@@ -153,7 +153,7 @@ Test(contents, and_messages_are_not_taken_for_each_other) {
     contents_ends two;
     gpuipc_buffer *opened = NULL;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 2);
+    buffer_marks_write(two.from, 2);
     for (size_t i = 0; i < 2; i++) {
         check_ok(core_send(two.pair.server, &two.from, 1));
         check_ok(contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
@@ -166,7 +166,7 @@ Test(contents, and_messages_are_not_taken_for_each_other) {
                       core_receive(two.pair.client, &opened, 1));
         check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_DEFAULT));
         contents_both_pass(&two);
-        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 2, 0);
+        buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 2, 0);
         check_ok(core_receive(two.pair.client, &opened, 1));
         check_ok(gpuipc_buffer_release(opened));
     }
@@ -228,7 +228,7 @@ Test(contents, do_not_go_by_a_stream_that_is_captured) {
     core_need_emulated();
     contents_ends two;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 5);
+    buffer_marks_write(two.from, 5);
     for (size_t i = 0; i < 2; i++) {
         core_set_captured(true, two.sends);
         check_refused(GPUIPC_ERR_CUDA, "captured",
@@ -241,7 +241,7 @@ Test(contents, do_not_go_by_a_stream_that_is_captured) {
         core_set_captured(false, NULL);
         check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
         contents_both_pass(&two);
-        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 5, 0);
+        buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 5, 0);
     }
     contents_ends_close(&two);
 }
@@ -253,7 +253,7 @@ Test(contents, of_a_stream_that_cannot_be_left_do_not_end_the_connection) {
                                            "cuEventQuery:1=907"};
     contents_ends two;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 6);
+    buffer_marks_write(two.from, 6);
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
         core_set_failures(failures[i]);
         cr_assert_neq(contents_send_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_HOST), GPUIPC_OK,
@@ -263,7 +263,7 @@ Test(contents, of_a_stream_that_cannot_be_left_do_not_end_the_connection) {
     check_ok(contents_send_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_HOST));
     check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_HOST));
     contents_both_pass(&two);
-    contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 6, 0);
+    buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 6, 0);
     contents_ends_close(&two);
 }
 
@@ -272,7 +272,7 @@ Test(contents, under_way_survive_the_end_of_the_connection) {
     for (size_t i = 0; i < 2; i++) {
         contents_ends two;
         contents_ends_open(&two, CONTENTS_MANY);
-        contents_write(two.from, 3);
+        buffer_marks_write(two.from, 3);
         contents_set_delay(5);
         check_ok(gpuipc_buffer_fill_async(two.into, 0, CONTENTS_MANY, 7, 1, two.receives));
         check_ok(contents_send_range(&two, 0, CONTENTS_MANY, contents_ways[i]));
@@ -280,7 +280,7 @@ Test(contents, under_way_survive_the_end_of_the_connection) {
         core_pair_close(&two.pair);
         contents_both_pass(&two);
         contents_set_delay(0);
-        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 3, 0);
+        buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 3, 0);
         cr_assert_eq(core_info(two.into).is_lost, 0);
         contents_ends_close(&two);
     }

@@ -19,7 +19,7 @@ static bool transfer_fails(const char *name, unsigned number, gpuipc_transport w
     char failures[64];
     contents_ends two;
     contents_ends_open(&two, FEW);
-    contents_write(two.from, number);
+    buffer_marks_write(two.from, number);
     check_ok(gpuipc_buffer_fill_async(two.into, 0, FEW, 7, 1, two.receives));
     cr_assert_eq(core_driver()->cuStreamSynchronize(two.receives), CUDA_SUCCESS);
     gpuipc_contents contents = {.struct_size = sizeof(contents),
@@ -40,7 +40,7 @@ static bool transfer_fails(const char *name, unsigned number, gpuipc_transport w
     }
     contents_both_pass(&two);
     if (sent == GPUIPC_OK && came == GPUIPC_OK) {
-        contents_check_bytes(two.into, 0, 0, FEW, number, 0);
+        buffer_marks_check(two.into, 0, 0, FEW, number, 0);
     } else if (came == GPUIPC_OK && way == GPUIPC_TRANSPORT_HOST) {
         cr_assert_eq(core_info(two.into).is_lost, 1, "%s", failures);
     }
@@ -101,7 +101,7 @@ static gpuipc_status send_in_thread(void *argument) {
 Test(contents_no_words, go_while_both_sides_are_in_their_calls) {
     contents_ends two;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 4);
+    buffer_marks_write(two.from, 4);
     for (size_t i = 0; i < 4; i++) {
         core_waiter sender;
         sending argument = {&two, contents_ways[i % 2]};
@@ -112,7 +112,7 @@ Test(contents_no_words, go_while_both_sides_are_in_their_calls) {
         check_ok(core_waiter_end(&sender));
         contents_both_pass(&two);
         contents_set_delay(0);
-        contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 4, 0);
+        buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 4, 0);
     }
     contents_ends_close(&two);
 }
@@ -140,7 +140,7 @@ Test(contents_fault, a_copy_that_fails_gives_the_memory_back) {
     core_need_emulated();
     contents_ends two;
     contents_ends_open(&two, FEW);
-    contents_write(two.from, 3);
+    buffer_marks_write(two.from, 3);
     check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
     core_set_failures("cuMemcpyAsync:1=2");
     check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
@@ -150,7 +150,7 @@ Test(contents_fault, a_copy_that_fails_gives_the_memory_back) {
     check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
     check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
     contents_both_pass(&two);
-    contents_check_bytes(two.into, 0, 0, FEW, 3, 0);
+    buffer_marks_check(two.into, 0, 0, FEW, 3, 0);
     contents_ends_close(&two);
 }
 
@@ -158,7 +158,7 @@ Test(contents_fault, a_copy_that_fails_gives_the_memory_back) {
 Test(contents_fault, a_destination_that_may_only_be_read_is_refused) {
     contents_ends two;
     contents_ends_open(&two, FEW);
-    contents_write(two.from, 5);
+    buffer_marks_write(two.from, 5);
     check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
     check_ok(gpuipc_buffer_set_access(two.into, 0, GPUIPC_ACCESS_READ));
     check_status(GPUIPC_ERR_ACCESS_DENIED,
@@ -166,7 +166,7 @@ Test(contents_fault, a_destination_that_may_only_be_read_is_refused) {
     check_ok(gpuipc_buffer_set_access(two.into, 0, GPUIPC_ACCESS_READ_WRITE));
     check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
     contents_both_pass(&two);
-    contents_check_bytes(two.into, 0, 0, FEW, 5, 0);
+    buffer_marks_check(two.into, 0, 0, FEW, 5, 0);
     contents_ends_close(&two);
 }
 
@@ -175,7 +175,7 @@ Test(contents_no_words, wait_for_their_own_hand_over_alone) {
     contents_ends two;
     gpuipc_buffer *kept;
     contents_ends_open(&two, CONTENTS_MANY);
-    contents_write(two.from, 8);
+    buffer_marks_write(two.from, 8);
     check_ok(core_send(two.pair.server, &two.from, 1));
     check_ok(core_receive(two.pair.client, &kept, 1));
     core_waiter sender;
@@ -184,7 +184,7 @@ Test(contents_no_words, wait_for_their_own_hand_over_alone) {
     check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_VMM));
     check_ok(core_waiter_end(&sender));
     contents_both_pass(&two);
-    contents_check_bytes(two.into, 0, 0, CONTENTS_MANY, 8, 0);
+    buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 8, 0);
     check_ok(gpuipc_buffer_release(kept));
     contents_ends_close(&two);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Copies between devices that do not reach each other's memory, and the ways around that. */
+#include "buffer_marks.h"
 #include "core_fixture.h"
 
 #include <stdio.h>
@@ -22,40 +23,6 @@ static gpuipc_buffer *buffer_of(gpuipc_context *context, uint32_t device, uint64
     gpuipc_buffer *made = NULL;
     check_ok(gpuipc_buffer_create(context, &config, &made));
     return made;
-}
-
-/* A byte that tells where it belongs. */
-static uint8_t byte_at(uint64_t at, unsigned seed) {
-    return (uint8_t)(at * 7 + at / 251 + at / MIB * 31 + seed);
-}
-
-static void write_bytes(gpuipc_buffer *buffer, unsigned seed) {
-    const uint64_t bytes = core_info(buffer).bytes;
-    uint8_t *room = malloc(bytes);
-    cr_assert_not_null(room);
-    for (uint64_t i = 0; i < bytes; i++) {
-        room[i] = byte_at(i, seed);
-    }
-    check_ok(gpuipc_buffer_write(buffer, 0, room, bytes));
-    free(room);
-}
-
-/* What was copied is there, and nothing beside it was touched. */
-static void check_bytes(gpuipc_buffer *buffer, uint64_t offset, uint64_t from, uint64_t bytes,
-                        unsigned seed, uint8_t beside) {
-    const uint64_t all = core_info(buffer).bytes;
-    uint8_t *room = malloc(all);
-    cr_assert_not_null(room);
-    check_ok(gpuipc_buffer_read(buffer, 0, room, all));
-    uint64_t wrong = 0;
-    while (wrong < all && room[wrong] == (wrong >= offset && wrong - offset < bytes
-                                              ? byte_at(wrong - offset + from, seed)
-                                              : beside)) {
-        wrong++;
-    }
-    cr_assert_eq(wrong, all, "byte %llu of %llu is %u", (unsigned long long)wrong,
-                 (unsigned long long)all, wrong < all ? room[wrong] : 0u);
-    free(room);
 }
 
 static uint64_t calls_of(const char *name) {
@@ -97,12 +64,12 @@ Test(staging, every_size_arrives_where_it_belongs) {
     core_need_devices(2);
     gpuipc_buffer *from = buffer_of(core_context, 0, MANY);
     gpuipc_buffer *into = buffer_of(core_context, 1, MANY);
-    write_bytes(from, 5);
+    buffer_marks_write(from, 5);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         check_ok(gpuipc_buffer_fill_async(into, 0, MANY, 0xEE, 1, NULL));
         check_ok(
             gpuipc_buffer_copy_async(into, rows[i].into, from, rows[i].from, rows[i].bytes, NULL));
-        check_bytes(into, rows[i].into, rows[i].from, rows[i].bytes, 5, 0xEE);
+        buffer_marks_check(into, rows[i].into, rows[i].from, rows[i].bytes, 5, 0xEE);
     }
     check_status(GPUIPC_ERR_OUT_OF_RANGE, gpuipc_buffer_copy_async(into, 1, from, 0, MANY, NULL));
     check_ok(gpuipc_buffer_release(into));
@@ -114,9 +81,9 @@ Test(staging, large_pieces_go_round_the_ring) {
     core_need_devices(2);
     gpuipc_buffer *from = buffer_of(core_context, 1, bytes);
     gpuipc_buffer *into = buffer_of(core_context, 0, bytes);
-    write_bytes(from, 9);
+    buffer_marks_write(from, 9);
     check_ok(gpuipc_buffer_copy_async(into, 0, from, 0, bytes, NULL));
-    check_bytes(into, 0, 0, bytes, 9, 0);
+    buffer_marks_check(into, 0, 0, bytes, 9, 0);
     check_ok(gpuipc_buffer_release(into));
     check_ok(gpuipc_buffer_release(from));
 }
@@ -188,7 +155,7 @@ Test(staging, streams_do_not_get_in_each_others_way) {
                      CUDA_SUCCESS);
         from[i] = buffer_of(core_context, i % 2, MANY);
         into[i] = buffer_of(core_context, 1 - i % 2, MANY);
-        write_bytes(from[i], i);
+        buffer_marks_write(from[i], i);
     }
     if (core_is_emulated) {
         core_set_stream_delay(1);
@@ -206,7 +173,7 @@ Test(staging, streams_do_not_get_in_each_others_way) {
         core_set_stream_delay(0);
     }
     for (uint32_t i = 0; i < STREAMS; i++) {
-        check_bytes(into[i], 0, 0, MANY, i, 0);
+        buffer_marks_check(into[i], 0, 0, MANY, i, 0);
         check_ok(gpuipc_buffer_release(into[i]));
         check_ok(gpuipc_buffer_release(from[i]));
     }
@@ -218,7 +185,7 @@ Test(staging, a_device_that_reaches_both_copies_itself) {
     core_need_devices(2);
     gpuipc_buffer *from = buffer_of(core_context, 0, MANY);
     gpuipc_buffer *into = buffer_of(core_context, 1, MANY);
-    write_bytes(from, 3);
+    buffer_marks_write(from, 3);
     check_ok(gpuipc_buffer_set_access(into, 0, GPUIPC_ACCESS_READ_WRITE));
     for (int ordinal = 0; ordinal < 2; ordinal++) {
         CUstream stream;
@@ -229,7 +196,7 @@ Test(staging, a_device_that_reaches_both_copies_itself) {
         cr_assert_eq(drv->cuCtxPushCurrent(primary), CUDA_SUCCESS);
         cr_assert_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         check_ok(gpuipc_buffer_fill_async(into, 0, MANY, 0, 1, NULL));
-        check_bytes(into, 0, 0, 0, 0, 0);
+        buffer_marks_check(into, 0, 0, 0, 0, 0);
         core_set_failures("");
         core_set_stream_delay(10);
         check_ok(gpuipc_buffer_copy_async(into, 0, from, 0, MANY, stream));
@@ -237,7 +204,7 @@ Test(staging, a_device_that_reaches_both_copies_itself) {
         core_set_stream_delay(0);
         cr_assert_eq(calls_of("cuMemcpyAsync"), 1, "on a stream of device %d", ordinal);
         cr_assert_eq(calls_of("cuMemHostAlloc"), 0);
-        check_bytes(into, 0, 0, MANY, 3, 0);
+        buffer_marks_check(into, 0, 0, MANY, 3, 0);
         cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
         cr_assert_eq(drv->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
         cr_assert_eq(drv->cuDevicePrimaryCtxRelease(ordinal), CUDA_SUCCESS);
@@ -256,9 +223,9 @@ static bool copy_fails(const char *name, unsigned number, bool besides) {
     gpuipc_buffer *into = buffer_of(context, 1, FEW);
     CUstream stream;
     char failures[64];
-    write_bytes(from, number);
+    buffer_marks_write(from, number);
     check_ok(gpuipc_buffer_fill_async(into, 0, FEW, 0, 1, NULL));
-    check_bytes(into, 0, 0, 0, 0, 0);
+    buffer_marks_check(into, 0, 0, 0, 0, 0);
     if (besides) {
         check_ok(gpuipc_buffer_set_access(into, 0, GPUIPC_ACCESS_READ_WRITE));
     }
@@ -271,7 +238,7 @@ static bool copy_fails(const char *name, unsigned number, bool besides) {
     /* the stream and the ring, if there is one, are as good as before */
     check_ok(gpuipc_buffer_copy_async(into, 0, from, 0, FEW, stream));
     cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS, "%s", failures);
-    check_bytes(into, 0, 0, FEW, number, 0);
+    buffer_marks_check(into, 0, 0, FEW, number, 0);
     cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
     check_ok(gpuipc_buffer_release(into));
     check_ok(gpuipc_buffer_release(from));
