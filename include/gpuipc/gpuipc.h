@@ -2,7 +2,7 @@
 /**
  * @file gpuipc: one process uses another process's GPU memory, without copying it.
  *
- * In the order of a first lesson: context, device, buffer, listener and connection, message.
+ * In the order of a first lesson: context, device, buffer, server and ticket, listener and connection, message.
  *
  * Rules that hold everywhere:
  * - Every call that can fail returns a ::gpuipc_status. Results come last, are called out_x, and
@@ -21,7 +21,8 @@
  * - The calling thread's current CUDA context is the same after a call as before it. Where a call
  *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
  *   and most programs use; as everywhere in CUDA, that ends a stream capture of a blocking stream.
- * - The library starts no thread, but for one of a context while a stream waits for another process
+ * - The library starts no thread, but for that of a server which asks for one (::GPUIPC_SERVER_THREAD), and
+ *   one of a context while a stream waits for another process
  *   (::GPUIPC_RECEIVE_ASYNC, gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
  *   when that process ends, and ends itself when no stream waits any more.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
@@ -76,6 +77,14 @@ typedef void (*gpuipc_log_callback)(void *user_data, gpuipc_log_level level, con
  *  need the directory answer ::GPUIPC_ERR_NOT_SUPPORTED. */
 #define GPUIPC_CONTEXT_SHARED_DIRECTORY 0x1u
 
+/** Without the two small things that a context otherwise keeps alive because they make every hand-over
+ *  faster (measured on an H200: 0.5 ms for each buffer sent, 1 ms for each one opened on another device
+ *  than its own): a 2 MiB allocation with one exported handle, made when memory is first shared; and
+ *  2 MiB of each device whose memory is opened here for another device, mapped there, made when that first
+ *  happens. They end with the context. Where one cannot be made, hand-overs are only slower: the log says so
+ *  once, and while memory or handles are short it is tried again, a second later at the earliest. */
+#define GPUIPC_CONTEXT_NO_KEEP_ALIVE 0x2u
+
 /** How a context is made. Zero everywhere (or NULL) is the right choice for most programs. */
 typedef struct gpuipc_context_config {
     size_t struct_size; /**< sizeof(gpuipc_context_config) */
@@ -96,7 +105,20 @@ typedef struct gpuipc_context_config {
     uint32_t max_handles_per_message;
     gpuipc_log_callback log; /**< NULL: the library is silent */
     void *log_user_data;     /**< given to log */
+    /** Most handles of this process's own buffers that are kept from their first hand-over on, so that
+     *  the next one needs no call of the driver: one descriptor or HANDLE per segment, until the buffer is
+     *  released. Beyond that they are made anew each time (some 20 us each). 0: 128;
+     *  ::GPUIPC_KEEP_NONE: none. */
+    uint32_t max_kept_handles;
+    /** Most buffers of other processes whose memory stays mapped here after they were released, so that they
+     *  open faster when they come again; the ones not used for longest go first. That keeps the memory
+     *  taken although its owner has released it. Memory that ends with its owner (fabric) does not stay.
+     *  0: none. */
+    uint32_t max_cached_imports;
 } gpuipc_context_config;
+
+/** In gpuipc_context_config::max_kept_handles, "none". */
+#define GPUIPC_KEEP_NONE UINT32_MAX
 
 /**
  * Loads and starts the CUDA driver and notes which devices there are. No CUDA context is made
@@ -213,9 +235,16 @@ typedef struct gpuipc_buffer_config {
     gpuipc_transport transport; /**< which kind of memory is made; default: vmm. p2p and legacy: of
                                      cuMemAlloc */
     uint64_t bytes; /**< wanted size, above 0; the allocation is rounded up to the granularity */
-    /** Size of one physical allocation; 0: one for the whole buffer. Rounded up to the
+    /** Size of one physical allocation; 0: as openers wants it. Rounded up to the
      *  granularity. A buffer needs one handle per segment. */
     uint64_t segment_bytes;
+    /** The GPUs for which other processes will open the buffer, as far as that is known. With another GPU than
+     *  the owner among them a buffer of 512 MiB or more is made of several allocations side by side, since
+     *  opening one so large from another GPU takes 8.5 ms (measured on H200s). Other libraries that are
+     *  given its address share the first of them only. NULL: one allocation. */
+    const gpuipc_uuid *openers;
+    uint32_t opener_count; /**< how many openers there are */
+    uint32_t reserved;     /**< 0 */
 } gpuipc_buffer_config;
 
 /**
@@ -315,8 +344,11 @@ GPUIPC_API gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
 
 /**
  * Lets another device reach the buffer, or changes what one may do. The whole of every segment is
- * affected, not only the range. No work may be using the buffer: a copy whose access changes while it
- * runs ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS (measured on an H200, driver 580).
+ * affected, not only the range; of memory of transport vmm or fabric that was received, also every other
+ * buffer over the same memory that came over the same connection, or by tickets of the same server, and was
+ * opened for the same device and access: they share one mapping. No work may be using the buffer: a copy
+ * whose access changes while it runs ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS (measured on an
+ * H200, driver 580).
  * Where the driver does not guard memory that is only to be read (legacy, pool, p2p, host), gpuipc's own
  * copies and fills do.
  * For memory of cuMemAlloc (legacy, p2p, wrapped) this enables peer access between two CUDA contexts, unless
@@ -386,6 +418,8 @@ GPUIPC_API gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer, uint64_t offs
 #endif
 
 #include "gpuipc_connection.h" /* the rest of the lesson: listener, connection, message */
+#include "gpuipc_manifest.h"   /* many tensors in one buffer */
+#include "gpuipc_ticket.h"     /* 64 bytes that stand for a buffer, through any channel */
 #include "gpuipc_transport.h"  /* which way works, how fast, and why not */
 
 #endif

@@ -3,10 +3,11 @@
  * @file Listeners, connections and messages: the second half of gpuipc.h, which includes it. The rules
  * that hold everywhere stand there.
  */
+/* Before the guard: gpuipc.h brings what needs this header, which is to be there by then. */
+#include "gpuipc.h"
+
 #ifndef GPUIPC_GPUIPC_CONNECTION_H
 #define GPUIPC_GPUIPC_CONNECTION_H
-
-#include "gpuipc.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,8 +22,10 @@ typedef struct gpuipc_connection gpuipc_connection; /**< a conversation with one
 #define GPUIPC_DEVICE(index) ((uint32_t)(index) + 1u)
 /** The longest name of an endpoint, in characters. */
 #define GPUIPC_NAME_MAX 64
-/** The most bytes that one message carries beside its buffers. */
-#define GPUIPC_MESSAGE_BYTES_MAX 65536
+/** The most bytes that one message carries beside its buffers. The receiver allocates as many as come, and
+ *  keeps them until the message is received. More than about 64 KiB go in several parts, so that the sender
+ *  may have to wait for the receiver to read. */
+#define GPUIPC_MESSAGE_BYTES_MAX 1048576
 
 /** Who is at the other end, as the operating system says (never as the peer says). */
 typedef struct gpuipc_peer_info {
@@ -233,7 +236,8 @@ GPUIPC_API gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection
  * used afterwards, and is to be released when the stream has passed that point. Releasing a buffer that
  * was not returned returns it at once. A stream that is being captured cannot mark it (::GPUIPC_ERR_CUDA).
  * @param stream NULL: the default stream of the device it was opened for
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not received, or returned already)
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not received, or returned already, or opened more than once by its
+ *         ticket: it is returned when all have released it)
  * @ownership borrows  @threads any
  * @blocking no; until the stream is there where the device has neither 64-bit stream memory operations nor
  *         host functions  @since 0.1

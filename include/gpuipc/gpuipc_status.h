@@ -15,7 +15,7 @@ extern "C" {
  * Every status: X(code, value, sentence). The sentence says what happened, whose fault it is and
  * what to do; the thread's error record (gpuipc_error_get) adds the particulars of the call.
  * Values are never reused. Groups: 1.. the caller's own call, 30.. this machine,
- * 60.. connecting and waiting, 80.. what the peer sent.
+ * 60.. connecting and waiting, 80.. what the peer sent, 100.. tickets.
  *
  * Unless an entry says otherwise, every object involved is as it was before the call and usable.
  */
@@ -120,7 +120,35 @@ extern "C" {
       "usable")                                                                                       \
     X(ERR_SIZE_MISMATCH, 85,                                                                          \
       "a buffer has not the size that the peer said; the message was dropped, the connection is "     \
-      "usable")
+      "usable")                                                                                       \
+    /* tickets */                                                                                     \
+    X(ERR_TICKET_TEXT, 100,                                                                           \
+      "this text is no ticket: another prefix, white space, or a character that no ticket has; pass " \
+      "on exactly what gpuipc_ticket_to_text() wrote")                                                \
+    X(ERR_TICKET_SIZE, 101,                                                                           \
+      "a ticket has 64 bytes, and its text 94 characters; this one was cut short or has something "   \
+      "added")                                                                                        \
+    X(ERR_TICKET_DAMAGED, 102, "a byte of the ticket was changed on its way; ask for it again")       \
+    X(ERR_TICKET_VERSION, 103,                                                                        \
+      "the ticket was made by a version of gpuipc whose tickets this one cannot read; update it")     \
+    X(ERR_TICKET_EXPIRED, 104, "the ticket's time is over; ask its owner for another")                \
+    X(ERR_TICKET_REVOKED, 105, "the ticket's owner has revoked it; ask for another")                  \
+    X(ERR_TICKET_USED_UP, 106,                                                                        \
+      "as many processes as the ticket admits have opened it; ask its owner for another")             \
+    X(ERR_TICKET_UNKNOWN, 107,                                                                        \
+      "the process that the ticket names has given out no such ticket, or forgot it long ago")        \
+    X(ERR_TICKET_OTHER_BOOT, 108,                                                                     \
+      "the ticket was made before this machine was started last, or on another machine; the memory "  \
+      "is gone")                                                                                      \
+    X(ERR_TICKET_OTHER_USER, 109,                                                                     \
+      "the ticket was made by another user's process, whose runtime directory this context does not " \
+      "look in; share a runtime directory (GPUIPC_CONTEXT_SHARED_DIRECTORY)")                         \
+    X(ERR_EXPORTER_GONE, 110,                                                                         \
+      "the server that made the ticket has ended or was started anew; what is open stays usable; "    \
+      "ask for a new ticket")                                                                         \
+    X(ERR_SERVER_BUSY, 111,                                                                           \
+      "the server has as many connections of this user as it admits, or no handle for another; try "  \
+      "again later")
 
 /** The result of every call that can fail. */
 typedef enum gpuipc_status {

@@ -11,6 +11,7 @@ typedef struct borrow {
     atomic_uint references;
     point_page *page; /**< a reference; NULL when there is no point */
     point at;
+    bool has_ready_word;  /**< when it is reached, the contents are valid; else they are */
     bool ends_with_owner; /**< the lender must not free before this process has closed the memory */
     atomic_bool is_returned; /**< a stream writes that it may be written again */
     point_word

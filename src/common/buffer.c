@@ -8,25 +8,31 @@
 #include <string.h>
 
 #include "buffer_internal.h"
+#include "opening.h"
 #include "registry.h"
 #include "struct_size.h"
 #include "transport.h"
 
 /* All but the reference on the context. */
 static void end(buffer *self, bool forked) {
-    if (!forked) {
+    if (!forked && !self->is_view) {
         self->transport->release(self);
     }
-    for (uint32_t i = 0; i < self->segment_count; i++) {
-        self->transport->release_segment(self->context, &self->segments[i], forked);
+    if (self->import == NULL && !self->is_view) {
+        for (uint32_t i = 0; i < self->segment_count; i++) {
+            self->transport->release_segment(self->context, &self->segments[i], forked);
+        }
+        free(self->segments);
     }
+    import_unreference(self->context, self->import, forked);
     if (!forked) {
         borrow_end(self->borrow);
     }
     borrow_unreference(self->borrow, forked);
     arrival_clear(&self->arrived, forked);
     lend_clear(self, forked);
-    free(self->segments);
+    opening_end(self, forked);
+    buffer_unreference(self->over);
     buffer_unreference(self->original);
     free(self);
 }
@@ -44,9 +50,11 @@ static void destroy(object *base) {
         return;
     }
     if (!forked) {
+        opening_leave(self);
         borrow_return(self->borrow);
     }
-    if (!forked && self->transport->release_waits != NULL && self->transport->release_waits(self)) {
+    if (!forked && !self->is_view && self->transport->release_waits != NULL &&
+        self->transport->release_waits(self)) {
         self->deferred = (deferred){.bytes = self->mapping.bytes, .run = end_deferred};
         deferred_add(&ctx->deferred, &self->deferred);
     } else {
@@ -81,15 +89,33 @@ void buffer_drop(buffer *self) {
     status_restore(&why);
 }
 
+/* A yes is remembered: it does not change while the process lives (cuda.h, cuDeviceCanAccessPeer speaks of
+ * the devices alone). */
+static gpuipc_status can_reach(const context *ctx, uint32_t index, uint32_t owner, int *out_can) {
+    device *asked = &ctx->devices[index];
+    const uint64_t bit = owner < DEVICE_REMEMBERED_MAX ? UINT64_C(1) << owner : 0;
+    int can = 1;
+    if ((atomic_load_explicit(&asked->reaches, memory_order_relaxed) & bit) == 0) {
+        gpuipc_status status = driver_status(
+            &ctx->driver,
+            ctx->driver.cuDeviceCanAccessPeer(&can, asked->ordinal, ctx->devices[owner].ordinal),
+            "cuDeviceCanAccessPeer", "asking whether one device reaches another");
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if (can) {
+        atomic_fetch_or_explicit(&asked->reaches, bit, memory_order_relaxed);
+    }
+    *out_can = can;
+    return GPUIPC_OK;
+}
+
 gpuipc_status buffer_check_peer(const buffer *self, uint32_t index) {
     const context *ctx = self->context;
     int can = 1;
     if (self->owner != GPUIPC_DEVICE_NONE && self->owner != index && ctx->driver.has_p2p) {
-        gpuipc_status status =
-            driver_status(&ctx->driver,
-                          ctx->driver.cuDeviceCanAccessPeer(&can, ctx->devices[index].ordinal,
-                                                            ctx->devices[self->owner].ordinal),
-                          "cuDeviceCanAccessPeer", "asking whether one device reaches another");
+        gpuipc_status status = can_reach(ctx, index, self->owner, &can);
         if (status != GPUIPC_OK) {
             return status;
         }
@@ -135,8 +161,27 @@ gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
         buffer_unreference(self);
         return status;
     }
+    atomic_fetch_add(&self->handles, 1u);
     *out_handle = handle;
     return GPUIPC_OK;
+}
+
+gpuipc_access buffer_settle_access(const buffer *self, gpuipc_access wanted) {
+    return wanted == GPUIPC_ACCESS_DEFAULT || (wanted & ~self->access_limit) != 0
+               ? self->access_limit
+               : wanted;
+}
+
+gpuipc_access buffer_access(const buffer *self) {
+    if (self->is_view && self->access_device == self->over->access_device) {
+        return (gpuipc_access)(atomic_load(&self->access) & (int)buffer_access(self->over));
+    }
+    if (self->view == NULL) {
+        return (gpuipc_access)atomic_load(&self->access);
+    }
+    return import_view_access(self->view) == CU_MEM_ACCESS_FLAGS_PROT_READ
+               ? GPUIPC_ACCESS_READ
+               : GPUIPC_ACCESS_READ_WRITE;
 }
 
 gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer) {
@@ -147,8 +192,7 @@ gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer) {
 gpuipc_status buffer_check_writable(const buffer *self, const char *operation) {
     /* What another device may do is the driver's to say, where it guards that. */
     const bool others = self->transport->guards_access && atomic_load(&self->others_may_write);
-    if (!others &&
-        (atomic_load(&self->access) & (int)GPUIPC_ACCESS_READ_WRITE) == (int)GPUIPC_ACCESS_READ) {
+    if (!others && buffer_access(self) == GPUIPC_ACCESS_READ) {
         return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
                            "the buffer may only be read by the device it was opened for");
     }
@@ -201,10 +245,12 @@ gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
     }
     context *ctx = ((buffer *)last)->context;
     const deferred *own = &((buffer *)last)->deferred;
+    const bool may_wait = ((buffer *)last)->transport->release_waits != NULL;
+    atomic_fetch_sub(&((buffer *)last)->handles, 1u);
     object_reference(&ctx->object);
     object_unreference(last);
-    (void)registry_sweep(false);
-    if (deferred_has(&ctx->deferred, own)) {
+    registry_sweep_some(false);
+    if (may_wait && deferred_has(&ctx->deferred, own)) {
         (void)context_run_deferred(ctx);
     }
     context_unreference(ctx);
@@ -215,6 +261,9 @@ void buffer_release_later(gpuipc_buffer *handle) {
     const gpuipc_error why = status_save();
     object *last = NULL;
     (void)object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    if (last != NULL) {
+        atomic_fetch_sub(&((buffer *)last)->handles, 1u);
+    }
     object_unreference(last);
     status_restore(&why);
 }
@@ -234,7 +283,7 @@ gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *
                                .device = self->owner,
                                .device_uuid = self->owner_uuid,
                                .access_device = self->access_device,
-                               .access = (gpuipc_access)atomic_load(&self->access),
+                               .access = buffer_access(self),
                                .origin = self->origin,
                                .lent_count = lend_count(self),
                                .is_lost =
@@ -246,6 +295,22 @@ gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *
     struct_size_write(out_info, &info, sizeof(info));
     buffer_unreference(self);
     return GPUIPC_OK;
+}
+
+/* What a view may do is the library's to guard: nothing is taken away from what it is over, and nothing given that
+ * its owner took away. */
+static gpuipc_status give_access(buffer *self, uint32_t index, gpuipc_access access) {
+    const buffer *over = self->over;
+    if (!self->is_view) {
+        return self->transport->set_access(self, index, access);
+    }
+    if (index != over->access_device) {
+        return self->transport->set_access(self, index, over->access_limit);
+    }
+    return (access & ~buffer_access(over)) == 0
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_ACCESS_DENIED, "gpuipc_buffer_set_access",
+                             "the buffer that was shared may itself only be read by this device");
 }
 
 gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
@@ -273,7 +338,7 @@ gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
         goto unreference;
     }
     if ((status = device_check(self->context, index, "gpuipc_buffer_set_access")) != GPUIPC_OK ||
-        (status = self->transport->set_access(self, index, access)) != GPUIPC_OK) {
+        (status = give_access(self, index, access)) != GPUIPC_OK) {
         goto unreference;
     }
     if (index == self->access_device) {

@@ -29,15 +29,26 @@ typedef struct buffer {
     mapping mapping;              /**< of a wrapped buffer: the caller's, only described here */
     uint64_t offset;              /**< of the range, in the mapping */
     uint64_t bytes;
-    segment *segments;
+    segment *segments; /**< its own, unless it has an import or is a view: then only looked at */
     uint32_t segment_count;
+    import_memory
+        *import;        /**< opened over memory that others here may have open as well; else NULL */
+    import_view *view;  /**< of that: its mapping is the one above */
+    bool keeps_handles; /**< opened so that it can be sent on */
+    bool is_view; /**< opened by a ticket of this process: all but the range is another's here */
+    atomic_uint handles;     /**< public ones */
+    struct opening *opening; /**< how it was opened by a ticket; else NULL */
     uint8_t exporter_id[16];
     uint64_t buffer_id;
-    struct buffer *original;      /**< opened: this process's own buffer that has come back to it */
-    struct buffer *registry_next; /**< registry.c */
+    struct buffer
+        *original; /**< opened: the buffer whose memory it is, which came back to this process, or
+                                  never left it; its original is NULL */
+    struct buffer *over; /**< of a view: what was shared, no view itself; mostly the original */
+    struct buffer *registry_next;  /**< registry.c */
     struct buffer **registry_link; /**< likewise; NULL: not in it */
-    struct buffer *swept_next;     /**< likewise */
     bool is_lingering; /**< likewise: released, but other processes still have it open */
+    struct buffer *lingering_next;  /**< likewise, of those */
+    struct buffer **lingering_link; /**< likewise */
     unsigned revivals; /**< likewise: how often it came back as its last reference went */
     lend_list lends;   /**< hand-overs of it that are not returned */
     borrow *borrow;    /**< of an opened one that came with a point; else NULL */
@@ -54,6 +65,9 @@ typedef struct buffer_source {
     uint64_t offset;
     uint64_t bytes;
     gpuipc_access access_limit;
+    import_memory
+        *import; /**< in place of segments, for a transport that shares imports; NULL: segments */
+    bool keeps_handles;
     uint8_t exporter_id[16];
     uint64_t buffer_id;
 } buffer_source;
@@ -69,12 +83,26 @@ void buffer_drop(buffer *self);
 /** Makes memory as gpuipc_buffer_create() does, without a public handle. */
 gpuipc_status buffer_create(context *ctx, const gpuipc_buffer_config *config, buffer **out_buffer);
 
-/** Opens a buffer over imported segments.
+/** Opens a buffer over imported segments, or over source->import, the caller's reference on which passes on
+ *  success only.
  *  @param segments allocated with malloc; theirs and their array's ownership passes on success only
  *  @param wanted as gpuipc_incoming::device */
 gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *segments,
                           uint32_t segment_count, uint32_t wanted, gpuipc_access access,
                           buffer **out_buffer);
+
+/** A range of a buffer of this process, of any of its contexts, as if it had been opened.
+ *  @param of the caller's reference on it passes on success only
+ *  @param offset of the range in it; it lies there */
+gpuipc_status buffer_open_view(context *ctx, buffer *of, uint64_t offset, uint64_t bytes,
+                               uint32_t wanted, gpuipc_access access, gpuipc_access access_limit,
+                               buffer **out_buffer);
+
+/** What is given to who wants this access, within its limit. */
+gpuipc_access buffer_settle_access(const buffer *self, gpuipc_access wanted);
+
+/** What the device it was opened for may do; of a view, never more than what it is over now may. */
+gpuipc_access buffer_access(const buffer *self);
 
 /** Makes the public handle, which takes over the caller's reference, also when it fails. */
 gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle);

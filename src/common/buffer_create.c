@@ -77,6 +77,11 @@ gpuipc_status gpuipc_buffer_create(gpuipc_context *handle, const gpuipc_buffer_c
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
                            out_buffer == NULL ? "out_buffer is NULL" : "bytes is 0");
     }
+    if ((known.openers == NULL && known.opener_count > 0) || known.reserved != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
+                           known.reserved != 0 ? "reserved is not 0"
+                                               : "openers is NULL although opener_count is not 0");
+    }
     status = context_acquire(handle, OPERATION, &ctx);
     if (status != GPUIPC_OK) {
         return status;

@@ -63,11 +63,10 @@ static gpuipc_status fill_in(buffer *self, const buffer_source *source, uint32_t
     self->access_limit = source->access_limit;
     self->offset = source->offset;
     self->bytes = source->bytes;
+    self->keeps_handles = source->keeps_handles;
     self->buffer_id = source->buffer_id;
     memcpy(self->exporter_id, source->exporter_id, sizeof(self->exporter_id));
-    if (access == GPUIPC_ACCESS_DEFAULT || (access & ~self->access_limit) != 0) {
-        access = self->access_limit;
-    }
+    access = buffer_settle_access(self, access);
     if ((status = check_source(self, source)) != GPUIPC_OK ||
         (status = choose_device(self, wanted, &self->access_device)) != GPUIPC_OK ||
         (status = self->transport->open(self, source, access)) != GPUIPC_OK) {
@@ -97,6 +96,17 @@ gpuipc_status buffer_open_original(buffer *self) {
     return GPUIPC_OK;
 }
 
+/* Takes over what is to be mapped, for as long as it succeeds. */
+static void set_memory(buffer *self, const buffer_source *source, segment *segments,
+                       uint32_t segment_count) {
+    self->import = source->import;
+    self->segments = segments;
+    self->segment_count = segment_count;
+    if (self->import != NULL) {
+        self->segments = import_segments(self->import, &self->segment_count);
+    }
+}
+
 gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *segments,
                           uint32_t segment_count, uint32_t wanted, gpuipc_access access,
                           buffer **out_buffer) {
@@ -105,18 +115,71 @@ gpuipc_status buffer_open(context *ctx, const buffer_source *source, segment *se
     if (status != GPUIPC_OK) {
         return status;
     }
-    self->segments = segments;
-    self->segment_count = segment_count;
+    set_memory(self, source, segments, segment_count);
     status = fill_in(self, source, wanted, access);
     if (status != GPUIPC_OK) {
         gpuipc_error why = status_save();
-        self->transport->release(self); /* while it has its segments, which stay the caller's */
+        self->transport->release(self); /* while it has its memory, which stays the caller's */
+        self->import = NULL;
         self->segments = NULL;
         self->segment_count = 0;
         buffer_unreference(self);
         status_restore(&why);
         return status;
     }
+    *out_buffer = self;
+    return GPUIPC_OK;
+}
+
+/* ---- what is this process's own -------------------------------------------------------------- */
+
+static gpuipc_status fill_in_view(buffer *self, uint32_t wanted) {
+    const buffer *over = self->over;
+    self->kind = over->kind;
+    self->owner_uuid = over->owner_uuid;
+    self->owner = over->owner;
+    self->mapping = over->mapping;
+    self->segments = over->segments;
+    self->segment_count = over->segment_count;
+    self->buffer_id = over->buffer_id;
+    memcpy(self->exporter_id, over->exporter_id, sizeof(self->exporter_id));
+    gpuipc_status status = choose_device(self, wanted, &self->access_device);
+    if (status != GPUIPC_OK || self->access_device == over->access_device) {
+        return status;
+    }
+    /* All that may be had, whatever the view may do: it could have that already, for the others. */
+    return self->transport->set_access(self, self->access_device, over->access_limit);
+}
+
+/* What is lent of it is counted on the original, so a view has that and no other view between. But what has come
+ * home stays borrowed as long as there are views over it. */
+static void set_over(buffer *self, buffer *of) {
+    self->is_view = true;
+    self->over = of->is_view ? of->over : of;
+    self->original = self->over->original != NULL ? self->over->original : self->over;
+    object_reference(&self->over->object);
+    object_reference(&self->original->object);
+}
+
+gpuipc_status buffer_open_view(context *ctx, buffer *of, uint64_t offset, uint64_t bytes,
+                               uint32_t wanted, gpuipc_access access, gpuipc_access access_limit,
+                               buffer **out_buffer) {
+    buffer *self;
+    gpuipc_status status = buffer_new(ctx, GPUIPC_BUFFER_OPENED, of->transport, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    set_over(self, of);
+    self->offset = of->offset + offset;
+    self->bytes = bytes;
+    self->access_limit = (gpuipc_access)(access_limit & of->access_limit);
+    atomic_store(&self->access, (int)buffer_settle_access(self, access));
+    status = fill_in_view(self, wanted);
+    if (status != GPUIPC_OK) {
+        buffer_drop(self);
+        return status;
+    }
+    buffer_unreference(of);
     *out_buffer = self;
     return GPUIPC_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Returning a buffer that was received, on a stream. */
 #include "buffer.h"
+#include "opening.h"
 
 #define OPERATION "gpuipc_buffer_return_async"
 
@@ -48,6 +49,13 @@ static gpuipc_status give_back(buffer *self, gpuipc_stream stream) {
     if (atomic_exchange(&self->borrow->is_returned, true)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
                            "the buffer has been returned already");
+    }
+    if (!opening_leave_alone(self)) {
+        atomic_store(&self->borrow->is_returned, false);
+        return status_fail(
+            GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+            "the buffer is open more than once in this process, or just being opened "
+            "again; it is returned when all have released it");
     }
     gpuipc_status status = self->borrow->page == NULL ? GPUIPC_OK : write_point(self, stream);
     if (status != GPUIPC_OK) {

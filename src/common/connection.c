@@ -11,17 +11,18 @@
 
 /* What the peer lent and nobody has opened is returned with the connection. */
 static void end_points(connection *self, bool forked) {
+    const bool had_pages = self->points_in != NULL || self->points_out != NULL;
     if (self->points_in != NULL && !forked) {
         point_page_return_rest(self->points_in);
         point_page_set_connection(self->points_in, NULL);
     }
     if (self->points_out != NULL && !forked) {
-        point_page_set_connection(self->points_out, NULL);
+        point_page_leave(self->points_out);
     }
     point_page_unreference(self->points_in, forked);
     point_page_unreference(self->points_out, forked);
-    if (!forked) {
-        point_collect(self->context);
+    if (had_pages && !forked) {
+        point_collect_more(self->context);
     }
 }
 
@@ -39,6 +40,9 @@ static void destroy(object *base) {
     connection *self = (connection *)base;
     contents_end(self, object_is_forked(base));
     incoming_clear(&self->in, self->context, object_is_forked(base));
+    if (!object_is_forked(base)) {
+        import_forget_connection(self->context, self->number);
+    }
     sender_end(&self->from, object_is_forked(base));
     group_set_clear(&self->sent_groups);
     end_points(self, object_is_forked(base));
@@ -46,8 +50,10 @@ static void destroy(object *base) {
     if (!object_is_forked(base)) { /* in a child it is closed already */
         os_peer_close(&self->peer);
     }
-    os_mutex_destroy(&self->receive_mutex);
-    os_mutex_destroy(&self->send_mutex);
+    if (!object_is_forked(base)) { /* else another thread of the parent may have had them */
+        os_mutex_destroy(&self->receive_mutex);
+        os_mutex_destroy(&self->send_mutex);
+    }
     free(self->packet_in);
     free(self->packet_out);
     context_unreference(self->context);
@@ -78,9 +84,10 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     object_init(&self->object, OBJECT_CONNECTION, destroy);
     object_reference(&ctx->object);
     self->context = ctx;
+    self->number = atomic_fetch_add(&ctx->next_connection, 1u);
     self->os = os;
     self->peer = *peer;
-    self->from = (sender){.context = ctx, .peer = &self->peer};
+    self->from = (sender){.context = ctx, .connection = self->number, .peer = &self->peer};
     atomic_init(&self->broken, false);
     atomic_init(&self->closed, false);
     *out_connection = self;
@@ -203,8 +210,10 @@ gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *handle, gpuipc_peer_
 }
 
 /* What was sent may still be read by the peer: the end that this side makes is not the peer's. */
-static void leave_connection(connection *self) {
+static bool leave_pages(connection *self) {
+    bool may_have_lent = true;
     if (os_mutex_try_lock(&self->send_mutex)) { /* else a sender is just noticing the end */
+        may_have_lent = self->points_out != NULL;
         if (self->points_out != NULL) {
             point_page_set_connection(self->points_out, NULL);
         }
@@ -213,6 +222,26 @@ static void leave_connection(connection *self) {
         }
         os_mutex_unlock(&self->send_mutex);
     }
+    return may_have_lent;
+}
+
+/* What this end gives back may have been lent by this very process. */
+static bool may_have_borrowed(connection *self) {
+    bool may_have = true;
+    if (os_mutex_try_lock(&self->receive_mutex)) { /* else a receiver is just noticing the end */
+        may_have = self->points_in != NULL;
+        os_mutex_unlock(&self->receive_mutex);
+    }
+    return may_have;
+}
+
+bool connection_leave(connection *self) {
+    atomic_store(&self->closed, true);
+    look_at_peer(self);
+    const bool may_have_lent = leave_pages(self);
+    const bool may_have_returned = may_have_borrowed(self);
+    os_connection_interrupt(self->os);
+    return may_have_lent || may_have_returned;
 }
 
 gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
@@ -225,16 +254,14 @@ gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
         object_drop_hold(OBJECT_CONNECTION, handle, "gpuipc_connection_close", &last);
     if (last != NULL && !object_is_forked(last)) {
         /* In a child this would end the parent's conversation. */
-        atomic_store(&((connection *)last)->closed, true);
-        look_at_peer((connection *)last);
-        leave_connection((connection *)last);
-        os_connection_interrupt(((connection *)last)->os);
+        (void)connection_leave((connection *)last);
         ctx = ((connection *)last)->context;
         object_reference(&ctx->object);
     }
     object_unreference(last);
     if (ctx != NULL) {
-        (void)registry_sweep(true); /* what was released and only lent to this peer */
+        (void)registry_sweep(
+            true); /* what was released and lent only to this peer, or by it to here */
         if (deferred_are_many(&ctx->deferred)) {
             (void)context_run_deferred(ctx);
         }

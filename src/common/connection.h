@@ -12,8 +12,10 @@
 typedef struct connection {
     object object;
     context *context;
+    uint64_t number; /**< of its own in the context, above 0 */
     os_connection *os;
     os_peer peer;
+    bool is_served;          /**< by a server: nothing but requests may come */
     atomic_bool broken;      /**< ended by an error of the protocol or a half-sent message */
     atomic_bool closed;      /**< by its owner, while calls may be waiting in it */
     os_mutex send_mutex;     /**< held by the one sender; guards the members to the next mutex */
@@ -45,12 +47,24 @@ gpuipc_status connection_acquire(gpuipc_connection *handle, const char *operatio
                                  connection **out_connection);
 void connection_unreference(connection *self);
 
+/** What closing does before the last reference goes: the peer sees the end, threads that wait in it return.
+ *  @return whether memory of this process may have come back by it, or will */
+bool connection_leave(connection *self);
+
 /** ERR_CONNECTION_BROKEN when an earlier error ended it. */
 gpuipc_status connection_check(const connection *self, const char *operation);
 
-/** Sends a message, or contents in the form of one. The send mutex is held. */
+/** What a message is beside what the caller of gpuipc_connection_send() says. */
+typedef struct letter {
+    wire_kind kind;
+    bool is_range; /**< of its one buffer, only the range below is described */
+    uint64_t offset;
+    uint64_t bytes;
+} letter;
+
+/** Sends a message, or something in the form of one. The send mutex is held. */
 gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *message,
-                                      wire_kind kind, int timeout_ms);
+                                      const letter *as, int timeout_ms);
 
 /** Until the next message is whole, in @c in. The receive mutex is held in this and the next two.
  *  ERR_OTHER_KIND when it is of another kind, for which it waits. */

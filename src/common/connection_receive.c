@@ -11,11 +11,26 @@
 #include "transport.h"
 
 #define OPERATION "gpuipc_connection_receive"
+/* A message of so many buffers needs no array of the heap's. */
+#define OPENED_HERE 16u
 
 /* After anything else part of a message may be lost, and what follows could not be understood. */
 static bool ends_connection(gpuipc_status status) {
     return status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_PEER_CLOSED &&
            status != GPUIPC_ERR_RELEASED;
+}
+
+/* Who asks a server brings nothing but requests: no page, no memory. Before any of it is taken in. */
+static gpuipc_status check_welcome(const connection *from, wire_kind kind, os_handle *handles,
+                                   size_t handle_count) {
+    if (!from->is_served || kind == WIRE_REQUEST) {
+        return GPUIPC_OK;
+    }
+    for (size_t i = 0; i < handle_count; i++) {
+        os_handle_close(&handles[i]);
+    }
+    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
+                       "a packet of kind %d came where only requests may", (int)kind);
 }
 
 /* Takes in a packet with a page, or of a message. The handles are closed or kept. */
@@ -24,6 +39,10 @@ static gpuipc_status take_packet(connection *from, size_t size, os_handle *handl
     wire_packet packet;
     const uint32_t known = from->in.buffer_count;
     gpuipc_status status = wire_decode_packet(from->packet_in, size, handle_count, &packet);
+    if (status == GPUIPC_OK &&
+        (status = check_welcome(from, packet.header.kind, handles, handle_count)) != GPUIPC_OK) {
+        return status;
+    }
     if (status == GPUIPC_OK &&
         (packet.header.kind == WIRE_POINTS || packet.header.kind == WIRE_RING)) {
         status = packet.header.kind == WIRE_POINTS ? receipt_take_page(from, handles[0])
@@ -52,6 +71,18 @@ static gpuipc_status receive_packet(connection *from, bool keep_handles, os_dead
     return status;
 }
 
+static void end_conversation(connection *from) {
+    connection_break(from);
+    status_add("; the connection is broken");
+}
+
+static void give_up(connection *from) {
+    gpuipc_error why = status_save();
+    receipt_refuse(from);
+    incoming_clear(&from->in, from->context, false);
+    status_restore(&why);
+}
+
 /* Until the message is whole. What ends the connection is broken off here, once. */
 static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadline deadline) {
     while (!from->in.complete) {
@@ -67,24 +98,34 @@ static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadlin
             continue;
         }
         if (ends_connection(status)) {
-            connection_break(from);
-            status_add("; the connection is broken");
+            end_conversation(from);
         }
         if (status != GPUIPC_ERR_TIMEOUT) {
-            gpuipc_error why = status_save();
-            receipt_refuse(from);
-            incoming_clear(&from->in, from->context, false);
-            status_restore(&why);
+            give_up(from);
         }
         return status;
     }
     return GPUIPC_OK;
 }
 
+/* Requests and replies belong to conversations of their own. */
+static bool is_of_server(wire_kind kind) {
+    return kind == WIRE_REQUEST || kind == WIRE_REPLY;
+}
+
 gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
                                        os_deadline deadline) {
     gpuipc_status status = receive_all(from, keep_handles, deadline);
-    if (status == GPUIPC_OK && from->in.header.kind != kind) {
+    if (status != GPUIPC_OK || from->in.header.kind == kind) {
+        return status;
+    }
+    if (is_of_server(kind) || is_of_server(from->in.header.kind)) {
+        status = status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
+                             "a message of kind %d came where one of kind %d may",
+                             (int)from->in.header.kind, (int)kind);
+        end_conversation(from);
+        give_up(from);
+    } else {
         status = status_fail(GPUIPC_ERR_OTHER_KIND, OPERATION, "%s",
                              kind == WIRE_MESSAGE
                                  ? "contents come next: gpuipc_connection_receive_contents()"
@@ -93,31 +134,52 @@ gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool ke
     return status;
 }
 
-static buffer_source source_of(const connection *from, const wire_buffer *record) {
+/* @param shared stays the message's until the buffer is open */
+static buffer_source source_of(const connection *from, const wire_buffer *record,
+                               import_memory *shared, const gpuipc_incoming *wanted) {
     buffer_source source = {.transport = transport_of_memory(record->memory),
                             .from = &from->from,
                             .offset = record->offset,
                             .bytes = record->bytes,
                             .access_limit = (gpuipc_access)record->access,
+                            .import = shared,
+                            .keeps_handles = (wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0,
                             .buffer_id = record->buffer_id};
     memcpy(source.owner_uuid.bytes, record->device_uuid, sizeof(source.owner_uuid.bytes));
     memcpy(source.exporter_id, record->exporter_id, sizeof(source.exporter_id));
     return source;
 }
 
-/* Opens buffer @p index, whose segments begin at @p first; they move out of the message. */
-static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
-                              const gpuipc_incoming *wanted, gpuipc_buffer **out_handle) {
+/* Over memory that may be open already. */
+static gpuipc_status open_shared(connection *from, uint32_t index, const gpuipc_incoming *wanted,
+                                 buffer **out_buffer) {
+    import_memory **of = &from->in.imports[index];
+    const buffer_source source = source_of(from, &from->in.buffers[index], *of, wanted);
+    if (source.import == NULL) {
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION, "a buffer came without segments");
+    }
+    if (!source.keeps_handles) {
+        import_drop_handles(from->context, source.import); /* as open_alone() */
+    }
+    gpuipc_status status =
+        buffer_open(from->context, &source, NULL, 0, wanted->device, wanted->access, out_buffer);
+    if (status == GPUIPC_OK) {
+        *of = NULL;
+    }
+    return status;
+}
+
+/* The segments move out of the message. */
+static gpuipc_status open_alone(connection *from, uint32_t index, segment *arrived,
+                                const gpuipc_incoming *wanted, buffer **out_buffer) {
     const wire_buffer *record = &from->in.buffers[index];
-    const buffer_source source = source_of(from, record);
-    segment *arrived = &from->in.segments[first];
-    buffer *opened;
+    const buffer_source source = source_of(from, record, NULL, wanted);
     segment *segments = malloc(record->segment_count * sizeof(*segments));
     if (segments == NULL) {
         return status_out_of_memory(OPERATION, record->segment_count * sizeof(*segments));
     }
     memcpy(segments, arrived, record->segment_count * sizeof(*segments));
-    if ((wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) == 0) {
+    if (!source.keeps_handles) {
         /* kept by an earlier call for this message that asked for it */
         for (uint32_t i = 0; i < record->segment_count; i++) {
             os_handle_close(&segments[i].kept);
@@ -125,13 +187,28 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
         }
     }
     gpuipc_status status = buffer_open(from->context, &source, segments, record->segment_count,
-                                       wanted->device, wanted->access, &opened);
+                                       wanted->device, wanted->access, out_buffer);
     if (status != GPUIPC_OK) {
         free(segments);
         return status;
     }
     for (uint32_t i = 0; i < record->segment_count; i++) {
         arrived[i] = SEGMENT_NONE;
+    }
+    return GPUIPC_OK;
+}
+
+/* Opens buffer @p index, whose segments begin at @p first. */
+static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
+                              const gpuipc_incoming *wanted, gpuipc_buffer **out_handle) {
+    const wire_buffer *record = &from->in.buffers[index];
+    segment *arrived = &from->in.segments[first];
+    buffer *opened;
+    gpuipc_status status = incoming_transport(&from->in, index)->shares_imports
+                               ? open_shared(from, index, wanted, &opened)
+                               : open_alone(from, index, arrived, wanted, &opened);
+    if (status != GPUIPC_OK) {
+        return status;
     }
     status = receipt_borrow(from, record, opened);
     if (status != GPUIPC_OK) {
@@ -154,11 +231,10 @@ static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted, r
     const incoming *in = &from->in;
     gpuipc_status status = GPUIPC_OK;
     uint32_t first = 0;
-    if (in->buffer_count == 0) {
-        return GPUIPC_OK;
-    }
-    gpuipc_buffer **opened = calloc(in->buffer_count, sizeof(gpuipc_buffer *));
-    if (opened == NULL) {
+    gpuipc_buffer *few[OPENED_HERE];
+    gpuipc_buffer **opened = few;
+    if (in->buffer_count > OPENED_HERE &&
+        (opened = calloc(in->buffer_count, sizeof(gpuipc_buffer *))) == NULL) {
         return status_out_of_memory(OPERATION, in->buffer_count * sizeof(gpuipc_buffer *));
     }
     for (uint32_t i = 0; i < in->buffer_count; i++) {
@@ -174,9 +250,13 @@ static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted, r
         release_opened(opened, in->buffer_count);
         goto free_opened;
     }
-    memcpy(wanted->buffers, opened, in->buffer_count * sizeof(gpuipc_buffer *));
+    for (uint32_t i = 0; i < in->buffer_count; i++) {
+        wanted->buffers[i] = opened[i];
+    }
 free_opened:
-    free(opened);
+    if (opened != few) {
+        free(opened);
+    }
     return status;
 }
 

@@ -15,14 +15,23 @@
 /* A message on its way out: the buffers with a reference each, and how much has left. */
 typedef struct outgoing {
     const gpuipc_outgoing *message;
+    const letter *as;
     buffer **buffers;
     handover lent;
     wire_header sent; /* totals, and what all packets so far carried */
     uint32_t buffers_sent;
     uint32_t segments_sent;
-    uint32_t segment_buffer; /* which buffer the next segment is of, */
-    uint32_t segment_index;  /* and which of its segments */
+    uint32_t segments_described; /* of the buffers that have left */
+    uint32_t segment_buffer;     /* which buffer the next segment is of, */
+    uint32_t segment_index;      /* and which of its segments */
 } outgoing;
+
+/* What goes with one packet. */
+typedef struct packet_handles {
+    size_t count;
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    bool is_kept[OS_PACKET_HANDLES_MAX]; /* by its buffer */
+} packet_handles;
 
 static void unreference_all(outgoing *self, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -84,26 +93,43 @@ static uint32_t smaller(size_t a, size_t b) {
     return (uint32_t)(a < b ? a : b);
 }
 
-/* How much of what is left goes into the next packet. */
+/* Takes as many as fit, and are left, from the room. */
+static uint32_t take_room(size_t *room, size_t left, size_t each) {
+    const uint32_t count = smaller(left, *room / each);
+    *room -= count * each;
+    return count;
+}
+
+/* How much of what is left goes into the next packet: bytes, then segments whose buffers the peer knows
+ * already, then each buffer with its segments, so that every packet but the last is full of handles. */
 static wire_header plan_packet(const outgoing *self) {
     wire_header plan = self->sent;
     size_t room = OS_PACKET_BYTES_MAX - WIRE_HEADER_BYTES;
-    /* the bytes of a message always fit in its first packet */
-    plan.bytes = self->sent.bytes == 0 ? plan.total_bytes : 0;
-    room -= plan.bytes;
-    plan.buffers = (uint16_t)smaller(plan.total_buffers - self->buffers_sent,
-                                     smaller(room / WIRE_BUFFER_BYTES, UINT16_MAX));
-    room -= (size_t)plan.buffers * WIRE_BUFFER_BYTES;
-    plan.segments = (uint16_t)smaller(plan.total_segments - self->segments_sent,
-                                      smaller(room / WIRE_SEGMENT_BYTES, OS_PACKET_HANDLES_MAX));
+    uint32_t described = self->segments_described;
+    uint32_t buffers = 0;
+    plan.bytes = take_room(&room, plan.total_bytes - self->sent.bytes, 1);
+    uint32_t segments = take_room(
+        &room, smaller(described - self->segments_sent, OS_PACKET_HANDLES_MAX), WIRE_SEGMENT_BYTES);
+    while (self->buffers_sent + buffers < plan.total_buffers &&
+           self->segments_sent + segments == described && segments < OS_PACKET_HANDLES_MAX &&
+           room >= WIRE_BUFFER_BYTES + WIRE_SEGMENT_BYTES) {
+        const uint32_t more = self->buffers[self->buffers_sent + buffers]->segment_count;
+        room -= WIRE_BUFFER_BYTES;
+        buffers++;
+        described += more;
+        segments +=
+            take_room(&room, smaller(more, OS_PACKET_HANDLES_MAX - segments), WIRE_SEGMENT_BYTES);
+    }
+    plan.buffers = (uint16_t)buffers;
+    plan.segments = (uint16_t)segments;
     return plan;
 }
 
-static wire_buffer describe(const buffer *self, gpuipc_access offered) {
+static wire_buffer describe(const buffer *self, const letter *as, gpuipc_access offered) {
     gpuipc_access most = (gpuipc_access)(self->access_limit & offered);
     wire_buffer record = {.buffer_id = self->buffer_id,
-                          .offset = self->offset,
-                          .bytes = self->bytes,
+                          .offset = self->offset + (as->is_range ? as->offset : 0),
+                          .bytes = as->is_range ? as->bytes : self->bytes,
                           .segment_count = self->segment_count,
                           .memory = (uint16_t)self->transport->memory,
                           .handle_type = (uint16_t)os_shareable_handle_type,
@@ -114,16 +140,21 @@ static wire_buffer describe(const buffer *self, gpuipc_access offered) {
     return record;
 }
 
-static void close_handles(os_handle *handles, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        os_handle_close(&handles[i]);
+/* What is kept stays its buffer's. */
+static void close_handles(packet_handles *self) {
+    const gpuipc_error why = status_save();
+    for (size_t i = 0; i < self->count; i++) {
+        if (!self->is_kept[i]) {
+            os_handle_close(&self->handles[i]);
+        }
     }
+    status_restore(&why);
 }
 
-/* Writes the next @p count segments and makes the handles that they name. */
+/* Writes the next @p count segments and makes the handles that they name. Those made before a failure are in
+ * @p out as well. */
 static gpuipc_status put_segments(outgoing *self, group_set *sent_groups, uint32_t count,
-                                  uint8_t *at, os_handle *handles, size_t *out_handles) {
-    size_t made = 0;
+                                  uint8_t *at, packet_handles *out) {
     for (uint32_t i = 0; i < count; i++) {
         while (self->segment_index == self->buffers[self->segment_buffer]->segment_count) {
             self->segment_buffer++;
@@ -132,61 +163,66 @@ static gpuipc_status put_segments(outgoing *self, group_set *sent_groups, uint32
         const buffer *from = self->buffers[self->segment_buffer];
         wire_segment record;
         os_handle handle = OS_HANDLE_NONE;
-        gpuipc_status status = from->transport->export_segment(from, self->segment_index,
-                                                               sent_groups, &record, &handle);
+        bool is_kept = false;
+        gpuipc_status status = from->transport->export_segment(
+            from, self->segment_index, sent_groups, &record, &handle, &is_kept);
         if (status != GPUIPC_OK) {
-            gpuipc_error why = status_save();
-            close_handles(handles, made);
-            status_restore(&why);
             return status;
         }
         if (os_handle_is_valid(handle)) {
-            handles[made++] = handle;
+            out->handles[out->count] = handle;
+            out->is_kept[out->count++] = is_kept;
         }
         wire_encode_segment(&record, at + (size_t)i * WIRE_SEGMENT_BYTES);
         self->segment_index++;
     }
-    *out_handles = made;
     return GPUIPC_OK;
 }
 
-static gpuipc_status send_packet(outgoing *self, connection *to, os_deadline deadline) {
-    os_handle handles[OS_PACKET_HANDLES_MAX];
+/* Writes all but the segments. @return where they go */
+static uint8_t *put_records(outgoing *self, const wire_header *plan, uint8_t *at) {
     const gpuipc_outgoing *message = self->message;
-    gpuipc_access offered =
+    const gpuipc_access offered =
         message->access == GPUIPC_ACCESS_DEFAULT ? GPUIPC_ACCESS_READ_WRITE : message->access;
-    wire_header plan = plan_packet(self);
-    uint8_t *at = to->packet_out;
-    wire_encode_header(&plan, at);
+    wire_encode_header(plan, at);
     at += WIRE_HEADER_BYTES;
-    if (plan.bytes > 0) {
-        memcpy(at, message->bytes, plan.bytes);
-        at += plan.bytes;
+    if (plan->bytes > 0) {
+        memcpy(at, (const uint8_t *)message->bytes + self->sent.bytes, plan->bytes);
+        at += plan->bytes;
     }
-    for (uint32_t i = 0; i < plan.buffers; i++, at += WIRE_BUFFER_BYTES) {
-        wire_buffer record = describe(self->buffers[self->buffers_sent + i], offered);
+    for (uint32_t i = 0; i < plan->buffers; i++, at += WIRE_BUFFER_BYTES) {
+        wire_buffer record = describe(self->buffers[self->buffers_sent + i], self->as, offered);
         handover_describe(&self->lent, self->buffers_sent + i, &record);
         wire_encode_buffer(&record, at);
     }
-    const size_t groups = to->sent_groups.count;
-    size_t handle_count = 0;
-    gpuipc_status status =
-        put_segments(self, &to->sent_groups, plan.segments, at, handles, &handle_count);
-    if (status != GPUIPC_OK) {
-        group_set_truncate(&to->sent_groups, groups);
-        return status;
+    return at;
+}
+
+/* The packet has left. */
+static void note_sent(outgoing *self, const wire_header *plan) {
+    self->sent.bytes += plan->bytes;
+    for (uint32_t i = 0; i < plan->buffers; i++) {
+        self->segments_described += self->buffers[self->buffers_sent++]->segment_count;
     }
-    status = os_connection_send(to->os, to->packet_out, wire_packet_bytes(&plan), handles,
-                                handle_count, deadline);
-    gpuipc_error why = status_save();
-    close_handles(handles, handle_count);
-    status_restore(&why);
-    if (status != GPUIPC_OK) {
-        group_set_truncate(&to->sent_groups, groups); /* they went nowhere */
+    self->segments_sent += plan->segments;
+}
+
+static gpuipc_status send_packet(outgoing *self, connection *to, os_deadline deadline) {
+    packet_handles with;
+    const wire_header plan = plan_packet(self);
+    const size_t groups = to->sent_groups.count;
+    with.count = 0;
+    uint8_t *at = put_records(self, &plan, to->packet_out);
+    gpuipc_status status = put_segments(self, &to->sent_groups, plan.segments, at, &with);
+    if (status == GPUIPC_OK) {
+        status = os_connection_send(to->os, to->packet_out, wire_packet_bytes(&plan), with.handles,
+                                    with.count, deadline);
+    }
+    close_handles(&with);
+    if (status == GPUIPC_OK) {
+        note_sent(self, &plan);
     } else {
-        self->sent.bytes += plan.bytes;
-        self->buffers_sent += plan.buffers;
-        self->segments_sent += plan.segments;
+        group_set_truncate(&to->sent_groups, groups); /* they went nowhere */
     }
     return status;
 }
@@ -217,8 +253,9 @@ static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadli
 }
 
 gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *message,
-                                      wire_kind kind, int timeout_ms) {
-    outgoing self = {.message = message, .sent = {.kind = kind, .number = to->next_out}};
+                                      const letter *as, int timeout_ms) {
+    outgoing self = {
+        .message = message, .as = as, .sent = {.kind = as->kind, .number = to->next_out}};
     gpuipc_status status = connection_check(to, OPERATION);
     if (status != GPUIPC_OK || (status = acquire_all(&self, to)) != GPUIPC_OK) {
         return status;
@@ -262,6 +299,7 @@ static gpuipc_status check_message(const gpuipc_outgoing *message) {
 
 gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_outgoing *message,
                                      int timeout_ms) {
+    const letter as = {.kind = WIRE_MESSAGE};
     gpuipc_outgoing known;
     connection *to;
     gpuipc_status status = struct_size_read(message, STRUCT_SIZE_UP_TO(gpuipc_outgoing, stream),
@@ -271,7 +309,7 @@ gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_out
         return status;
     }
     if (os_mutex_try_lock(&to->send_mutex)) {
-        status = connection_send_message(to, &known, WIRE_MESSAGE, timeout_ms);
+        status = connection_send_message(to, &known, &as, timeout_ms);
         os_mutex_unlock(&to->send_mutex);
     } else {
         status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is sending on it");

@@ -85,7 +85,8 @@ static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_cont
                                      .access = GPUIPC_ACCESS_READ,
                                      .stream = contents->stream};
     wire_encode_contents(&record, bytes);
-    gpuipc_status status = connection_send_message(to, &message, WIRE_CONTENTS, timeout_ms);
+    const letter as = {.kind = WIRE_CONTENTS};
+    gpuipc_status status = connection_send_message(to, &message, &as, timeout_ms);
     return status == GPUIPC_OK ? await_return(to, self, contents) : status;
 }
 

@@ -12,14 +12,17 @@
 #include "transport_plain.h"
 #include "transport_pool.h"
 
-#define DEFAULT_MAX_BUFFERS 4096u
-#define DEFAULT_MAX_HANDLES 8192u
+#define DEFAULT_MAX_BUFFERS      4096u
+#define DEFAULT_MAX_HANDLES      8192u
+#define DEFAULT_MAX_KEPT_HANDLES 128u
 /* How long the end waits for streams that are just passing what it let go. */
 #define ENDING_MS 1000
 
 static void destroy(object *base) {
     context *self = (context *)base;
     const os_deadline deadline = os_deadline_after(ENDING_MS);
+    lease_table_end(self, object_is_forked(base));
+    opening_table_end(&self->openings);
     watch_end(&self->watch, deadline, object_is_forked(base));
     if (!point_context_end(self, deadline, object_is_forked(base))) {
         context_log(
@@ -28,6 +31,9 @@ static void destroy(object *base) {
             "memory is left to the end of the process");
     }
     staging_list_end(self, object_is_forked(base));
+    import_table_end(self, object_is_forked(base));
+    keep_alive_end(self, object_is_forked(base));
+    kept_handles_end(&self->kept_handles);
     for (uint32_t i = 0; i < self->device_count; i++) {
         transport_plain_end(self, &self->devices[i], object_is_forked(base));
     }
@@ -91,6 +97,46 @@ static const char *choose_driver(const gpuipc_context_config *config) {
     return choice == NULL || choice[0] == '\0' ? "auto" : choice;
 }
 
+/* What a context keeps of buffers that come and go; all of it empty. */
+static gpuipc_status init_tables(context *self, const gpuipc_context_config *config) {
+    const bool keeps_alive = (config->flags & GPUIPC_CONTEXT_NO_KEEP_ALIVE) == 0;
+    gpuipc_status status = keep_alive_init(&self->keep_alive, keeps_alive);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = kept_handles_init(&self->kept_handles, config->max_kept_handles)) != GPUIPC_OK) {
+        goto end_keep_alive;
+    }
+    if ((status = import_table_init(&self->imports, config->max_cached_imports)) != GPUIPC_OK) {
+        goto end_kept_handles;
+    }
+    if ((status = lease_table_init(&self->leases)) != GPUIPC_OK) {
+        goto end_imports;
+    }
+    if ((status = opening_table_init(&self->openings)) != GPUIPC_OK) {
+        goto end_leases;
+    }
+    return GPUIPC_OK;
+
+end_leases:
+    lease_table_end(self, false);
+end_imports:
+    import_table_end(self, false);
+end_kept_handles:
+    kept_handles_end(&self->kept_handles);
+end_keep_alive:
+    keep_alive_end(self, false);
+    return status;
+}
+
+static void end_tables(context *self) {
+    opening_table_end(&self->openings);
+    lease_table_end(self, false);
+    import_table_end(self, false);
+    kept_handles_end(&self->kept_handles);
+    keep_alive_end(self, false);
+}
+
 static gpuipc_status make(const gpuipc_context_config *config, context **out_context) {
     context *self = calloc(1, sizeof(*self));
     if (self == NULL) {
@@ -102,6 +148,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     self->log = config->log;
     self->log_user_data = config->log_user_data;
     atomic_init(&self->next_buffer_id, 1u);
+    atomic_init(&self->next_connection, 1u);
     atomic_init(&self->is_over, false);
     gpuipc_status status = os_mutex_init(&self->device_mutex);
     if (status != GPUIPC_OK) {
@@ -115,6 +162,9 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     }
     if ((status = staging_list_init(&self->staging)) != GPUIPC_OK) {
         goto end_watch;
+    }
+    if ((status = init_tables(self, config)) != GPUIPC_OK) {
+        goto end_staging;
     }
     if ((status = settle_directory(self, config->runtime_directory)) != GPUIPC_OK ||
         (status = os_random(self->instance_id, sizeof(self->instance_id))) != GPUIPC_OK ||
@@ -132,6 +182,8 @@ free_members:
     free(self->devices);
     free(self->cache_directory);
     free(self->runtime_directory);
+    end_tables(self);
+end_staging:
     os_mutex_destroy(&self->staging.mutex);
 end_watch:
     watch_end(&self->watch, os_deadline_after(0), false);
@@ -159,7 +211,7 @@ gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
             return status;
         }
     }
-    if ((known.flags & ~GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0) {
+    if ((known.flags & ~(GPUIPC_CONTEXT_SHARED_DIRECTORY | GPUIPC_CONTEXT_NO_KEEP_ALIVE)) != 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
                            "flags has bits that this library does not know: 0x%x", known.flags);
     }
@@ -168,6 +220,11 @@ gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
     }
     if (known.max_handles_per_message == 0) {
         known.max_handles_per_message = DEFAULT_MAX_HANDLES;
+    }
+    if (known.max_kept_handles == 0) {
+        known.max_kept_handles = DEFAULT_MAX_KEPT_HANDLES;
+    } else if (known.max_kept_handles == GPUIPC_KEEP_NONE) {
+        known.max_kept_handles = 0;
     }
     status = os_fork_watch();
     if (status != GPUIPC_OK) {
@@ -195,12 +252,19 @@ gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
     }
     gpuipc_status status =
         object_drop_hold(OBJECT_CONTEXT, handle, "gpuipc_context_destroy", &last);
-    if (last == NULL || object_is_forked(last)) {
-        object_unreference(last);
+    if (last == NULL) {
         return status;
     }
     context *self = (context *)last;
-    atomic_store(&self->is_over, true);
+    const bool is_forked = object_is_forked(last);
+    if (!is_forked) {
+        atomic_store(&self->is_over, true); /* which wakes who waits for contents */
+    }
+    lease_close_all(self, is_forked); /* which hold the context */
+    if (is_forked) {
+        object_unreference(last);
+        return status;
+    }
     (void)registry_sweep(true); /* buffers that linger keep their context */
     (void)context_run_deferred(self);
     context_unreference(self);

@@ -10,7 +10,12 @@
 #include "deferred.h"
 #include "device.h"
 #include "driver.h"
+#include "import.h"
+#include "keep_alive.h"
+#include "kept_handles.h"
+#include "lease.h"
 #include "object.h"
+#include "opening.h"
 #include "point.h"
 #include "staging.h"
 #include "watch.h"
@@ -36,7 +41,13 @@ typedef struct context {
     atomic_bool is_over;    /**< the caller has given it up: its last object ends it */
     staging_list staging;   /**< for copies between devices that do not reach each other */
     point_context points;
-    watch watch; /**< of streams that wait for other processes */
+    watch watch;                           /**< of streams that wait for other processes */
+    atomic_uint_least64_t next_connection; /**< number of the next connection, from 1 on */
+    keep_alive keep_alive;
+    kept_handles kept_handles;
+    import_table imports;
+    lease_table leases;
+    opening_table openings;
 } context;
 
 /** The context behind a public handle, with a reference for the caller. */

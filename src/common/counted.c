@@ -5,8 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct counted {
+#include "hash.h"
+
+/* Enough that 10,000 pointers of pools make chains of a few. */
+#define SLOTS 4096u
+
+/* Where an item is in a chain. */
+typedef struct counted_link {
     counted *next;
+    counted **at;
+} counted_link;
+
+struct counted {
+    counted_link by_key;
+    counted_link by_value;    /* where the value tells; else it is in no chain of these */
     const os_library *driver; /* two drivers in one process have nothing in common */
     counted_key key;
     counted_maker maker;
@@ -23,17 +35,31 @@ static struct {
     bool is_started;
     uint32_t fork_generation;
     os_mutex mutex;
-    counted *first;
+    uint64_t seed; /* hash.h: other processes choose names */
+    counted *by_key[SLOTS];
+    counted *by_value[SLOTS];
 } all;
+
+_Static_assert(sizeof(counted_key) % sizeof(uint64_t) == 0, "hash_bytes() takes whole words");
+
+static counted **slot_of(const counted_key *key) {
+    return &all.by_key[hash_bytes(all.seed, (const uint8_t *)key, sizeof(*key)) % SLOTS];
+}
+
+static counted **slot_of_value(uint64_t value) {
+    return &all.by_value[hash_word(all.seed, value) % SLOTS];
+}
 
 static gpuipc_status lock(void) {
     gpuipc_status status = GPUIPC_OK;
     os_static_mutex_lock(&all.start);
     if (!all.is_started || all.fork_generation != os_fork_generation()) {
-        status = os_mutex_init(&all.mutex);
+        status = os_random(&all.seed, sizeof(all.seed));
+        status = status == GPUIPC_OK ? os_mutex_init(&all.mutex) : status;
         all.is_started = status == GPUIPC_OK;
         all.fork_generation = os_fork_generation();
-        all.first = NULL;
+        memset(all.by_key, 0, sizeof(all.by_key));
+        memset(all.by_value, 0, sizeof(all.by_value));
     }
     os_static_mutex_unlock(&all.start);
     if (status == GPUIPC_OK) {
@@ -43,7 +69,7 @@ static gpuipc_status lock(void) {
 }
 
 static counted *find(const context *ctx, const counted_key *key) {
-    for (counted *item = all.first; item != NULL; item = item->next) {
+    for (counted *item = *slot_of(key); item != NULL; item = item->by_key.next) {
         if (item->driver == ctx->driver.library && memcmp(&item->key, key, sizeof(*key)) == 0) {
             return item;
         }
@@ -53,13 +79,30 @@ static counted *find(const context *ctx, const counted_key *key) {
 
 /* What a new one is that was made before under another key. */
 static counted *find_same(const counted *made) {
-    for (counted *item = all.first; item != NULL; item = item->next) {
+    for (counted *item = *slot_of_value(made->value); item != NULL; item = item->by_value.next) {
         if (item->driver == made->driver && item->key.kind == made->key.kind &&
             item->value == made->value && item->other == NULL) {
             return item;
         }
     }
     return NULL;
+}
+
+static void put_in(counted *item) {
+    item->by_key.at = slot_of(&item->key);
+    item->by_key.next = *item->by_key.at;
+    if (item->by_key.next != NULL) {
+        item->by_key.next->by_key.at = &item->by_key.next;
+    }
+    *item->by_key.at = item;
+    if (item->maker.value_tells) {
+        item->by_value.at = slot_of_value(item->value);
+        item->by_value.next = *item->by_value.at;
+        if (item->by_value.next != NULL) {
+            item->by_value.next->by_value.at = &item->by_value.next;
+        }
+        *item->by_value.at = item;
+    }
 }
 
 static gpuipc_status take(context *ctx, const counted_key *key, const counted_maker *maker,
@@ -75,8 +118,7 @@ static gpuipc_status take(context *ctx, const counted_key *key, const counted_ma
             status = status_out_of_memory("counted_take", sizeof(*item));
             goto unlock;
         }
-        *item = (counted){
-            .next = all.first, .driver = ctx->driver.library, .key = *key, .maker = *maker};
+        *item = (counted){.driver = ctx->driver.library, .key = *key, .maker = *maker};
         status = maker->make(ctx, key, argument, &item->value);
         if (status != GPUIPC_OK) {
             free(item);
@@ -88,7 +130,7 @@ static gpuipc_status take(context *ctx, const counted_key *key, const counted_ma
             item->other->count++;
             item->other->makings++;
         }
-        all.first = item;
+        put_in(item);
     }
     item->count++;
     *out_item = item;
@@ -152,11 +194,16 @@ static void undo_all(context *ctx, const counted *item) {
 
 /* Takes one out that nobody holds any more. */
 static void take_out(counted *item) {
-    counted **at = &all.first;
-    while (*at != item) {
-        at = &(*at)->next;
+    *item->by_key.at = item->by_key.next;
+    if (item->by_key.next != NULL) {
+        item->by_key.next->by_key.at = item->by_key.at;
     }
-    *at = item->next;
+    if (item->maker.value_tells) {
+        *item->by_value.at = item->by_value.next;
+        if (item->by_value.next != NULL) {
+            item->by_value.next->by_value.at = item->by_value.at;
+        }
+    }
 }
 
 bool counted_give_unless_last(counted *item) {

@@ -4,18 +4,23 @@
 #define GPUIPC_DEVICE_H
 
 #include <gpuipc/gpuipc.h>
+#include <stdatomic.h>
 
 #include "driver.h"
 
 struct context;
 
+/** The most devices whose ways to each other are remembered. */
+#define DEVICE_REMEMBERED_MAX 64u
+
 typedef struct device {
     CUdevice ordinal;
     gpuipc_device_info info;
     CUmemAllocationHandleType handle_type; /**< this system's, or NONE when the device has not it */
-    gpuipc_status why_not;     /**< what to answer when memory cannot be shared; OK when it can */
-    bool rdma_capable;         /**< memory may be asked for with GPUDirect RDMA capability */
-    CUcontext primary;         /**< retained when first used; NULL before */
+    gpuipc_status why_not; /**< what to answer when memory cannot be shared; OK when it can */
+    bool rdma_capable;     /**< memory may be asked for with GPUDirect RDMA capability */
+    atomic_uint_least64_t reaches; /**< a bit for each device whose memory it is known to reach */
+    CUcontext primary;             /**< retained when first used; NULL before */
     struct counted **accesses; /**< peer access that it was given for buffers: transport_p2p.c */
     uint32_t access_count;
     struct counted *pool; /**< a pool that can be shared, from its first use on: transport_pool.c */

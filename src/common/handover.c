@@ -67,10 +67,10 @@ static bool all_have_points(const handover *self) {
 
 /* Whether a default stream of this device may have work for the contents. Where the primary context was
  * never made there is none. */
-static bool is_used(const handover *self, uint32_t index) {
-    for (uint32_t i = 0; i < self->count; i++) {
-        if (self->buffers[i]->access_device == index) {
-            return device_is_active(self->to->context, index);
+static bool is_used(const context *ctx, buffer *const *buffers, uint32_t count, uint32_t index) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (buffers[i]->access_device == index) {
+            return device_is_active(ctx, index);
         }
     }
     return false;
@@ -88,15 +88,14 @@ static gpuipc_status wait_for_stream(context *ctx, gpuipc_stream stream, uint32_
     return status;
 }
 
-/* The contents are there before the message leaves: the receiver may look at once. */
-static gpuipc_status wait_on_host(const handover *self, gpuipc_stream stream) {
-    context *ctx = self->to->context;
+gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count,
+                            gpuipc_stream stream) {
     if (!device_is_default_stream(stream)) {
-        return wait_for_stream(ctx, stream, self->buffers[0]->access_device);
+        return wait_for_stream(ctx, stream, buffers[0]->access_device);
     }
     gpuipc_status status = GPUIPC_OK;
     for (uint32_t i = 0; i < ctx->device_count && status == GPUIPC_OK; i++) {
-        if (is_used(self, i)) {
+        if (is_used(ctx, buffers, count, i)) {
             status = wait_for_stream(ctx, stream, i);
         }
     }
@@ -180,7 +179,8 @@ static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream s
                       "cuStreamCreate", "joining the default streams of several devices");
     if (status == GPUIPC_OK) {
         for (uint32_t i = first; i < ctx->device_count && status == GPUIPC_OK; i++) {
-            status = is_used(self, i) ? join_one(ctx, joined, stream, i) : GPUIPC_OK;
+            status = is_used(ctx, self->buffers, self->count, i) ? join_one(ctx, joined, stream, i)
+                                                                 : GPUIPC_OK;
         }
         if (status == GPUIPC_OK) {
             status = mark(self, flags, joined);
@@ -197,7 +197,7 @@ static gpuipc_status mark_on_streams(handover *self, uint32_t flags, gpuipc_stre
     uint32_t used = 0;
     device_scope scope;
     for (uint32_t i = ctx->device_count; i > 0 && device_is_default_stream(stream); i--) {
-        if (is_used(self, i - 1)) {
+        if (is_used(ctx, self->buffers, self->count, i - 1)) {
             first = i - 1;
             used++;
         }
@@ -227,7 +227,11 @@ static gpuipc_status make_ready(handover *self, uint32_t flags, gpuipc_stream st
     if ((flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0 && all_have_points(self)) {
         return mark_on_streams(self, flags, stream);
     }
-    return wait_on_host(self, stream);
+    if (self->to->is_served) { /* whom all other clients would wait with */
+        return status_fail(GPUIPC_ERR_LIMIT, "gpuipc_server",
+                           "no point is left that says when the contents are ready");
+    }
+    return handover_wait(self->to->context, self->buffers, self->count, stream);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -238,7 +242,7 @@ gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buff
     if (count == 0) {
         return GPUIPC_OK;
     }
-    point_collect(to->context);
+    point_collect_some(to->context);
     gpuipc_status status = lend_all(self);
     if (status == GPUIPC_OK) {
         status = make_ready(self, flags, stream);

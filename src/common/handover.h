@@ -27,6 +27,11 @@ typedef struct handover {
 /** The flags of a message that say when its contents are ready. ERR_INVALID_ARGUMENT */
 gpuipc_status handover_check_flags(uint32_t flags, const char *operation);
 
+/** Waits on the host for the contents of buffers, one at least, as gpuipc_outgoing::stream says: who gets them then
+ *  may look at once. */
+gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count,
+                            gpuipc_stream stream);
+
 /** Lends the buffers, and waits for their contents or marks them on the stream. The send mutex is held.
  *  @param flags GPUIPC_SEND_READY, _ASYNC, _EVENT  @param stream as gpuipc_outgoing::stream */
 gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buffers, uint32_t count,

@@ -26,22 +26,29 @@ static gpuipc_status check_limits(const wire_header *header, const context *ctx)
     return GPUIPC_OK;
 }
 
-/* Room for the whole message, whose size is within limits. At least one element each, so that NULL
- * means "no memory". */
+/* Room for the whole message, whose size is within limits, but for its bytes: only as much as comes, so that
+ * a few bytes of a peer cannot make this process keep a whole message's. The arrays lie one behind the
+ * other, each as aligned as those before it. */
 static gpuipc_status start(incoming *self, const wire_header *header, const context *ctx) {
     gpuipc_status status = check_limits(header, ctx);
     if (status != GPUIPC_OK) {
         return status;
     }
-    self->bytes = malloc((size_t)header->total_bytes + 1);
-    self->buffers = calloc((size_t)header->total_buffers + 1, sizeof(*self->buffers));
-    self->segments = calloc((size_t)header->total_segments + 1, sizeof(*self->segments));
-    if (self->bytes == NULL || self->buffers == NULL || self->segments == NULL) {
-        free(self->bytes);
-        free(self->buffers);
-        free(self->segments);
-        *self = (incoming){0};
-        return status_out_of_memory(OPERATION, header->total_bytes);
+    const size_t segments = header->total_segments * sizeof(*self->segments);
+    const size_t buffers = header->total_buffers * sizeof(*self->buffers);
+    const size_t imports = header->total_buffers * sizeof(*self->imports);
+    const size_t size = segments + buffers + imports;
+    if (size > 0) {
+        uint8_t *room = malloc(size);
+        if (room == NULL) {
+            return status_out_of_memory(OPERATION, size);
+        }
+        self->segments = (segment *)(void *)room;
+        self->buffers = (wire_buffer *)(void *)(room + segments);
+        self->imports = (import_memory **)(void *)(room + segments + buffers);
+    }
+    for (uint32_t i = 0; i < header->total_buffers; i++) {
+        self->imports[i] = NULL;
     }
     self->header = *header;
     self->started = true;
@@ -80,8 +87,84 @@ static gpuipc_status next_buffer(incoming *self, wire_buffer **out_buffer) {
     if (self->segment_buffer == self->buffer_count) {
         return bad("a segment came before the record of its buffer");
     }
-    *out_buffer = &self->buffers[self->segment_buffer];
+    wire_buffer *of = &self->buffers[self->segment_buffer];
+    if (of->segment_count - self->segment_index >
+        self->header.total_segments - self->segment_count) {
+        return bad("the buffers of a message do not use its segments up");
+    }
+    *out_buffer = of;
     return GPUIPC_OK;
+}
+
+/* What is open already must be what the message says it is. */
+static gpuipc_status check_open(import_memory *open, uint32_t index, const wire_segment *record) {
+    uint32_t count;
+    const segment *of = &import_segments(open, &count)[index];
+    if (of->bytes != record->bytes || (record->naming == WIRE_NAMED_BY_NAME &&
+                                       memcmp(of->name, record->name, sizeof(of->name)) != 0)) {
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+                           "the buffer is open already, with another segment %u than the message "
+                           "has now",
+                           index);
+    }
+    return GPUIPC_OK;
+}
+
+/* With the first segment of a buffer: what is open of it, or room for what comes.
+ * @param needs_handles what is open without them is imported again: nothing says of a handle that comes later that
+ *        it is the same memory's, or any memory's, but the driver that imports it */
+static gpuipc_status begin_import(const incoming *self, const sender *from, bool needs_handles,
+                                  import_memory **out_import, bool *out_is_open) {
+    const wire_buffer *of = &self->buffers[self->segment_buffer];
+    import_key key = {.connection = from->connection,
+                      .buffer_id = of->buffer_id,
+                      .generation = of->generation,
+                      .memory = (uint16_t)of->memory};
+    uint32_t count;
+    memcpy(key.exporter_id, of->exporter_id, sizeof(key.exporter_id));
+    import_memory *found = import_find(from->context, &key, needs_handles);
+    if (found == NULL) {
+        *out_is_open = false;
+        return import_new(from->context, &key, of->segment_count,
+                          !transport_of_memory(of->memory)->ends_with_owner, out_import);
+    }
+    (void)import_segments(found, &count);
+    if (count != of->segment_count) {
+        import_unreference(from->context, found, false);
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+                           "the buffer is open already, with %u segments; the message has %u",
+                           count, of->segment_count);
+    }
+    *out_import = found;
+    *out_is_open = true;
+    return GPUIPC_OK;
+}
+
+/* A segment of memory that is imported once: where it is open the handle is not looked at. */
+static gpuipc_status share_segment(incoming *self, sender *from, const transport *carrier,
+                                   const wire_segment *record, os_handle *handle,
+                                   bool keep_handle) {
+    import_memory **of = &self->imports[self->segment_buffer];
+    const uint32_t index = self->segment_index;
+    uint32_t count;
+    gpuipc_status status = GPUIPC_OK;
+    if (index == 0) {
+        status = begin_import(self, from, keep_handle && carrier->naming == WIRE_NAMED_BY_HANDLE,
+                              of, &self->segment_is_open);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (self->segment_is_open) {
+        status = check_open(*of, index, record);
+    } else {
+        segment *segments = import_segments(*of, &count);
+        status = carrier->import_segment(from, record, handle, keep_handle, &segments[index]);
+        if (status == GPUIPC_OK && index + 1 == count) {
+            import_enter(from->context, *of);
+        }
+    }
+    return status;
 }
 
 /* Memory that cannot be taken in costs the message, not the connection: it is remembered, and the rest
@@ -100,24 +183,52 @@ static gpuipc_status import_segment(incoming *self, sender *from, const wire_seg
         !(carrier->naming == WIRE_NAMED_BY_BOTH && record->naming == WIRE_NAMED_BY_NAME)) {
         return bad("a segment is not named as its kind of memory is");
     }
-    from->record = of;
-    status = carrier->import_segment(from, record, handle, keep_handle, &opened);
-    if (status != GPUIPC_OK && self->failure.status == GPUIPC_OK) {
-        self->failure = status_save();
+    if (self->failure.status == GPUIPC_OK) {
+        from->record = of;
+        status = carrier->shares_imports
+                     ? share_segment(self, from, carrier, record, handle, keep_handle)
+                     : carrier->import_segment(from, record, handle, keep_handle, &opened);
+        if (status != GPUIPC_OK) {
+            self->failure = status_save();
+        }
     }
     self->segments[self->segment_count++] = opened;
     self->segment_index++;
     return GPUIPC_OK;
 }
 
+/* Takes the bytes of a packet, which do not pass the total. The room is doubled as long as it is too little,
+ * so that each byte is moved once or twice. */
+static gpuipc_status take_bytes(incoming *self, const uint8_t *from, uint32_t count) {
+    const uint32_t needed = self->byte_count + count;
+    if (count == 0) {
+        return GPUIPC_OK;
+    }
+    if (needed > self->byte_capacity) {
+        uint32_t capacity = 2 * self->byte_capacity; /* below 2^32: GPUIPC_MESSAGE_BYTES_MAX */
+        capacity = capacity < needed ? needed : capacity;
+        capacity = capacity < self->header.total_bytes ? capacity : self->header.total_bytes;
+        uint8_t *bytes = realloc(self->bytes, capacity);
+        if (bytes == NULL) {
+            return status_out_of_memory(OPERATION, capacity);
+        }
+        self->bytes = bytes;
+        self->byte_capacity = capacity;
+    }
+    memcpy(self->bytes + self->byte_count, from, count);
+    self->byte_count = needed;
+    return GPUIPC_OK;
+}
+
 static gpuipc_status take(incoming *self, sender *from, const wire_packet *packet,
                           os_handle *handles, bool keep_handles) {
     const wire_header *header = &packet->header;
-    gpuipc_status status;
     os_handle none = OS_HANDLE_NONE;
     size_t named = 0; /* handles, which wire_decode_packet() has counted */
-    memcpy(self->bytes + self->byte_count, packet->bytes, header->bytes);
-    self->byte_count += header->bytes;
+    gpuipc_status status = take_bytes(self, packet->bytes, header->bytes);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     for (uint32_t i = 0; i < header->buffers; i++) {
         status = wire_decode_buffer(packet, i, &self->buffers[self->buffer_count]);
         if (status != GPUIPC_OK) {
@@ -207,8 +318,10 @@ void incoming_clear(incoming *self, context *ctx, bool forked) {
         }
         incoming_transport(self, of)->release_segment(ctx, &self->segments[i], forked);
     }
-    free(self->segments);
-    free(self->buffers);
+    for (uint32_t i = 0; i < self->buffer_count; i++) {
+        import_unreference(ctx, self->imports[i], forked);
+    }
+    free(self->segments); /* and the arrays behind them */
     free(self->bytes);
     *self = (incoming){0};
 }

@@ -17,13 +17,17 @@ typedef struct incoming {
     wire_header header; /**< of the first packet; the totals are those of every packet */
     uint8_t *bytes;
     uint32_t byte_count;
+    uint32_t byte_capacity; /**< room in bytes: what has come, and at most as much again */
     wire_buffer *buffers;
     uint32_t buffer_count;
-    segment *segments;
+    import_memory *
+        *imports; /**< for each buffer whose transport shares imports; it has the memory then */
+    segment *segments; /**< what has no import; SEGMENT_NONE where there is one */
     uint32_t segment_count;
     uint32_t segment_buffer; /**< which buffer the next segment is of, */
     uint32_t segment_index;  /**< and which of its segments */
-    gpuipc_error failure;    /**< the first segment that could not be imported; OK: none */
+    bool segment_is_open;    /**< its memory is open here already */
+    gpuipc_error failure;    /**< the first segment that could not be taken in; OK: none */
 } incoming;
 
 /** Takes in one packet of messages. The handles are closed or kept in the message, whatever comes out.

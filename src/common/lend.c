@@ -12,7 +12,10 @@
 typedef struct answer {
     const point_page *page;
     bool is_gone;
+    uint32_t questions; /* how many more may be asked; then every process counts as living */
 } answer;
+
+#define ASKS_ALL ((answer){.questions = UINT32_MAX})
 
 /* Whose memory it is: a buffer that has come home (this process holds both ends) ends before its original. */
 static buffer *lender_of(buffer *self) {
@@ -24,11 +27,16 @@ static bool concerns(const lend *self, const buffer *whom) {
 }
 
 static bool is_reached(const lend *self, point_word word, answer *last) {
-    if (self->at.index != 0 && point_is_reached(self->page, &word)) {
+    if ((self->at.index != 0 && point_is_reached(self->page, &word)) ||
+        point_page_is_known_gone(self->page)) {
         return true;
     }
     if (last->page != self->page) {
-        *last = (answer){self->page, point_page_peer_is_gone_locked(self->page)};
+        if (last->questions == 0) {
+            return false;
+        }
+        *last =
+            (answer){self->page, point_page_peer_is_gone_locked(self->page), last->questions - 1};
     }
     return last->is_gone;
 }
@@ -42,7 +50,10 @@ static bool is_released(const lend *self, answer *last) {
 }
 
 /* The list is empty. The mutex is held. */
-static void forget(lend_list *self) {
+static void forget(point_context *points, lend_list *self) {
+    if (points->next_lent == self) {
+        points->next_lent = self->next;
+    }
     if (self->link != NULL) {
         *self->link = self->next;
         if (self->next != NULL) {
@@ -53,26 +64,38 @@ static void forget(lend_list *self) {
     *self = (lend_list){0};
 }
 
-/* What is released need not be looked at again. The mutex is held. */
-static void reap(lend_list *self) {
-    answer last = {NULL, false};
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < self->count; i++) {
-        if (is_released(&self->lends[i], &last)) {
+/* What is released need not be looked at again: from one on, so many of them. The mutex is held.
+ * @return how many of them are left */
+static uint32_t reap_some(point_context *points, lend_list *self, uint32_t first, uint32_t count,
+                          answer *last) {
+    uint32_t kept = first;
+    for (uint32_t i = first; i < first + count; i++) {
+        if (is_released(&self->lends[i], last)) {
             point_page_unreference_locked(self->lends[i].page);
         } else {
             self->lends[kept++] = self->lends[i];
         }
     }
-    self->count = kept;
-    if (kept == 0) {
-        forget(self);
+    const uint32_t gone = first + count - kept;
+    if (gone > 0) {
+        memmove(&self->lends[kept], &self->lends[first + count],
+                (self->count - first - count) * sizeof(lend));
+        self->count -= gone;
     }
+    if (self->count == 0) {
+        forget(points, self);
+    }
+    return count - gone;
+}
+
+static void reap(point_context *points, lend_list *self) {
+    answer last = ASKS_ALL;
+    (void)reap_some(points, self, 0, self->count, &last);
 }
 
 bool lend_is_outstanding(struct buffer *self) {
     os_mutex_lock(&self->context->points.mutex);
-    reap(&self->lends);
+    reap(&self->context->points, &self->lends);
     bool outstanding = self->lends.count > 0;
     os_mutex_unlock(&self->context->points.mutex);
     return outstanding;
@@ -81,10 +104,10 @@ bool lend_is_outstanding(struct buffer *self) {
 uint32_t lend_count(struct buffer *self) {
     buffer *lender = lender_of(self);
     lend_list *list = &lender->lends;
-    answer last = {NULL, false};
+    answer last = ASKS_ALL;
     uint32_t count = 0;
     os_mutex_lock(&lender->context->points.mutex);
-    reap(list);
+    reap(&lender->context->points, list);
     for (uint32_t i = 0; i < list->count; i++) {
         count += concerns(&list->lends[i], self) && !is_returned(&list->lends[i], &last);
     }
@@ -92,22 +115,29 @@ uint32_t lend_count(struct buffer *self) {
     return count;
 }
 
+/* Half of it at least is then free: else each further one might look at all the others. The mutex is held. */
+static gpuipc_status make_room(point_context *points, lend_list *self) {
+    reap(points, self);
+    if (self->count < self->capacity / 2) {
+        return GPUIPC_OK;
+    }
+    const uint32_t capacity = self->capacity == 0 ? 4 : self->capacity * 2;
+    lend *lends = realloc(self->lends, capacity * sizeof(*lends));
+    if (lends == NULL) {
+        return status_out_of_memory("lend_add", capacity * sizeof(*lends));
+    }
+    self->lends = lends;
+    self->capacity = capacity;
+    return GPUIPC_OK;
+}
+
 gpuipc_status lend_add(struct buffer *self, point_page *page, const point *at) {
     lend_list *list = &lender_of(self)->lends; /* of the same context: lend_check() */
     gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&self->context->points.mutex);
-    if (list->count == list->capacity) {
-        reap(list);
-    }
-    if (list->count == list->capacity) {
-        const uint32_t capacity = list->capacity == 0 ? 4 : list->capacity * 2;
-        lend *lends = realloc(list->lends, capacity * sizeof(*lends));
-        if (lends == NULL) {
-            status = status_out_of_memory("lend_add", capacity * sizeof(*lends));
-            goto unlock;
-        }
-        list->lends = lends;
-        list->capacity = capacity;
+    if (list->count == list->capacity &&
+        (status = make_room(&self->context->points, list)) != GPUIPC_OK) {
+        goto unlock;
     }
     if (list->link == NULL) {
         lend_list **first = &self->context->points.lent;
@@ -163,19 +193,31 @@ void lend_remove(struct buffer *self, const point_page *page, const point *at) {
         }
     }
     if (list->count == 0) {
-        forget(list);
+        forget(&self->context->points, list);
     }
     os_mutex_unlock(&self->context->points.mutex);
 }
 
-void lend_collect(struct context *ctx) {
-    os_mutex_lock(&ctx->points.mutex);
-    for (lend_list *list = ctx->points.lent; list != NULL;) {
-        lend_list *next = list->next;
-        reap(list);
-        list = next;
+/* @return how many of its lends it has looked at, at most @p most */
+static uint32_t look_at(point_context *points, lend_list *list, uint32_t most, answer *last) {
+    const uint32_t first = list->next_look < list->count ? list->next_look : 0;
+    const uint32_t count = list->count - first < most ? list->count - first : most;
+    points->next_lent = first + count == list->count ? list->next : list;
+    const uint32_t left = reap_some(points, list, first, count, last);
+    if (list->count > 0) {
+        list->next_look = first + left;
     }
-    os_mutex_unlock(&ctx->points.mutex);
+    return count;
+}
+
+void lend_collect_some(point_context *points, uint32_t most, uint32_t questions) {
+    answer last = {.questions = questions};
+    if (points->next_lent == NULL) {
+        points->next_lent = points->lent;
+    }
+    for (uint32_t looks = 0; looks < most && points->next_lent != NULL;) {
+        looks += look_at(points, points->next_lent, most - looks, &last);
+    }
 }
 
 /* Others may be made at the same address. */
@@ -205,7 +247,7 @@ void lend_clear(struct buffer *self, bool forked) {
     for (uint32_t i = 0; i < list->count; i++) {
         point_page_unreference_locked(list->lends[i].page);
     }
-    forget(list);
+    forget(&self->context->points, list);
     os_mutex_unlock(&self->context->points.mutex);
 }
 
@@ -234,9 +276,9 @@ static gpuipc_status copy_outstanding(buffer *self, lend **out_lends, uint32_t *
     lend *copy = NULL;
     uint32_t count = 0;
     bool has_points = true;
-    answer last = {NULL, false};
+    answer last = ASKS_ALL;
     os_mutex_lock(&lender->context->points.mutex);
-    reap(list);
+    reap(&lender->context->points, list);
     if (list->count > 0 && (copy = malloc(list->count * sizeof(*copy))) == NULL) {
         status = status_out_of_memory("lend", list->count * sizeof(*copy));
         goto unlock;
@@ -314,7 +356,7 @@ gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms)
     if (status == GPUIPC_OK) {
         status = await_on_host(self, deadline, operation);
         if (status == GPUIPC_OK) {
-            (void)registry_sweep(true);
+            registry_sweep_some(true);
             (void)context_run_deferred(self->context);
         }
         buffer_unreference(self);

@@ -24,6 +24,7 @@ typedef struct lend_list {
     lend *lends;
     uint32_t count;
     uint32_t capacity;
+    uint32_t next_look;     /**< of lend_collect_some() */
     struct lend_list *next; /**< of the context's lists that are not empty */
     struct lend_list **link;
 } lend_list;
@@ -49,8 +50,10 @@ void lend_remove(struct buffer *self, const point_page *page, const point *at);
  *  @param out_at its point */
 point_page *lend_find_last(struct buffer *self, const point_page *page, point *out_at);
 
-/** Forgets what has been returned to any buffer, and with it the pages of connections that are over. */
-void lend_collect(struct context *ctx);
+/** Forgets what has been returned, to whichever buffer, and with it the pages of connections that are over. It
+ *  looks at @p most lends, in turn: what it costs does not depend on how many there are. The mutex is held.
+ *  @param questions about so many processes it asks the system */
+void lend_collect_some(point_context *points, uint32_t most, uint32_t questions);
 
 /** Forgets them all, returned or not: at the end of the buffer. */
 void lend_clear(struct buffer *self, bool forked);

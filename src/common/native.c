@@ -18,9 +18,13 @@ static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segme
     if (handles == NULL) {
         return status_out_of_memory("gpuipc_native_export", self->segment_count * sizeof(*handles));
     }
+    context *ctx = self->original == NULL ? self->context : self->original->context;
+    if (self->import == NULL) {
+        keep_alive_for_export(ctx, self->owner);
+    }
     while (made < self->segment_count && status == GPUIPC_OK) {
-        status = segment_export(&self->context->driver, &self->segments[made],
-                                self->origin == GPUIPC_BUFFER_OPENED, &handles[made]);
+        status =
+            kept_handles_copy(ctx, &self->segments[made], self->import != NULL, &handles[made]);
         made += status == GPUIPC_OK;
     }
     for (uint32_t i = 0; i < made; i++) {
@@ -50,8 +54,8 @@ static gpuipc_status export_buffer(const buffer *self, gpuipc_native_segment *se
                            "the buffer has %u segments; there is room for %zu", self->segment_count,
                            capacity);
     }
-    gpuipc_status status = export_all(self, segments);
-    if (status != GPUIPC_OK) {
+    gpuipc_status status = self->transport->check_export(self, NULL);
+    if (status != GPUIPC_OK || (status = export_all(self, segments)) != GPUIPC_OK) {
         return status;
     }
     gpuipc_native_layout layout = {
@@ -82,32 +86,29 @@ gpuipc_status gpuipc_native_export(gpuipc_buffer *handle, gpuipc_native_segment 
     return status;
 }
 
+/* Its courier has no names for memory, so each import is its own. */
 static gpuipc_status import_buffer(context *ctx, const gpuipc_native_segment *from, uint32_t count,
-                                   const buffer_source *source, uint32_t wanted,
-                                   gpuipc_access access, gpuipc_buffer **out_buffer) {
+                                   buffer_source *source, uint32_t wanted, gpuipc_access access,
+                                   gpuipc_buffer **out_buffer) {
     buffer *self = NULL;
-    uint32_t imported = 0;
-    gpuipc_status status = GPUIPC_OK;
-    segment *segments = calloc(count, sizeof(*segments));
-    if (segments == NULL) {
-        return status_out_of_memory("gpuipc_native_import", count * sizeof(*segments));
+    gpuipc_status status = import_new(ctx, NULL, count, false, &source->import);
+    if (status != GPUIPC_OK) {
+        return status;
     }
-    while (imported < count && status == GPUIPC_OK) {
-        status = segment_import(&ctx->driver, from[imported].handle.value, from[imported].bytes,
-                                &segments[imported]);
-        imported += status == GPUIPC_OK;
+    segment *segments = import_segments(source->import, &count);
+    for (uint32_t i = 0; i < count && status == GPUIPC_OK; i++) {
+        status = segment_import(&ctx->driver, from[i].handle.value, from[i].bytes, &segments[i]);
     }
     if (status == GPUIPC_OK) {
-        status = buffer_open(ctx, source, segments, count, wanted, access, &self);
+        status = buffer_open(ctx, source, NULL, 0, wanted, access, &self);
     }
-    if (status == GPUIPC_OK) {
-        return buffer_publish(self, out_buffer);
+    if (status != GPUIPC_OK) {
+        const gpuipc_error why = status_save();
+        import_unreference(ctx, source->import, false);
+        status_restore(&why);
+        return status;
     }
-    for (uint32_t i = 0; i < imported; i++) {
-        segment_release(&ctx->driver, &segments[i], false);
-    }
-    free(segments);
-    return status;
+    return buffer_publish(self, out_buffer);
 }
 
 /* Here the range is the caller's own word, not a peer's. Whether the segments have the sizes that are

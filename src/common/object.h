@@ -18,7 +18,8 @@ typedef enum object_kind {
     OBJECT_CONTEXT = 1,
     OBJECT_BUFFER,
     OBJECT_LISTENER,
-    OBJECT_CONNECTION
+    OBJECT_CONNECTION,
+    OBJECT_SERVER
 } object_kind;
 
 /** First member of every object. */

@@ -128,6 +128,16 @@ bool os_is_wsl(void);
 
 gpuipc_status os_random(void *bytes, size_t size);
 
+/** Milliseconds since 1970 (UTC), as the machine's clock says now: to be shown, never to wait by. */
+uint64_t os_time_unix_ms(void);
+
+/** 128 bits that are others after the machine was started anew (Linux: boot_id; Windows: a value kept where
+ *  nothing outlives a start). All zero when that cannot be known. */
+void os_boot_id(uint8_t id[16]);
+
+/** This process's effective user as os_peer::user names him; "" when the system does not say. */
+void os_own_user(char *user, size_t capacity);
+
 /* ---- peer: who is at the other end; posix_peer.c, win32_peer.c --------------------------- */
 
 /** A process as the operating system vouches for it. */
@@ -214,6 +224,51 @@ bool os_connection_has_ended(os_connection *connection);
 /** Wakes every thread that waits in it, now and later; the peer sees the end. */
 void os_connection_interrupt(os_connection *connection);
 void os_connection_destroy(os_connection *connection);
+
+/* ---- poller: many endpoints waited for at once; posix_poller.c, win32_poller.c ------------ */
+
+/** Waits for any of one listener and any number of connections. One thread at a time adds, removes and
+ *  waits; any thread wakes. An endpoint is in one poller at most (ERR_INVALID_ARGUMENT). */
+typedef struct os_poller os_poller;
+
+/** What os_poller_wait() gives for os_poller_wake(). */
+#define OS_POLLER_WOKEN NULL
+
+/** ERR_TOO_MANY_HANDLES when the process has none left. */
+gpuipc_status os_poller_create(os_poller **out_poller);
+/** What is in it need not be removed before. NULL does nothing. In a forked child frees only. */
+void os_poller_destroy(os_poller *poller);
+
+/** Ready when a client waits: os_listener_accept() with a deadline that has passed then takes it, or
+ *  fails for a reason of its own. With a deadline ahead it works, but looks again every 20 ms on
+ *  Windows. The listener may be destroyed before the poller.
+ *  @param tag given back when it is ready; not NULL */
+gpuipc_status os_poller_add_listener(os_poller *poller, os_listener *listener, void *tag);
+/** Ready when a packet, or the end, has come, and for ever after an interrupt: os_connection_receive() then
+ *  does not wait. Nothing of what has come is taken away by waiting for it. ERR_RELEASED when it was
+ *  interrupted before. */
+gpuipc_status os_poller_add_connection(os_poller *poller, os_connection *connection, void *tag);
+/** Before it is destroyed, by the thread that waits. It is not reported any more, not even by what
+ *  os_poller_wait() has found already but not given out. One that is not in there is left alone. */
+void os_poller_remove_connection(os_poller *poller, os_connection *connection);
+
+/** The tags of what is ready, at most @p capacity, which is above 0; what is not looked after is reported
+ *  again, and when there are more than @p capacity, all get their turn. 0 when the deadline passed first. */
+gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tags, size_t capacity,
+                             size_t *out_count);
+
+/** Makes the waiting thread return OS_POLLER_WOKEN among its tags, once, now or when it waits next. */
+void os_poller_wake(os_poller *poller);
+
+/** For a caller's event loop: ready (a descriptor: readable; an event: signalled) whenever os_poller_wait()
+ *  would return at once. It may be ready for nothing; os_poller_wait() with a deadline that has passed then
+ *  finds nothing and sets that right. -1 in a forked child. */
+intptr_t os_poller_native(os_poller *poller);
+
+/** Takes a client that waits and closes the connection at once, also when the process has no descriptor left for
+ *  it (a spare one is kept for that): it would stay ready for ever otherwise. False: nobody was, because
+ *  nobody waits or the spare one has gone. */
+bool os_listener_refuse(os_listener *listener);
 
 /* ---- shared memory: posix_memory.c, win32_memory.c --------------------------------------- */
 

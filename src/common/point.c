@@ -6,10 +6,8 @@
 #include <stdlib.h>
 
 #include "context.h"
-#include "lend.h"
 #include "point_internal.h"
 #include "ready_event.h"
-#include "watch.h"
 
 /* The last word of a page: 1 when the receiver has taken the page in. */
 #define TAKEN_WORD (POINT_COUNT * 2u + 1u)
@@ -18,6 +16,9 @@
 #define POINT_RETURNED_FOR_EVER (UINT64_C(1) << 62)
 /* Waiting on the host begins with looking again and again, since a word often comes at once. */
 #define SPIN_NS UINT64_C(50000)
+/* How many slots a taking looks at in the long run, and how many more it may at first. */
+#define LOOKS_EACH  64u
+#define LOOKS_AHEAD (4 * POINT_COUNT)
 
 _Static_assert(sizeof(atomic_uint_least64_t) == 8, "a word has 64 bits");
 
@@ -148,6 +149,10 @@ struct context *point_page_context(const point_page *self) {
     return self->context;
 }
 
+const os_peer *point_page_peer(const point_page *self) {
+    return &self->peer;
+}
+
 os_handle point_page_handle(const point_page *self) {
     return self->handle;
 }
@@ -184,12 +189,17 @@ static bool is_stranded(point_page *self) {
     return self->is_stranded;
 }
 
+bool point_page_is_known_gone(const point_page *self) {
+    return self->is_gone;
+}
+
 bool point_page_peer_is_gone_locked(point_page *self) {
-    int running = os_peer_is_running(&self->peer);
-    if (is_stranded(self)) {
+    if (self->is_gone) {
         return true;
     }
-    return running == 0 ||
+    const int running = os_peer_is_running(&self->peer);
+    self->is_gone = running == 0 || is_stranded(self);
+    return self->is_gone ||
            (running < 0 && (self->connection == NULL || os_connection_has_ended(self->connection)));
 }
 
@@ -241,6 +251,7 @@ static void end_deferred(deferred *item, bool forked) {
 
 /* The mutex is held. To unregister memory waits for the devices. */
 static void end_page(point_page *self) {
+    point_page_forget(self);
     if (self->device == GPUIPC_DEVICE_NONE && is_idle(self)) {
         page_free(self, false);
     } else {
@@ -268,12 +279,6 @@ void point_page_unreference(point_page *self, bool forked) {
     os_mutex_lock(mutex);
     end_page(self);
     os_mutex_unlock(mutex);
-}
-
-void point_collect(struct context *ctx) {
-    ready_event_collect(ctx);
-    watch_collect(&ctx->watch);
-    lend_collect(ctx);
 }
 
 gpuipc_status point_context_init(point_context *self) {
@@ -312,15 +317,22 @@ bool point_context_end(struct context *ctx, os_deadline deadline, bool forked) {
 
 bool point_slot_take(point_page *self, bool (*is_free)(const point_page *self, uint32_t index),
                      uint32_t *out_index) {
-    for (uint32_t i = 0; i < POINT_COUNT; i++) {
-        uint32_t index = (self->next + i) % POINT_COUNT;
+    const uint32_t ahead = LOOKS_AHEAD - self->spent;
+    const uint32_t most = ahead < POINT_COUNT ? LOOKS_EACH : POINT_COUNT;
+    uint32_t looks = 0;
+    bool found = false;
+    while (looks < most && !found) {
+        const uint32_t index = self->next;
+        self->next = (index + 1) % POINT_COUNT;
+        looks++;
         if (is_free(self, index)) {
-            self->next = (index + 1) % POINT_COUNT;
             *out_index = index;
-            return true;
+            found = true;
         }
     }
-    return false;
+    self->spent += looks;
+    self->spent -= self->spent < LOOKS_EACH ? self->spent : LOOKS_EACH;
+    return found;
 }
 
 /* The ready word must have been written as well: a stream that writes it later would put the value of

@@ -46,8 +46,13 @@ point_word point_released_word(const point *at);
 typedef struct point_context {
     os_mutex mutex;  /**< guards all pages, and the lists of lends */
     point_page *own; /**< of this process alone, whose words tell of passages; NULL until used */
-    struct ready_event *events; /**< that receivers may still wait for */
-    struct lend_list *lent;     /**< of buffers that are not returned everywhere */
+    struct ready_event *events;     /**< that receivers may still wait for */
+    struct ready_event *last_event; /**< of those, where there are any */
+    struct lend_list *lent;         /**< of buffers that are not returned everywhere */
+    struct lend_list *next_lent;    /**< the one to look at next; NULL: the first */
+    uint64_t asked_ns;              /**< when a hand-over last asked whether a process lives */
+    point_page *orphans;     /**< own ones whose connection is over, of peers that lived then */
+    point_page *next_orphan; /**< the one to ask about next; NULL: the first */
 } point_context;
 
 gpuipc_status point_context_init(point_context *self);
@@ -68,6 +73,9 @@ gpuipc_status point_page_open(struct context *ctx, const os_peer *peer, os_handl
 
 struct context *point_page_context(const point_page *self);
 
+/** Whose it is, or who is to have it. */
+const os_peer *point_page_peer(const point_page *self);
+
 /** The handle of an own page, which is there until it has been sent; then none. */
 os_handle point_page_handle(const point_page *self);
 void point_page_sent(point_page *self);
@@ -79,9 +87,6 @@ void point_page_unreference(point_page *self, bool forked);
 /** The same, where the mutex is held. NULL does nothing. */
 void point_page_unreference_locked(point_page *self);
 
-/** Forgets what peers have returned, and the waits and events that are over. Waits for nothing. */
-void point_collect(struct context *ctx);
-
 /** From now on the connection's end is the peer's, where the system cannot say whether its process
  *  lives. NULL: it has come. */
 void point_page_set_connection(point_page *self, os_connection *connection);
@@ -89,14 +94,29 @@ void point_page_set_connection(point_page *self, os_connection *connection);
  *  returned. */
 void point_page_return_rest(point_page *self);
 
+/** Whether one of the next two has found it gone. The mutex is held. */
+bool point_page_is_known_gone(const point_page *self);
 /** Whether the process at the other end is gone; where the system cannot say, the connection. */
 bool point_page_peer_is_gone(point_page *self);
 /** The same, where the mutex is held. */
 bool point_page_peer_is_gone_locked(point_page *self);
 
+/* ---- what is over: point_collect.c ---------------------------------------------------------- */
+
+/** At each hand-over: forgets what peers have returned, and events that are over. Looks at some of them, in turn,
+ *  and makes a system call now and then. */
+void point_collect_some(struct context *ctx);
+/** At the end of a connection that had pages: looks at more of them, and asks about some processes whose
+ *  connections ended before they did, so that what dead ones leave does not grow with their number. */
+void point_collect_more(struct context *ctx);
+
+/** An own page's connection is over. Its peer is asked about from now on, if it lives still. */
+void point_page_leave(point_page *self);
+
 /* ---- points and words: point.c ------------------------------------------------------------- */
 
-/** Takes a free point of an own page. False when there is none. */
+/** Takes a free point of an own page. False when there is none; or hardly any, since where that is so for long it
+ *  looks at some of them each time. */
 bool point_take(point_page *self, point *out_point);
 /** The point is not given out again before the stream has passed this place. */
 void point_set_passage(point_page *self, const point *at, const point_word *passage);

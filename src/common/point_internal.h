@@ -23,10 +23,14 @@ struct point_page {
     point_slot *slots;         /**< of an own one; else NULL */
     uint8_t *borrowed;         /**< of a peer's: whether each point is in use here; else NULL */
     uint32_t next;             /**< the slot to look at first */
+    uint32_t spent;            /**< so many more slots were looked at than each taking may */
     os_handle handle;          /**< of an own one, until it has been sent */
     os_peer peer;              /**< with a process handle of its own */
     os_connection *connection; /**< NULL: it has come to its end */
     bool is_stranded;          /**< the peer has closed its end and never took the page in */
+    bool is_gone;              /**< the peer is; found out once, for good */
+    point_page *orphan_next;   /**< point_collect.c */
+    point_page **orphan_link;  /**< NULL: in no list */
     uint32_t
         device; /**< in whose primary context the memory is registered; or GPUIPC_DEVICE_NONE */
 };
@@ -34,6 +38,9 @@ struct point_page {
 /** The next free slot of an own page; the mutex is held. */
 bool point_slot_take(point_page *self, bool (*is_free)(const point_page *self, uint32_t index),
                      uint32_t *out_index);
+
+/** The page ends: it is no longer asked about. The mutex is held. */
+void point_page_forget(point_page *self);
 
 /** Undoes the registration with the driver, if there is one. */
 void point_page_unregister(point_page *self);

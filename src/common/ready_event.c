@@ -7,6 +7,9 @@
 
 #include "context.h"
 
+/* How many ready_event_collect_some() looks at. */
+#define SOME 2u
+
 struct ready_event {
     ready_event *next;
     CUevent event;
@@ -46,6 +49,17 @@ static gpuipc_status make(const driver *drv, gpuipc_stream stream, uint8_t *name
     return GPUIPC_OK;
 }
 
+/* The mutex is held. */
+static void append(point_context *points, ready_event *self) {
+    self->next = NULL;
+    if (points->events == NULL) {
+        points->events = self;
+    } else {
+        points->last_event->next = self;
+    }
+    points->last_event = self;
+}
+
 gpuipc_status ready_event_record(point_page *page, const point *points, size_t count,
                                  gpuipc_stream stream, uint8_t *name) {
     context *ctx = point_page_context(page);
@@ -54,7 +68,6 @@ gpuipc_status ready_event_record(point_page *page, const point *points, size_t c
     if (status != GPUIPC_OK) {
         return status;
     }
-    ready_event_collect(ctx);
     ready_event *self = malloc(size);
     if (self == NULL) {
         return status_out_of_memory("cuEventCreate", size);
@@ -69,8 +82,7 @@ gpuipc_status ready_event_record(point_page *page, const point *points, size_t c
     self->count = count;
     memcpy(self->points, points, count * sizeof(*points));
     os_mutex_lock(&ctx->points.mutex);
-    self->next = ctx->points.events;
-    ctx->points.events = self;
+    append(&ctx->points, self);
     os_mutex_unlock(&ctx->points.mutex);
     return GPUIPC_OK;
 }
@@ -99,20 +111,25 @@ static void end_list(context *ctx, ready_event *first, bool forked) {
     }
 }
 
-void ready_event_collect(struct context *ctx) {
+/* Those that are needed go to the end of the list. */
+void ready_event_collect_some(struct context *ctx) {
+    unsigned most = SOME;
+    point_context *points = &ctx->points;
     ready_event *ended = NULL;
-    os_mutex_lock(&ctx->points.mutex);
-    for (ready_event **at = &ctx->points.events; *at != NULL;) {
-        ready_event *event = *at;
+    os_mutex_lock(&points->mutex);
+    const ready_event *stop = points->last_event;
+    for (bool more = points->events != NULL; more && most > 0; most--) {
+        ready_event *event = points->events;
+        more = event != stop;
+        points->events = event->next;
         if (is_needed(event)) {
-            at = &event->next;
+            append(points, event);
         } else {
-            *at = event->next;
             event->next = ended;
             ended = event;
         }
     }
-    os_mutex_unlock(&ctx->points.mutex);
+    os_mutex_unlock(&points->mutex);
     end_list(ctx, ended, false);
 }
 

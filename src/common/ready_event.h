@@ -14,8 +14,9 @@ typedef struct ready_event ready_event;
 gpuipc_status ready_event_record(point_page *page, const point *points, size_t count,
                                  gpuipc_stream stream, uint8_t *name);
 
-/** Ends the events that nobody needs any more. */
-void ready_event_collect(struct context *ctx);
+/** Ends a few of the events that nobody needs any more, in turn: what it costs does not depend on how many there
+ *  are. */
+void ready_event_collect_some(struct context *ctx);
 /** Ends all of them, with the context. */
 void ready_event_end(struct context *ctx, bool forked);
 

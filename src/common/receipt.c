@@ -135,7 +135,12 @@ gpuipc_status receipt_begin(receipt *self, connection *from, const gpuipc_incomi
 
 gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer *opened) {
     const point at = point_of(record);
-    return borrow_begin(from->points_in, &at, opened->transport->ends_with_owner, &opened->borrow);
+    gpuipc_status status =
+        borrow_begin(from->points_in, &at, opened->transport->ends_with_owner, &opened->borrow);
+    if (status == GPUIPC_OK) {
+        opened->borrow->has_ready_word = record->ready == WIRE_READY_WORD;
+    }
+    return status;
 }
 
 /* In the stream's CUDA context. Uses the passage up. */
@@ -184,6 +189,65 @@ gpuipc_status receipt_wait_async(receipt *self, connection *from, gpuipc_buffer 
         }
     }
     return status;
+}
+
+/* In the stream's CUDA context. ERR_LIMIT: the stream cannot. */
+static gpuipc_status wait_again(buffer *opened, const point_word *word, gpuipc_stream stream) {
+    context *ctx = opened->context;
+    point_page *page = opened->borrow->page;
+    point_word passage = {0, 0};
+    gpuipc_status status = device_check_capture(ctx, stream);
+    if (status != GPUIPC_OK || !point_has_stream_waits(ctx)) {
+        return status == GPUIPC_OK ? GPUIPC_ERR_LIMIT : status;
+    }
+    if ((status = point_passage_take(page, &passage)) != GPUIPC_OK) {
+        return status;
+    }
+    status = watch_add(&ctx->watch, page, word, &passage, opened->borrow);
+    if (status != GPUIPC_OK) {
+        point_passage_cancel(ctx, &passage);
+        return status;
+    }
+    return point_wait_async(page, word, 1, stream, &passage, false);
+}
+
+bool receipt_is_ready(const buffer *opened) {
+    const borrow *of = opened->borrow;
+    if (of == NULL || !of->has_ready_word) {
+        return true;
+    }
+    const point_word word = point_ready_word(&of->at);
+    return point_is_reached(of->page, &word);
+}
+
+gpuipc_status receipt_await(buffer *opened, uint32_t flags, gpuipc_stream stream,
+                            os_deadline deadline, const char *operation) {
+    borrow *of = opened->borrow;
+    device_scope scope;
+    if (receipt_is_ready(opened)) {
+        return GPUIPC_OK;
+    }
+    const point_word word = point_ready_word(&of->at);
+    if ((flags & GPUIPC_RECEIVE_ASYNC) != 0) {
+        gpuipc_status status =
+            device_enter_stream(opened->context, stream, opened->access_device, &scope);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        status = wait_again(opened, &word, stream);
+        device_leave(&scope);
+        if (status != GPUIPC_ERR_LIMIT) {
+            return status;
+        }
+    }
+    return point_await(of->page, &word, &opened->context->is_over, deadline, operation);
+}
+
+gpuipc_status receipt_check_contents(const buffer *opened, const char *operation) {
+    return opened->borrow != NULL && atomic_load(&opened->borrow->is_lost)
+               ? status_fail(GPUIPC_ERR_LOST, operation,
+                             "the process that shared it ended before the contents were ready")
+               : GPUIPC_OK;
 }
 
 void receipt_end(receipt *self, connection *from) {

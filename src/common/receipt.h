@@ -33,6 +33,16 @@ gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer
 gpuipc_status receipt_wait_async(receipt *self, connection *from, gpuipc_buffer *const *opened,
                                  const gpuipc_incoming *wanted);
 
+/** Whether the contents of a buffer that is open are there. No system call, no driver call. */
+bool receipt_is_ready(const buffer *opened);
+/** ERR_LOST when they never will be, and what waited for them was let go. */
+gpuipc_status receipt_check_contents(const buffer *opened, const char *operation);
+/** Waits for them, as one does who has just received it. ERR_TIMEOUT, ERR_LOST, ERR_RELEASED (the context is
+ *  given up)
+ *  @param flags GPUIPC_RECEIVE_ASYNC: lets the stream wait */
+gpuipc_status receipt_await(buffer *opened, uint32_t flags, gpuipc_stream stream,
+                            os_deadline deadline, const char *operation);
+
 void receipt_end(receipt *self, connection *from);
 
 /** The message is dropped: what it brought is returned. */

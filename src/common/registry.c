@@ -6,21 +6,72 @@
 
 #include "transport.h"
 
-/* One list for the process, since a buffer may come back to another of its contexts. It refers to its
- * buffers without keeping them. */
+#define SLOTS 4096u
+/* How many that linger registry_sweep_some() looks at. */
+#define SOME 8u
+
+/* One for the process, since a buffer may come back to another of its contexts. It refers to its buffers
+ * without keeping them. */
 static struct {
     os_static_mutex mutex;
-    buffer *first;
+    buffer *slots[SLOTS]; /* by what they are called; a chain each */
+    buffer *lingering;    /* the one not looked at for longest first */
+    buffer **last_link;   /* of those, where the next one goes; NULL: not set yet */
+    size_t lingering_count;
 } all;
+
+/* Both are this process's own: random, and counted from 1 on. */
+static buffer **slot_of(const uint8_t exporter_id[16], uint64_t buffer_id) {
+    uint64_t exporter;
+    memcpy(&exporter, exporter_id, sizeof(exporter));
+    return &all.slots[(exporter ^ buffer_id) % SLOTS];
+}
+
+/* The mutex is held in this and the next four. */
+static void link_in(buffer *self, buffer **first) {
+    self->registry_next = *first;
+    self->registry_link = first;
+    if (*first != NULL) {
+        (*first)->registry_link = &self->registry_next;
+    }
+    *first = self;
+}
+
+static void link_out(buffer *self) {
+    if (self->registry_link != NULL) {
+        *self->registry_link = self->registry_next;
+        if (self->registry_next != NULL) {
+            self->registry_next->registry_link = self->registry_link;
+        }
+    }
+}
+
+static void begin_lingering(buffer *self) {
+    if (all.last_link == NULL) {
+        all.last_link = &all.lingering;
+    }
+    self->is_lingering = true;
+    self->lingering_next = NULL;
+    self->lingering_link = all.last_link;
+    *all.last_link = self;
+    all.last_link = &self->lingering_next;
+    all.lingering_count++;
+}
+
+static void end_lingering(buffer *self) {
+    self->is_lingering = false;
+    *self->lingering_link = self->lingering_next;
+    if (self->lingering_next != NULL) {
+        self->lingering_next->lingering_link = self->lingering_link;
+    } else {
+        all.last_link = self->lingering_link;
+    }
+    all.lingering_count--;
+}
 
 void registry_add(buffer *self) {
     os_static_mutex_lock(&all.mutex);
-    self->registry_next = all.first;
-    self->registry_link = &all.first;
-    if (all.first != NULL) {
-        all.first->registry_link = &self->registry_next;
-    }
-    all.first = self;
+    link_in(self, slot_of(self->exporter_id, self->buffer_id));
     os_static_mutex_unlock(&all.mutex);
 }
 
@@ -31,7 +82,7 @@ static void reference(buffer *self) {
         return;
     }
     if (self->is_lingering) {
-        self->is_lingering = false;
+        end_lingering(self);
     } else {
         self->revivals++;
     }
@@ -40,7 +91,8 @@ static void reference(buffer *self) {
 buffer *registry_find(const uint8_t exporter_id[16], uint64_t buffer_id) {
     buffer *found = NULL;
     os_static_mutex_lock(&all.mutex);
-    for (buffer *at = all.first; at != NULL && found == NULL; at = at->registry_next) {
+    for (buffer *at = *slot_of(exporter_id, buffer_id); at != NULL && found == NULL;
+         at = at->registry_next) {
         if (at->buffer_id == buffer_id && memcmp(at->exporter_id, exporter_id, 16) == 0 &&
             !object_is_forked(&at->object)) {
             reference(at);
@@ -63,38 +115,51 @@ bool registry_leave(buffer *self, bool forked) {
     if (self->revivals > 0 && !forked) {
         self->revivals--; /* somebody has it again, and will ask in his turn */
     } else if (lingers) {
-        self->is_lingering = true;
+        begin_lingering(self);
     } else {
         ends = true;
-        if (self->registry_link != NULL) {
-            *self->registry_link = self->registry_next;
-            if (self->registry_next != NULL) {
-                self->registry_next->registry_link = self->registry_link;
-            }
-        }
+        link_out(self);
     }
     os_static_mutex_unlock(&all.mutex);
     return ends;
 }
 
-bool registry_sweep(bool may_wait) {
-    buffer *swept = NULL;
+/* @return those of the next @p most that may end now, with a reference each */
+static buffer *take_lingering(size_t most, bool may_wait) {
+    buffer *taken = NULL;
     const bool ends_contexts = may_wait && deferred_is_quiet();
     os_static_mutex_lock(&all.mutex);
-    for (buffer *at = all.first; at != NULL; at = at->registry_next) {
-        if (at->is_lingering && !object_is_forked(&at->object) &&
+    for (size_t left = most < all.lingering_count ? most : all.lingering_count; left > 0; left--) {
+        buffer *at = all.lingering;
+        if (!object_is_forked(&at->object) &&
             (ends_contexts || !atomic_load(&at->context->is_over))) {
             reference(at);
-            at->swept_next = swept;
-            swept = at;
+            at->lingering_next = taken;
+            taken = at;
+        } else {
+            end_lingering(at);
+            begin_lingering(at); /* as the last */
         }
     }
     os_static_mutex_unlock(&all.mutex);
-    const bool are_some = swept != NULL;
-    while (swept != NULL) {
-        buffer *next = swept->swept_next;
-        buffer_unreference(swept); /* which ends it, or lets it linger on */
-        swept = next;
+    return taken;
+}
+
+static bool sweep(size_t most, bool may_wait) {
+    buffer *taken = take_lingering(most, may_wait);
+    const bool are_some = taken != NULL;
+    while (taken != NULL) {
+        buffer *next = taken->lingering_next;
+        buffer_unreference(taken); /* which ends it, or lets it linger on */
+        taken = next;
     }
     return are_some;
+}
+
+bool registry_sweep(bool may_wait) {
+    return sweep(SIZE_MAX, may_wait);
+}
+
+void registry_sweep_some(bool may_wait) {
+    (void)sweep(SOME, may_wait);
 }

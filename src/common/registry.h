@@ -19,9 +19,12 @@ buffer *registry_find(const uint8_t exporter_id[16], uint64_t buffer_id);
  *  @return true: it ends now, and is out; false: it is not the caller's any more */
 bool registry_leave(buffer *self, bool forked);
 
-/** Ends the buffers that nobody has open any more; where no buffer lingers, it costs one lock.
+/** Ends the buffers that nobody has open any more. It looks at those only that linger; where none does, it costs
+ *  one lock.
  *  @param may_wait also the last ones of a context, with which it ends: that waits for the devices
  *  @return whether there were some that lingered */
 bool registry_sweep(bool may_wait);
+/** The same of a few of them, in turn: what it costs does not depend on how many linger. */
+void registry_sweep_some(bool may_wait);
 
 #endif

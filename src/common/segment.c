@@ -68,15 +68,7 @@ gpuipc_status segment_check_export(const segment *self, bool is_imported) {
     return GPUIPC_OK;
 }
 
-gpuipc_status segment_export(const driver *drv, const segment *self, bool is_imported,
-                             os_handle *out_handle) {
-    gpuipc_status status = segment_check_export(self, is_imported);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    if (os_handle_is_valid(self->kept)) {
-        return os_handle_duplicate(self->kept, out_handle);
-    }
+gpuipc_status segment_export(const driver *drv, const segment *self, os_handle *out_handle) {
     uint64_t written = 0; /* an int or a HANDLE, as the system has it */
     CUresult result = drv->cuMemExportToShareableHandle(&written, self->allocation, HANDLE_TYPE, 0);
     if (result == CUDA_ERROR_INVALID_VALUE) {

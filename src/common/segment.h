@@ -12,9 +12,10 @@ struct counted;
 typedef struct segment {
     CUmemGenericAllocationHandle allocation; /**< VMM and fabric; 0: none held */
     uint64_t bytes;                          /**< its whole size */
-    /** Of an opened one that is to be sent on: the driver exports no import again. Of host memory: its
-     *  handle. */
+    /** Of an opened one that is to be sent on: the driver exports no import again. Of an own one: from its
+     *  first hand-over on. Of host memory: its handle. */
     os_handle kept;
+    bool has_place;       /**< kept is one of the handles that the context counts: kept_handles.h */
     void *host;           /**< host memory: where this process has it; NULL: not mapped */
     struct counted *pool; /**< imported from a pool: the pool; of our own pool: likewise */
     struct counted *made; /**< opened once in this process however often it came */
@@ -33,13 +34,11 @@ gpuipc_status segment_create(const driver *drv, const CUmemAllocationProp *prop,
 gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
                              segment *out_segment);
 
-/** ERR_NOT_SHAREABLE when segment_export() could make no handle of it for that reason. */
+/** ERR_NOT_SHAREABLE when it was opened from another process (@p is_imported) and its handle is not kept. */
 gpuipc_status segment_check_export(const segment *self, bool is_imported);
 
-/** A fresh OS handle of it. @p is_imported: opened from another process.
- *  ERR_NOT_SHAREABLE, ERR_TOO_MANY_HANDLES. */
-gpuipc_status segment_export(const driver *drv, const segment *self, bool is_imported,
-                             os_handle *out_handle);
+/** A handle of an own one, made by the driver. ERR_NOT_SHAREABLE, ERR_TOO_MANY_HANDLES. */
+gpuipc_status segment_export(const driver *drv, const segment *self, os_handle *out_handle);
 
 /** The status of a failed export of a handle by the driver. ERR_TOO_MANY_HANDLES. */
 gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *operation);

@@ -11,6 +11,7 @@
 
 typedef struct sender {
     context *context;                 /**< of this side */
+    uint64_t connection;              /**< its number */
     const os_peer *peer;              /**< NULL: not known */
     const struct wire_buffer *record; /**< the buffer that the segment coming in is of */
     counted **pools; /**< opened pools that it sent: it sends the handle of each but once */

@@ -28,6 +28,9 @@ typedef struct transport {
                              not be freed before it has been returned everywhere */
     bool guards_access; /**< the driver refuses writes to what is read-only, for each device on its
                              own; where it does not, only gpuipc's own calls do: buffer_check_writable() */
+    bool
+        shares_imports; /**< what was imported once can be mapped for everybody: import.h. Then open finds
+                              the import in the buffer, and release_segment is for own segments only */
     wire_memory memory; /**< what a buffer record calls it; 0: it never leaves its process */
     wire_naming naming; /**< of its segments; NAMED_BY_BOTH: by its name alone as well */
 
@@ -41,9 +44,12 @@ typedef struct transport {
 
     /** The record of one segment of a buffer, and the handle that its naming wants (else none).
      *  @param sent_groups which pools' handles the peer has already; the pool of this segment is added
-     *         when its handle goes along */
+     *         when its handle goes along
+     *  @param out_is_kept set to true where the handle stays the segment's: good as long as the buffer is
+     *         referenced, and not to be closed */
     gpuipc_status (*export_segment)(const buffer *self, uint32_t index, group_set *sent_groups,
-                                    wire_segment *out_record, os_handle *out_handle);
+                                    wire_segment *out_record, os_handle *out_handle,
+                                    bool *out_is_kept);
 
     /** Takes in one segment as its packet comes. The handle stays the caller's, unless it is moved into
      *  out_segment->kept (it is then none). What comes is the peer's word: checked, never trusted.

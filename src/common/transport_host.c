@@ -86,13 +86,15 @@ static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
 }
 
 static gpuipc_status export_segment(const buffer *self, uint32_t index, group_set *sent_groups,
-                                    wire_segment *out_record, os_handle *out_handle) {
+                                    wire_segment *out_record, os_handle *out_handle,
+                                    bool *out_is_kept) {
     const segment *of = &self->segments[index];
     (void)sent_groups;
     gpuipc_status status = check_export(self, NULL);
     if (status == GPUIPC_OK) {
         *out_record = (wire_segment){.bytes = of->bytes, .naming = WIRE_NAMED_BY_HANDLE};
-        status = os_handle_duplicate(of->kept, out_handle);
+        *out_handle = of->kept;
+        *out_is_kept = true;
     }
     return status;
 }

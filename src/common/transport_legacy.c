@@ -67,10 +67,12 @@ static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
 }
 
 static gpuipc_status export_segment(const buffer *self, uint32_t index, group_set *sent_groups,
-                                    wire_segment *out_record, os_handle *out_handle) {
+                                    wire_segment *out_record, os_handle *out_handle,
+                                    bool *out_is_kept) {
     const segment *of = &self->segments[index];
     (void)sent_groups;
     (void)out_handle;
+    (void)out_is_kept;
     wire_segment record = {.bytes = of->bytes, .naming = WIRE_NAMED_BY_NAME};
     memcpy(record.name, of->name, sizeof(record.name));
     *out_record = record;

@@ -184,11 +184,13 @@ static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
 }
 
 static gpuipc_status export_segment(const buffer *self, uint32_t index, group_set *sent_groups,
-                                    wire_segment *out_record, os_handle *out_handle) {
+                                    wire_segment *out_record, os_handle *out_handle,
+                                    bool *out_is_kept) {
     (void)index;
     (void)sent_groups;
     (void)out_record;
     (void)out_handle;
+    (void)out_is_kept;
     return check_export(self, NULL);
 }
 

@@ -203,7 +203,8 @@ static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
 }
 
 static gpuipc_status export_segment(const buffer *self, uint32_t index, group_set *sent_groups,
-                                    wire_segment *out_record, os_handle *out_handle) {
+                                    wire_segment *out_record, os_handle *out_handle,
+                                    bool *out_is_kept) {
     const buffer *owner = self->original == NULL ? self : self->original;
     const segment *of = &owner->segments[index];
     const bool is_sent = group_set_has(sent_groups, of->group);
@@ -211,6 +212,7 @@ static gpuipc_status export_segment(const buffer *self, uint32_t index, group_se
                            .naming = is_sent ? WIRE_NAMED_BY_NAME : WIRE_NAMED_BY_BOTH,
                            .group = of->group};
     memcpy(record.name, of->name, sizeof(record.name));
+    (void)out_is_kept;
     if (!is_sent) {
         gpuipc_status status = group_set_add(sent_groups, of->group);
         if (status != GPUIPC_OK ||

@@ -74,7 +74,7 @@ static bool allocate(probe *self) {
            probe_passed(self, drv->cuStreamSynchronize(self->stream), "cuStreamSynchronize");
 }
 
-static bool import(probe *self) {
+static bool import_pool(probe *self) {
     const driver *drv = &self->ctx->driver;
     CUmemPoolPtrExportData data = {{0}}; /* the driver does not write all of it (measured on 580) */
     return give_access(self, self->pools[PROBE_USER]) &&
@@ -91,7 +91,7 @@ static bool open_pool(probe *self) {
     if (!check_devices(self) || !probe_reaches(self) || !probe_enter(self, PROBE_OWNER, &scope)) {
         return false;
     }
-    const bool passed = make_pools(self) && allocate(self) && import(self);
+    const bool passed = make_pools(self) && allocate(self) && import_pool(self);
     device_leave(&scope);
     self->at[PROBE_OWNER] = self->pooled[PROBE_OWNER];
     self->at[PROBE_USER] = self->pooled[PROBE_USER];

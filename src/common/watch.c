@@ -178,9 +178,15 @@ gpuipc_status watch_add_return(watch *self, borrow *of) {
 }
 
 void watch_collect(watch *self) {
-    watch_thread *thread = NULL;
     os_mutex_lock(&self->mutex);
     look(self);
+    os_mutex_unlock(&self->mutex);
+    watch_tidy(self);
+}
+
+void watch_tidy(watch *self) {
+    watch_thread *thread = NULL;
+    os_mutex_lock(&self->mutex);
     if (self->first == NULL) {
         thread = dismiss(self);
     }

@@ -37,5 +37,7 @@ gpuipc_status watch_add_return(watch *self, borrow *of);
 
 /** Forgets what is over, and ends the thread when nothing is left to look after. */
 void watch_collect(watch *self);
+/** Only the latter, whatever it costs to look. */
+void watch_tidy(watch *self);
 
 #endif

@@ -66,6 +66,15 @@ enum {
     CONTENTS_NUMBER = 24
 };
 
+/* Positions in the bytes of a request, and of a reply. */
+enum {
+    REQUEST_WISH = 0,
+    REQUEST_TICKET = 8,
+    REPLY_ANSWER = 0,
+    REPLY_RESERVED = 2,
+    REPLY_ATTACHMENT = 4
+};
+
 static void put(uint8_t *at, uint64_t value, unsigned width) {
     for (unsigned i = 0; i < width; i++) {
         at[i] = (uint8_t)(value >> (8 * i));
@@ -164,7 +173,7 @@ static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_pack
         return bad("the packet has not the length it says");
     }
     unsigned kind = get16(packet + HEADER_KIND);
-    if (kind < WIRE_MESSAGE || kind > WIRE_RING || get16(packet + HEADER_FLAGS) != 0) {
+    if (kind < WIRE_MESSAGE || kind > WIRE_REPLY || get16(packet + HEADER_FLAGS) != 0) {
         return bad("the packet is of a kind that this version does not know");
     }
     out->header = (wire_header){.kind = (wire_kind)kind,
@@ -199,6 +208,23 @@ static size_t count_handles(const wire_packet *packet) {
     return count;
 }
 
+/* What a kind has, beside what all have. */
+static gpuipc_status check_kind(const wire_header *header) {
+    if (is_page(header->kind) && (header->number != 0 || header->total_bytes != 0 ||
+                                  header->total_buffers != 0 || header->total_segments != 0)) {
+        return bad("a packet with a page carries something else as well");
+    }
+    if (header->kind == WIRE_REQUEST &&
+        (header->bytes != header->total_bytes || header->total_buffers != 0 ||
+         header->total_segments != 0)) {
+        return bad("a request is in several packets, or carries buffers");
+    }
+    if (header->kind == WIRE_REPLY && header->total_buffers > 1) {
+        return bad("a reply carries more than one buffer");
+    }
+    return GPUIPC_OK;
+}
+
 gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t handle_count,
                                  wire_packet *out_packet) {
     wire_packet decoded = {0};
@@ -218,9 +244,8 @@ gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t hand
         header->segments > header->total_segments) {
         return bad("the packet carries more than its message has");
     }
-    if (is_page(header->kind) && (header->number != 0 || header->total_bytes != 0 ||
-                                  header->total_buffers != 0 || header->total_segments != 0)) {
-        return bad("a packet with a page carries something else as well");
+    if ((status = check_kind(header)) != GPUIPC_OK) {
+        return status;
     }
     decoded.bytes = packet + WIRE_HEADER_BYTES;
     decoded.buffers = decoded.bytes + header->bytes;
@@ -321,6 +346,55 @@ gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_conte
         record.bytes > UINT64_MAX - record.offset ||
         (record.memory == WIRE_MEMORY_HOST ? record.offset : record.number) != 0) {
         return bad("the contents are empty, reach beyond 64 bits, or have a reserved part");
+    }
+    *out_record = record;
+    return GPUIPC_OK;
+}
+
+void wire_encode_request(const wire_request *record, uint8_t *out) {
+    memset(out, 0, WIRE_REQUEST_BYTES);
+    put(out + REQUEST_WISH, record->wish, 2);
+    memcpy(out + REQUEST_TICKET, record->ticket, sizeof(record->ticket));
+}
+
+gpuipc_status wire_decode_request(const uint8_t *bytes, size_t size, wire_request *out_record) {
+    if (size < WIRE_REQUEST_BYTES) { /* a later minor version may have more */
+        return bad("a request is shorter than this version has it");
+    }
+    wire_request record = {.wish = get16(bytes + REQUEST_WISH)};
+    if (record.wish != WIRE_OPEN) {
+        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+                           "the request wants something (%u) that this version does not know",
+                           (unsigned)record.wish);
+    }
+    if (get(bytes + REQUEST_WISH, 8) != record.wish) {
+        return bad("the reserved part of a request is not zero");
+    }
+    memcpy(record.ticket, bytes + REQUEST_TICKET, sizeof(record.ticket));
+    *out_record = record;
+    return GPUIPC_OK;
+}
+
+void wire_encode_reply(const wire_reply *record, uint8_t *out) {
+    memset(out, 0, WIRE_REPLY_BYTES);
+    put(out + REPLY_ANSWER, record->answer, 2);
+    put(out + REPLY_ATTACHMENT, record->attachment_bytes, 4);
+}
+
+gpuipc_status wire_decode_reply(const uint8_t *bytes, size_t size, wire_reply *out_record) {
+    if (size < WIRE_REPLY_BYTES) {
+        return bad("a reply is shorter than this version has it");
+    }
+    const wire_reply record = {.answer = get16(bytes + REPLY_ANSWER),
+                               .attachment_bytes = get32(bytes + REPLY_ATTACHMENT)};
+    if (record.answer > WIRE_FAILED) {
+        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+                           "the server answers something (%u) that this version does not know",
+                           (unsigned)record.answer);
+    }
+    if (get16(bytes + REPLY_RESERVED) != 0 || record.attachment_bytes != size - WIRE_REPLY_BYTES ||
+        (record.answer != WIRE_GRANTED && record.attachment_bytes != 0)) {
+        return bad("a reply has a reserved part, or an attachment of another length than it says");
     }
     *out_record = record;
     return GPUIPC_OK;

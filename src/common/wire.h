@@ -18,13 +18,17 @@
 #define WIRE_SEGMENT_BYTES  80
 #define WIRE_NAME_BYTES     64
 #define WIRE_CONTENTS_BYTES 32
+#define WIRE_REQUEST_BYTES  72
+#define WIRE_REPLY_BYTES    8
 
 /** What a packet is. */
 typedef enum wire_kind {
     WIRE_MESSAGE = 1,  /**< part of a message */
     WIRE_CONTENTS = 2, /**< likewise, but its buffer is only the way for the contents of another */
     WIRE_POINTS = 3,   /**< one handle: the page with the sender's ready and done points */
-    WIRE_RING = 4      /**< one handle: the page with the words of the sender's ring */
+    WIRE_RING = 4,     /**< one handle: the page with the words of the sender's ring */
+    WIRE_REQUEST = 5,  /**< like a message, without buffers: to a server */
+    WIRE_REPLY = 6     /**< like a message, with one buffer or none: from a server */
 } wire_kind;
 
 /** What memory a buffer record speaks of. */
@@ -97,6 +101,35 @@ typedef struct wire_contents {
     uint64_t number; /**< of its first piece in the ring; 0 without HOST */
 } wire_contents;
 
+/** What a request wants. */
+typedef enum wire_wish {
+    WIRE_OPEN = 1 /**< the range that a ticket stands for */
+} wire_wish;
+
+/** What a server answers. */
+typedef enum wire_answer {
+    WIRE_GRANTED = 0, /**< one buffer comes with it, the range */
+    WIRE_EXPIRED = 1,
+    WIRE_REVOKED = 2,
+    WIRE_USED_UP = 3,
+    WIRE_UNKNOWN = 4,      /**< no such share, or another secret */
+    WIRE_OUT_OF_RANGE = 5, /**< the ticket's range is not in the share's */
+    WIRE_BUSY = 6,         /**< unasked, before the server closes: too many connections */
+    WIRE_FAILED = 7        /**< the server could not: its own log says why */
+} wire_answer;
+
+/** The bytes of a message of the kind WIRE_REQUEST. */
+typedef struct wire_request {
+    uint16_t wish; /**< wire_wish */
+    uint8_t ticket[64];
+} wire_request;
+
+/** The bytes of a message of the kind WIRE_REPLY begin with it; the attachment follows. */
+typedef struct wire_reply {
+    uint16_t answer; /**< wire_answer */
+    uint32_t attachment_bytes;
+} wire_reply;
+
 /** A decoded packet; the pointers are into the packet's bytes. */
 typedef struct wire_packet {
     wire_header header;
@@ -129,5 +162,15 @@ gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
 void wire_encode_contents(const wire_contents *record, uint8_t *out);
 /** ERR_PROTOCOL, ERR_VERSION */
 gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_contents *out_record);
+
+/** @param out WIRE_REQUEST_BYTES of room */
+void wire_encode_request(const wire_request *record, uint8_t *out);
+/** ERR_PROTOCOL, ERR_VERSION (a wish that this version does not know) */
+gpuipc_status wire_decode_request(const uint8_t *bytes, size_t size, wire_request *out_record);
+/** @param out WIRE_REPLY_BYTES of room */
+void wire_encode_reply(const wire_reply *record, uint8_t *out);
+/** @param size of all bytes: the attachment uses up what is behind the record
+ *  ERR_PROTOCOL, ERR_VERSION */
+gpuipc_status wire_decode_reply(const uint8_t *bytes, size_t size, wire_reply *out_record);
 
 #endif

@@ -112,4 +112,9 @@ void posix_packet_drain(int fd);
 
 gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer);
 
+/* ---- listeners: posix_endpoint.c ----------------------------------------------------------- */
+
+/** What becomes readable when a client waits; the listener's. ERR_FORKED */
+gpuipc_status posix_listener_descriptor(const os_listener *listener, int *out_fd);
+
 #endif

@@ -8,12 +8,20 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
+#define MS_PER_S  UINT64_C(1000)
 
 uint64_t os_clock_ns(void) {
     struct timespec now;
     /* Cannot fail: CLOCK_MONOTONIC is part of every Linux, and the address is ours. */
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* A clock set to before 1970 counts as 1970. */
+uint64_t os_time_unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec < 0 ? 0 : (uint64_t)now.tv_sec * MS_PER_S + (uint64_t)now.tv_nsec / NS_PER_MS;
 }
 
 void os_sleep_ms(unsigned milliseconds) {

@@ -19,7 +19,8 @@
 
 struct os_listener {
     int fd;
-    int directory; /**< -1: an abstract name */
+    atomic_int spare; /**< given up for a client to be refused; -1: to be made again */
+    int directory;    /**< -1: an abstract name */
     posix_address address;
     dev_t device; /**< of the socket's file, and its inode: whether the name is still ours */
     ino_t inode;
@@ -188,6 +189,22 @@ static gpuipc_status listener_open_abstract(os_listener *listener) {
     return status == GPUIPC_OK ? socket_listen(listener->fd) : status;
 }
 
+/** Its own, and the spare one. */
+static gpuipc_status listener_sockets_make(os_listener *listener) {
+    int spare;
+    gpuipc_status status = posix_socket_make(SOCK_SEQPACKET, &listener->fd);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = posix_socket_make(SOCK_SEQPACKET, &spare);
+    if (status != GPUIPC_OK) {
+        posix_register_close(listener->fd);
+        return status;
+    }
+    atomic_init(&listener->spare, spare);
+    return GPUIPC_OK;
+}
+
 gpuipc_status os_listener_open(const os_directory *directory, const char *name, const os_log *log,
                                os_listener **out_listener) {
     char path[PATH_MAX] = "";
@@ -207,7 +224,7 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     if (status != GPUIPC_OK) {
         goto free_listener;
     }
-    status = posix_socket_make(SOCK_SEQPACKET, &listener->fd);
+    status = listener_sockets_make(listener);
     if (status != GPUIPC_OK) {
         goto free_listener;
     }
@@ -215,16 +232,25 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     status = listener->address.file == 0 ? listener_open_abstract(listener)
                                          : listener_open_in_directory(listener, path, shared, log);
     if (status != GPUIPC_OK) {
-        goto close_socket;
+        goto close_sockets;
     }
     *out_listener = listener;
     return GPUIPC_OK;
 
-close_socket:
+close_sockets:
+    posix_register_close(atomic_load(&listener->spare));
     posix_register_close(listener->fd);
 free_listener:
     free(listener);
     return status;
+}
+
+gpuipc_status posix_listener_descriptor(const os_listener *listener, int *out_fd) {
+    if (listener->generation != os_fork_generation()) {
+        return posix_fail_forked("os_poller_add_listener");
+    }
+    *out_fd = listener->fd;
+    return GPUIPC_OK;
 }
 
 static gpuipc_status listener_interrupted(void) {
@@ -316,27 +342,51 @@ void os_listener_interrupt(os_listener *listener) {
     }
 }
 
-/* Clients that nobody accepted have perhaps sent something already. */
-static void backlog_drain(int listener_fd) {
-    for (;;) {
-        posix_register_lock();
-        int fd = accept4(listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "accept4");
-        posix_register_unlock();
-        if (fd < 0 || status != GPUIPC_OK) {
-            return;
-        }
+/** Takes a client that nobody accepted, and throws away what it has sent already. False when none was
+ *  taken, with errno. */
+static bool backlog_drop(int listener_fd) {
+    posix_register_lock();
+    int fd = accept4(listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int code = errno;
+    gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "accept4");
+    posix_register_unlock();
+    if (fd >= 0 && status == GPUIPC_OK) {
         posix_packet_drain(fd);
         posix_register_close(fd);
     }
+    errno = code;
+    return fd >= 0 && status == GPUIPC_OK;
+}
+
+/* The spare descriptor is given up for the moment: accept4(2) needs a free number even for a client that is
+ * closed at once. Should another thread be quicker to take it, this client waits for the next call. */
+bool os_listener_refuse(os_listener *listener) {
+    if (listener->generation != os_fork_generation()) {
+        return false;
+    }
+    gpuipc_error why = status_save();
+    bool is_taken = backlog_drop(listener->fd);
+    if (!is_taken && (errno == EMFILE || errno == ENFILE)) {
+        posix_register_close(atomic_exchange(&listener->spare, -1));
+        is_taken = backlog_drop(listener->fd);
+    }
+    int spare = -1;
+    if (atomic_load(&listener->spare) < 0 &&
+        posix_socket_make(SOCK_SEQPACKET, &spare) == GPUIPC_OK) {
+        posix_register_close(atomic_exchange(&listener->spare, spare));
+    }
+    status_restore(&why);
+    return is_taken;
 }
 
 void os_listener_destroy(os_listener *listener) {
     if (listener->generation == os_fork_generation()) {
         gpuipc_error why = status_save();
         os_listener_interrupt(listener);
-        backlog_drain(listener->fd);
+        while (backlog_drop(listener->fd)) {
+        }
         status_restore(&why);
+        posix_register_close(atomic_load(&listener->spare));
         if (listener->directory >= 0) {
             posix_register_close(listener->directory);
         }

@@ -131,7 +131,7 @@ gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle) {
     }
     int fd = (int)native;
     int flags = fcntl(fd, F_GETFD);
-    if (flags < 0 || fcntl(fd, F_SETFD, flags | FD_CLOEXEC) < 0) {
+    if (flags < 0 || ((flags & FD_CLOEXEC) == 0 && fcntl(fd, F_SETFD, flags | FD_CLOEXEC) < 0)) {
         return posix_fail_as(GPUIPC_ERR_INVALID_ARGUMENT, errno, "fcntl",
                              "descriptor %d cannot be adopted", fd);
     }

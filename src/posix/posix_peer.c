@@ -91,6 +91,10 @@ gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
     return status;
 }
 
+void os_own_user(char *user, size_t capacity) {
+    (void)snprintf(user, capacity, "%u", (unsigned)geteuid());
+}
+
 void os_peer_close(os_peer *peer) {
     os_handle_close(&peer->process);
 }

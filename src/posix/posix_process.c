@@ -3,6 +3,7 @@
 #include "posix.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,6 +12,9 @@
 #include <sys/types.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+/** How many characters a UUID's text has. */
+#define UUID_TEXT 36
 
 static atomic_uint fork_generation;
 
@@ -51,6 +55,48 @@ gpuipc_status os_fork_watch(void) {
     }
     return code == 0 ? GPUIPC_OK
                      : posix_fail(code, "pthread_atfork", "forks cannot be watched for");
+}
+
+static int hex_digit(char digit) {
+    static const char digits[] = "0123456789abcdef";
+    const char *found = digit != '\0' ? strchr(digits, digit) : NULL;
+    return found != NULL ? (int)(found - digits) : -1;
+}
+
+/** 8-4-4-4-12 digits, RFC 9562. */
+static bool uuid_decode(const char text[UUID_TEXT], uint8_t id[16]) {
+    size_t digits = 0;
+    for (size_t i = 0; i < UUID_TEXT; i++) {
+        bool is_dash = i == 8 || i == 13 || i == 18 || i == 23;
+        int digit = is_dash ? 0 : hex_digit(text[i]);
+        if (digit < 0 || is_dash != (text[i] == '-')) {
+            return false;
+        }
+        if (!is_dash) {
+            id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | digit);
+            digits++;
+        }
+    }
+    return true;
+}
+
+/* random(4): a random string made at boot, a UUID; /proc may be missing in a container. */
+void os_boot_id(uint8_t id[16]) {
+    char text[UUID_TEXT];
+    uint8_t made[16] = {0};
+    gpuipc_error why = status_save();
+    posix_register_lock();
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    gpuipc_status status = posix_register_add(fd, "open");
+    posix_register_unlock();
+    if (status == GPUIPC_OK) {
+        if (read(fd, text, sizeof(text)) != (ssize_t)sizeof(text) || !uuid_decode(text, made)) {
+            memset(made, 0, sizeof(made));
+        }
+        posix_register_close(fd);
+    }
+    status_restore(&why);
+    memcpy(id, made, sizeof(made));
 }
 
 uint64_t os_process_id(void) {

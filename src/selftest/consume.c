@@ -11,7 +11,7 @@
 #include "kernel.h"
 #include "pattern.h"
 #include "quantity.h"
-#include "role.h"
+#include "ticket.h"
 
 /* Other programs allocate on the same device meanwhile: only what repeats is a failure. */
 #define FREE_TRIES 3
@@ -23,6 +23,7 @@ typedef struct consumer {
     uint64_t bytes;
     uint64_t free_before;
     unsigned tries;
+    pattern written; /* what is in the memory now */
     bool ended;
 } consumer;
 
@@ -58,25 +59,26 @@ static bool note_free_memory(consumer *self, uint64_t *out_bytes) {
     return role_check(&self->role, status, "asking for free memory");
 }
 
-static bool verify(consumer *self, uint64_t bytes) {
+static bool verify(consumer *self, uint64_t bytes, pattern of, const char *what) {
     pattern_result result;
-    role_step(&self->role, "reading what the producer wrote");
-    if (!role_check(&self->role, pattern_verify(self->buffer, bytes, pattern_producer, &result),
+    role_step(&self->role, "reading %s", what);
+    if (!role_check(&self->role, pattern_verify(self->buffer, bytes, of, &result),
                     "reading the memory")) {
         return false;
     }
     return result.wrong == 0 ||
            role_fail(&self->role,
-                     "what the producer wrote: %" PRIu64 " words are wrong; word %" PRIu64
-                     " is 0x%08" PRIx32 ", not 0x%08" PRIx32,
-                     result.wrong, result.first, result.found, result.expected);
+                     "%s: %" PRIu64 " words are wrong; word %" PRIu64 " is 0x%08" PRIx32
+                     ", not 0x%08" PRIx32,
+                     what, result.wrong, result.first, result.found, result.expected);
 }
 
 /* The contexts of both devices are there after this, and memory has been opened once. */
 static bool hear_warm_up(consumer *self, const char *arguments) {
     (void)arguments;
     uint64_t unused;
-    if (!describe_buffer(self) || !verify(self, self->info.bytes) ||
+    if (!describe_buffer(self) ||
+        !verify(self, self->info.bytes, pattern_producer, "what the producer wrote") ||
         !note_free_memory(self, &unused)) {
         return false;
     }
@@ -147,10 +149,11 @@ static bool hear_memory(consumer *self, const char *arguments) {
 
 static bool hear_check(consumer *self, const char *arguments) {
     (void)arguments;
-    if (!verify(self, self->bytes)) {
+    if (!verify(self, self->bytes, pattern_producer, "what the producer wrote")) {
         return false;
     }
     role_step(&self->role, "writing another pattern");
+    self->written = pattern_consumer;
     return role_check(&self->role, pattern_fill(self->buffer, self->bytes, pattern_consumer),
                       "writing into the memory") &&
            role_say(&self->role, NULL, "written");
@@ -165,6 +168,7 @@ static bool hear_kernel(consumer *self, const char *arguments) {
         return role_fail(&self->role, "the driver has no calls to run a kernel");
     }
     role_step(&self->role, "running a kernel on the memory");
+    self->written = pattern_transformed;
     return role_check(&self->role,
                       kernel_transform(&self->role.session, self->info.access_device,
                                        self->info.address, self->bytes / sizeof(uint32_t)),
@@ -177,6 +181,18 @@ static bool hear_kernel(consumer *self, const char *arguments) {
 static bool hear_release(consumer *self, const char *arguments) {
     (void)arguments;
     return drop_buffer(self) && role_say(&self->role, NULL, "released");
+}
+
+/* Once more the same memory, or the beginning of it: what was written there last is there. */
+static bool hear_ticket(consumer *self, const char *arguments) {
+    uint64_t bytes;
+    uint64_t opened_ns;
+    if (self->written == NULL || arguments[0] != ' ') {
+        return role_fail(&self->role, "the producer said a ticket where none was expected");
+    }
+    return ticket_open(&self->role, arguments + 1, &self->buffer, &bytes, &opened_ns) &&
+           verify(self, bytes, self->written, "what a ticket stands for") && drop_buffer(self) &&
+           role_say(&self->role, NULL, "ticket %" PRIu64, opened_ns);
 }
 
 static bool hear_room(consumer *self, const char *arguments) {
@@ -224,8 +240,8 @@ static const reaction reactions[] = {
     {"warm-up", true, hear_warm_up}, {"case", false, hear_case},
     {"memory", true, hear_memory},   {"check", false, hear_check},
     {"kernel", false, hear_kernel},  {"release", false, hear_release},
-    {"room", false, hear_room},      {"bench", true, hear_bench},
-    {"end", false, hear_end}};
+    {"ticket", false, hear_ticket},  {"room", false, hear_room},
+    {"bench", true, hear_bench},     {"end", false, hear_end}};
 
 static bool react(consumer *self, const char *line, gpuipc_buffer *buffer) {
     for (size_t i = 0; i < sizeof(reactions) / sizeof(*reactions); i++) {
@@ -265,22 +281,27 @@ static bool converse(consumer *self) {
     return true;
 }
 
+int consume_choose_device(role *self) {
+    const options *wanted = self->options;
+    const uint32_t count = self->session.info.device_count;
+    uint32_t device = wanted->peer != DEVICE_ANY ? wanted->peer : wanted->device;
+    if (device != DEVICE_ANY && device >= count) {
+        fprintf(stderr,
+                "gpuipc-selftest: there is no device %" PRIu32 ", only %" PRIu32 " of them\n",
+                device, count);
+        return EXIT_USAGE;
+    }
+    self->receive_device = device == DEVICE_ANY ? GPUIPC_DEVICE_OWNER : GPUIPC_DEVICE(device);
+    return EXIT_PASS;
+}
+
 int consume(const options *wanted) {
     consumer self = {0};
     int code = role_begin(&self.role, wanted, "producer");
     if (code != EXIT_PASS) {
         return code;
     }
-    uint32_t device = wanted->peer != DEVICE_ANY ? wanted->peer : wanted->device;
-    if (device == DEVICE_ANY || device < self.role.session.info.device_count) {
-        self.role.receive_device =
-            device == DEVICE_ANY ? GPUIPC_DEVICE_OWNER : GPUIPC_DEVICE(device);
-    } else {
-        fprintf(stderr,
-                "gpuipc-selftest: there is no device %" PRIu32 ", only %" PRIu32 " of them\n",
-                device, self.role.session.info.device_count);
-        code = EXIT_USAGE;
-    }
+    code = consume_choose_device(&self.role);
     if (code == EXIT_PASS && !converse(&self)) {
         fprintf(stderr, "gpuipc-selftest: consumer: %s\n", self.role.failure);
         role_say_failed(&self.role);

@@ -3,10 +3,14 @@
 #ifndef GPUIPC_SELFTEST_CONSUME_H
 #define GPUIPC_SELFTEST_CONSUME_H
 
-#include "options.h"
+#include "role.h"
 
 /** Connects to a producer and does what it asks for until it ends.
  *  @return EXIT_PASS, EXIT_FAIL, EXIT_USAGE */
 int consume(const options *wanted);
+
+/** The device that opens memory, as the options say; a complaint is printed.
+ *  @return EXIT_PASS, EXIT_USAGE */
+int consume_choose_device(role *self);
 
 #endif

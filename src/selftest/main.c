@@ -7,14 +7,15 @@
 #include "program.h"
 #include "ring.h"
 #include "run.h"
+#include "ticket.h"
 #include "transports.h"
 
 static int obey(const options *wanted) {
     switch (wanted->command) {
     case COMMAND_PRODUCE:
-        return produce(wanted);
+        return wanted->by_ticket ? ticket_produce(wanted) : produce(wanted);
     case COMMAND_CONSUME:
-        return consume(wanted);
+        return wanted->by_ticket ? ticket_consume(wanted) : consume(wanted);
     case COMMAND_TRANSPORTS:
         return transports(wanted);
     case COMMAND_RING:

@@ -19,6 +19,8 @@ static const char help_text[] =
     "usage: gpuipc-selftest [OPTION...]                  start a producer and a consumer, and check\n"
     "       gpuipc-selftest produce [NAME] [OPTION...]   only the producer, for another terminal\n"
     "       gpuipc-selftest consume [NAME] [OPTION...]   only the consumer\n"
+    "       gpuipc-selftest produce --ticket [OPTION...]       memory, and a ticket for it\n"
+    "       gpuipc-selftest consume --ticket=TEXT [OPTION...]  what the ticket stands for\n"
     "       gpuipc-selftest transports [OPTION...]       which ways work between which devices, how\n"
     "                                                    fast, and why not\n"
     "       gpuipc-selftest ring [OPTION...]             a ring of programs, one for each device, each\n"
@@ -39,6 +41,7 @@ static const char help_text[] =
     "                   inside one process\n"
     "  --measure        for transports: measures those that are available\n"
     "  --members=N      for ring: how many programs (default: one for each device, at least 2)\n"
+    "  --ticket[=TEXT]  produce: prints a ticket and answers it; consume: opens it\n"
     "  --name=NAME      where produce and consume meet (default: " DEFAULT_NAME ")\n"
     "  --timeout=S      seconds that a step may take (default: 60)\n"
     "  --verbose        says every step\n"
@@ -57,6 +60,7 @@ static const struct option long_options[] = {{"driver", required_argument, NULL,
                                              {"size", required_argument, NULL, 's'},
                                              {"name", required_argument, NULL, 'n'},
                                              {"timeout", required_argument, NULL, 't'},
+                                             {"ticket", optional_argument, NULL, 'T'},
                                              {"bench-copy", no_argument, NULL, 'b'},
                                              {"measure", no_argument, NULL, 'm'},
                                              {"members", required_argument, NULL, 'M'},
@@ -145,6 +149,10 @@ static bool take(options *self, int option, int *out_exit_code) {
     case 'b':
         self->bench_copy = true;
         return true;
+    case 'T':
+        self->by_ticket = true;
+        self->ticket = optarg;
+        return true;
     case 'v':
         self->verbose = true;
         return true;
@@ -207,6 +215,24 @@ static bool take_words(options *self, char **words, int count) {
     return true;
 }
 
+/* Nobody is met by name with a ticket, and it is one of one memory. */
+static bool check_ticket(const options *self) {
+    const bool gives = self->command == COMMAND_PRODUCE && self->ticket == NULL;
+    const bool takes = self->command == COMMAND_CONSUME && self->ticket != NULL;
+    if (!gives && !takes) {
+        fputs("gpuipc-selftest: it is produce --ticket, and consume --ticket=TEXT\n", stderr);
+        return false;
+    }
+    if (self->name != NULL || self->bench_copy || self->size_count > 1 ||
+        (self->size_count == 1 && self->sizes[0] < 2 * sizeof(uint32_t))) {
+        fputs("gpuipc-selftest: with --ticket there is no name, no --bench-copy, and one size of 8 "
+              "bytes or more\n",
+              stderr);
+        return false;
+    }
+    return true;
+}
+
 static bool check_together(options *self) {
     bool meets = self->command == COMMAND_PRODUCE || self->command == COMMAND_CONSUME ||
                  self->command == COMMAND_RING_MEMBER;
@@ -221,6 +247,9 @@ static bool check_together(options *self) {
     }
     if (self->command == COMMAND_CONSUME && (self->size_count > 0 || self->bench_copy)) {
         fputs("gpuipc-selftest: sizes and --bench-copy are the producer's to choose\n", stderr);
+        return false;
+    }
+    if (self->by_ticket && !check_ticket(self)) {
         return false;
     }
     if (self->name == NULL) {

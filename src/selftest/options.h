@@ -40,9 +40,11 @@ typedef struct options {
     bool verbose;
     bool bench_copy;
     bool measure;
-    uint32_t members; /**< programs in a ring; 0: one for each device */
-    uint32_t index;   /**< which of them this one is */
-    uint64_t parent;  /**< process that started this one as a role, 0: a person did */
+    bool by_ticket;     /**< of produce and consume */
+    const char *ticket; /**< its text; NULL with produce */
+    uint32_t members;   /**< programs in a ring; 0: one for each device */
+    uint32_t index;     /**< which of them this one is */
+    uint64_t parent;    /**< process that started this one as a role, 0: a person did */
 } options;
 
 /** Reads the command line.

@@ -12,7 +12,7 @@
 #include "bench_copy.h"
 #include "pattern.h"
 #include "quantity.h"
-#include "role.h"
+#include "ticket.h"
 
 #define MIB (UINT64_C(1) << 20)
 /* How large the copies of --bench-copy are at most. */
@@ -39,6 +39,7 @@ typedef struct findings {
     uint64_t bytes;
     uint64_t allocated;
     uint64_t handover_ns;
+    uint64_t ticket_ns;
     char memory[160];
     char kernel[160];
 } findings;
@@ -71,9 +72,12 @@ static void print_pass(producer *self, const findings *found) {
         printf(" (rounded up to %s: the granularity is %s)", quantity_bytes(found->allocated, size),
                quantity_bytes(self->granularity, unit));
     }
-    printf(": all %" PRIu64 " words right both ways; %s; %s; hand-over %.1f us%s\n",
+    printf(": all %" PRIu64
+           " words right both ways; %s; %s; hand-over %.1f us%s; opened by ticket in "
+           "%.1f us%s\n",
            found->bytes / sizeof(uint32_t), found->memory, found->kernel,
-           (double)found->handover_ns / 1000.0, self->label);
+           (double)found->handover_ns / 1000.0, self->label, (double)found->ticket_ns / 1000.0,
+           self->label);
     fflush(stdout);
     self->passed++;
 }
@@ -169,7 +173,8 @@ static bool check_buffer(producer *self, gpuipc_buffer *buffer, findings *found)
            role_hear(&self->role, "written", line, NULL) != NULL &&
            verify(self, buffer, found->bytes, pattern_consumer, "what the consumer wrote") &&
            run_kernel(self, buffer, found) && role_say(&self->role, NULL, "release") &&
-           role_hear(&self->role, "released", line, NULL) != NULL;
+           role_hear(&self->role, "released", line, NULL) != NULL &&
+           ticket_offer(&self->role, buffer, found->bytes, &found->ticket_ns);
 }
 
 /* True when the case is too large for what the device has free, with a line that says so. */
@@ -376,24 +381,23 @@ static void converse(producer *self) {
     }
 }
 
-static int find_device(producer *self) {
-    const session *at = &self->role.session;
+int produce_check_device(role *self, uint32_t device, uint64_t *out_granularity) {
+    const session *at = &self->session;
     gpuipc_device_info info;
-    if (self->device >= at->info.device_count) {
-        fprintf(stderr, "gpuipc-selftest: there is no device %u, only %u of them\n", self->device,
+    if (device >= at->info.device_count) {
+        fprintf(stderr, "gpuipc-selftest: there is no device %u, only %u of them\n", device,
                 at->info.device_count);
         return EXIT_USAGE;
     }
-    if (!role_check(&self->role, session_device(at, self->device, &info), "describing a device")) {
-        fprintf(stderr, "gpuipc-selftest: %s\n", self->role.failure);
+    if (!role_check(self, session_device(at, device, &info), "describing a device")) {
+        fprintf(stderr, "gpuipc-selftest: %s\n", self->failure);
         return EXIT_FAIL;
     }
     if (!info.can_share) {
-        fprintf(stderr, "gpuipc-selftest: nothing to test: device %u: %s\n", self->device,
-                info.why_not);
+        fprintf(stderr, "gpuipc-selftest: nothing to test: device %u: %s\n", device, info.why_not);
         return EXIT_NOTHING;
     }
-    self->granularity = info.granularity_bytes;
+    *out_granularity = info.granularity_bytes;
     return EXIT_PASS;
 }
 
@@ -405,7 +409,7 @@ int produce(const options *wanted) {
         return code;
     }
     self.label = self.role.session.info.is_emulated ? " (emulated)" : "";
-    code = find_device(&self);
+    code = produce_check_device(&self.role, self.device, &self.granularity);
     if (code == EXIT_PASS) {
         converse(&self);
         if (self.role.failure[0] != '\0') {

@@ -165,6 +165,11 @@ gpuipc_status win32_event_make(os_handle *out_event);
 DWORD win32_pipe_finish(HANDLE pipe, OVERLAPPED *operation, HANDLE interrupted,
                         os_deadline deadline, DWORD *out_bytes);
 
+/** Takes back an operation that was started on @p pipe, unless it has ended; its event may be set for
+ *  other reasons as well. When this returns, the system does not touch its memory any more.
+ *  @return 0: it is done; ERROR_OPERATION_ABORTED: taken back; other codes: how it ended */
+DWORD win32_pipe_take_back(HANDLE pipe, OVERLAPPED *operation);
+
 /* ---- handles lent to the peer: win32_ledger.c ---------------------------------------------- */
 
 /** The handles of one packet as the sender put them into the receiver: those of the message, and
@@ -219,6 +224,9 @@ void win32_borrower_end(win32_borrower *borrower);
 
 /* ---- connections: win32_connection.c, win32_packet.c ---------------------------------------- */
 
+/** What a poller has of a connection: win32_poller.c. */
+typedef struct win32_watch win32_watch;
+
 struct os_connection {
     os_handle pipe; /**< none once interrupted */
     win32_pipe_end end;
@@ -234,6 +242,9 @@ struct os_connection {
     os_handle writing;
     win32_lender lender;
     win32_borrower borrower;
+    SRWLOCK watch_mutex;     /**< guards the next two; with it the pipe of a watch is open */
+    win32_watch *watch;      /**< NULL: in no poller */
+    bool has_empty;          /**< an empty message came, and waiting for it has used it up */
     unsigned char *frame_in; /**< room for one packet with its envelope */
     unsigned char *frame_out;
 };
@@ -254,5 +265,28 @@ gpuipc_status win32_connection_peer(os_connection *connection, const os_peer **o
 
 /** With connection->use held alone: takes what is in the pipe and throws it away. */
 void win32_packet_drain(os_connection *connection);
+
+/* ---- pollers: win32_poller.c, win32_endpoint.c ---------------------------------------------- */
+
+/** Before the pipe is read: nothing of the poller's is under way on it until the poller looks again.
+ *  False when an empty message came and is used up. */
+bool win32_watch_pause(os_connection *connection);
+
+/** Before the pipe is closed, and for good: the connection is ready from now on. */
+void win32_watch_end(os_connection *connection);
+
+/** Before the connection is freed. */
+void win32_watch_remove(os_connection *connection);
+
+/** From now on clients that come set the poller's event; NULL: none any more.
+ *  ERR_RELEASED after an interrupt, ERR_INVALID_ARGUMENT when it has another poller. */
+gpuipc_status win32_listener_attach(os_listener *listener, os_poller *poller, HANDLE event);
+void win32_listener_detach(os_listener *listener);
+
+/** Whether accept would not wait. May set the poller's event. */
+bool win32_listener_is_ready(os_listener *listener);
+
+/** The listener goes before its poller. */
+void win32_poller_forget_listener(os_poller *poller);
 
 #endif

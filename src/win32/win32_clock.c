@@ -5,6 +5,9 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
 
+#define UNITS_PER_MS  UINT64_C(10000)
+#define MS_UNTIL_1970 (UINT64_C(134774) * 24 * 60 * 60 * 1000)
+
 uint64_t os_clock_ns(void) {
     LARGE_INTEGER ticks;
     LARGE_INTEGER frequency;
@@ -17,6 +20,14 @@ uint64_t os_clock_ns(void) {
     /* Whole seconds apart: ticks times 10^9 would overflow after half an hour at 10 MHz. What is
      * left of a second does not, with a clock below 18 GHz. */
     return count / per_second * NS_PER_S + count % per_second * NS_PER_S / per_second;
+}
+
+/* minwinbase.h, FILETIME: units of 100 ns since 1601, which was 134774 days before 1970. */
+uint64_t os_time_unix_ms(void) {
+    FILETIME now;
+    GetSystemTimeAsFileTime(&now);
+    uint64_t ms = ((uint64_t)now.dwHighDateTime << 32 | now.dwLowDateTime) / UNITS_PER_MS;
+    return ms < MS_UNTIL_1970 ? 0 : ms - MS_UNTIL_1970;
 }
 
 void os_sleep_ms(unsigned milliseconds) {

@@ -30,6 +30,7 @@ gpuipc_status win32_connection_wrap(os_handle pipe, win32_pipe_end end,
     connection->writing = OS_HANDLE_NONE;
     InitializeSRWLock(&connection->use);
     InitializeSRWLock(&connection->identity_mutex);
+    InitializeSRWLock(&connection->watch_mutex);
     connection->frame_in = malloc(WIN32_FRAME_BYTES_MAX);
     connection->frame_out = malloc(WIN32_FRAME_BYTES_MAX);
     if (connection->frame_in == NULL || connection->frame_out == NULL) {
@@ -155,6 +156,7 @@ void os_connection_interrupt(os_connection *connection) {
     SetEvent(win32_handle_native(connection->interrupted));
     AcquireSRWLockExclusive(&connection->use);
     gpuipc_error why = status_save();
+    win32_watch_end(connection);
     win32_packet_drain(connection);
     /* With nothing left to read, this fails if and only if the other end is closed. */
     bool peer_closed =
@@ -168,5 +170,6 @@ void os_connection_interrupt(os_connection *connection) {
 
 void os_connection_destroy(os_connection *connection) {
     os_connection_interrupt(connection);
+    win32_watch_remove(connection);
     connection_free(connection);
 }

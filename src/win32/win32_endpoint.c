@@ -12,9 +12,10 @@
 /** One instance of the pipe that waits for a client. */
 typedef struct instance {
     os_handle pipe;  /**< none: could not be made, to be tried again */
-    os_handle event; /**< set when a client has connected */
+    os_handle event; /**< set when a client has connected, unless the listener has a poller */
     OVERLAPPED operation;
     bool is_pending; /**< the operation was started, and its end was not seen yet */
+    bool has_client; /**< its end was seen */
     uint64_t number; /**< in the order of making */
 } instance;
 
@@ -22,7 +23,9 @@ struct os_listener {
     SRWLOCK use; /**< shared: in accept; exclusive: closing */
     SRWLOCK instances_mutex;
     instance instances[BACKLOG];
-    uint64_t made; /**< instances so far */
+    uint64_t made;     /**< instances so far */
+    os_poller *poller; /**< NULL: none; guarded by instances_mutex, as is the next */
+    HANDLE shared;     /**< the poller's event, which stands for those of the instances */
     wchar_t pipe_name[WIN32_PIPE_NAME_MAX];
     os_handle name;        /**< the file that tells it */
     os_handle interrupted; /**< event */
@@ -31,37 +34,34 @@ struct os_listener {
 
 /** Takes the waiting for a client back, and closes the pipe. */
 static void instance_close(instance *self) {
-    HANDLE pipe = win32_handle_native(self->pipe);
-    DWORD ignored;
     if (self->is_pending) {
-        CancelIoEx(pipe, &self->operation);
-        GetOverlappedResult(pipe, &self->operation, &ignored, TRUE);
+        (void)win32_pipe_take_back(win32_handle_native(self->pipe), &self->operation);
         self->is_pending = false;
     }
+    self->has_client = false;
     os_handle_close(&self->pipe);
     ResetEvent(win32_handle_native(self->event));
 }
 
 /** Starts waiting for a client on an instance's pipe, which is closed on failure. */
-static gpuipc_status instance_connect(instance *self) {
-    self->operation = (OVERLAPPED){.hEvent = win32_handle_native(self->event)};
-    if (ConnectNamedPipe(win32_handle_native(self->pipe), &self->operation)) {
-        self->is_pending = true; /* "returns zero" in overlapped mode; not relied upon */
-        return GPUIPC_OK;
+static gpuipc_status instance_connect(os_listener *listener, instance *self) {
+    HANDLE event = listener->shared != NULL ? listener->shared : win32_handle_native(self->event);
+    self->operation = (OVERLAPPED){.hEvent = event};
+    /* "returns zero" in overlapped mode; not relied upon */
+    DWORD code = ConnectNamedPipe(win32_handle_native(self->pipe), &self->operation)
+                     ? ERROR_IO_PENDING
+                     : GetLastError();
+    self->is_pending = code == ERROR_IO_PENDING;
+    /* NO_DATA: connected, and closed again: what it has sent is still to be read */
+    self->has_client = code == ERROR_PIPE_CONNECTED || code == ERROR_NO_DATA;
+    if (self->has_client || listener->shared != NULL) {
+        SetEvent(event); /* the call has reset it, for whatever it was set (win32_poller.c) */
     }
-    DWORD code = GetLastError();
-    switch (code) {
-    case ERROR_IO_PENDING:
-        self->is_pending = true;
-        return GPUIPC_OK;
-    case ERROR_PIPE_CONNECTED:
-    case ERROR_NO_DATA: /* connected, and closed again: what it has sent is still to be read */
-        SetEvent(win32_handle_native(self->event));
-        return GPUIPC_OK;
-    default:
+    if (!self->is_pending && !self->has_client) {
         os_handle_close(&self->pipe);
         return win32_fail(code, "ConnectNamedPipe", "the pipe cannot wait for a client");
     }
+    return GPUIPC_OK;
 }
 
 /** Makes a new pipe in the place of one that was handed out. */
@@ -71,27 +71,25 @@ static gpuipc_status instance_listen(os_listener *listener, instance *self) {
         return status;
     }
     self->number = ++listener->made;
-    return instance_connect(self);
+    return instance_connect(listener, self);
 }
 
 /** Whether a client has connected. The system takes back what a thread has started when that thread
  *  ends (learn.microsoft.com, ExitThread), so the waiting may have to be started again. */
-static bool instance_has_client(instance *self) {
+static bool instance_has_client(os_listener *listener, instance *self) {
     DWORD ignored;
-    if (!os_handle_is_valid(self->pipe) ||
-        WaitForSingleObject(win32_handle_native(self->event), 0) != WAIT_OBJECT_0) {
-        return false;
-    }
-    if (self->is_pending) {
+    if (self->is_pending && HasOverlappedIoCompleted(&self->operation)) {
         self->is_pending = false;
         if (!GetOverlappedResult(win32_handle_native(self->pipe), &self->operation, &ignored,
                                  FALSE) &&
             GetLastError() == ERROR_OPERATION_ABORTED) {
-            (void)instance_connect(self); /* where that fails, the next call makes a new pipe */
-            return os_handle_is_valid(self->pipe) && !self->is_pending;
+            (void)instance_connect(listener,
+                                   self); /* where that fails, the next call makes a new pipe */
+        } else {
+            self->has_client = true;
         }
     }
-    return true;
+    return self->has_client;
 }
 
 static void listener_free(os_listener *listener) {
@@ -103,10 +101,10 @@ static void listener_free(os_listener *listener) {
 }
 
 /** Closes it, and what a client that was never accepted has put into this process. */
-static void instance_end(instance *self) {
+static void instance_end(os_listener *listener, instance *self) {
     os_connection *connection;
     gpuipc_error why = status_save();
-    if (instance_has_client(self) &&
+    if (instance_has_client(listener, self) &&
         win32_connection_wrap(self->pipe, WIN32_PIPE_SERVER, &connection) == GPUIPC_OK) {
         self->pipe = OS_HANDLE_NONE;
         os_connection_destroy(connection);
@@ -119,7 +117,7 @@ static void listener_close(os_listener *listener) {
     /* The name first: whoever finds it finds a pipe. */
     os_handle_close(&listener->name);
     for (size_t i = 0; i < BACKLOG; i++) {
-        instance_end(&listener->instances[i]);
+        instance_end(listener, &listener->instances[i]);
     }
 }
 
@@ -211,7 +209,8 @@ static instance *listener_find(os_listener *listener) {
     instance *found = NULL;
     for (size_t i = 0; i < BACKLOG; i++) {
         instance *self = &listener->instances[i];
-        if (instance_has_client(self) && (found == NULL || self->number < found->number)) {
+        if (instance_has_client(listener, self) &&
+            (found == NULL || self->number < found->number)) {
             found = self;
         }
     }
@@ -223,7 +222,7 @@ static instance *listener_find(os_listener *listener) {
 static void instance_take(os_listener *listener, instance *self, os_handle *out_pipe) {
     *out_pipe = self->pipe;
     self->pipe = OS_HANDLE_NONE;
-    self->is_pending = false;
+    self->has_client = false;
     ResetEvent(win32_handle_native(self->event));
     gpuipc_error why = status_save();
     (void)instance_listen(listener, self);
@@ -257,7 +256,8 @@ static gpuipc_status listener_try(os_listener *listener, os_handle *out_pipe) {
     return status;
 }
 
-/** Waits for a client, for the interrupt, or for @p until. */
+/** Waits for a client, for the interrupt, or for @p until. With a poller, whose event is set for much else,
+ *  the caller looks again from time to time. */
 static gpuipc_status listener_wait(os_listener *listener, os_deadline until) {
     HANDLE events[BACKLOG + 1];
     events[0] = win32_handle_native(listener->interrupted);
@@ -271,6 +271,13 @@ static gpuipc_status listener_wait(os_listener *listener, os_deadline until) {
     return GPUIPC_OK;
 }
 
+static bool listener_has_poller(os_listener *listener) {
+    AcquireSRWLockShared(&listener->instances_mutex);
+    bool has_poller = listener->poller != NULL;
+    ReleaseSRWLockShared(&listener->instances_mutex);
+    return has_poller;
+}
+
 static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline,
                                      os_handle *out_pipe) {
     unsigned pause = 0;
@@ -280,6 +287,7 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
         }
         gpuipc_status status = listener_try(listener, out_pipe);
         bool at_limit = status == GPUIPC_ERR_TOO_MANY_HANDLES;
+        bool has_poller = listener_has_poller(listener);
         if ((status != GPUIPC_OK && !at_limit) || os_handle_is_valid(*out_pipe)) {
             return status;
         }
@@ -288,8 +296,9 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
                             : status_fail(GPUIPC_ERR_TIMEOUT, "accept",
                                           "nobody connected before the time ran out");
         }
-        os_deadline until =
-            at_limit ? os_deadline_after((int)os_backoff_next(&pause, deadline)) : deadline;
+        os_deadline until = at_limit || has_poller
+                                ? os_deadline_after((int)os_backoff_next(&pause, deadline))
+                                : deadline;
         status = listener_wait(listener, until);
         if (status != GPUIPC_OK) {
             return status;
@@ -313,6 +322,80 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
     return status;
 }
 
+/** With the mutex held: the waiting for clients sets another event from now on. */
+static void listener_turn_to(os_listener *listener, os_poller *poller, HANDLE event) {
+    listener->poller = poller;
+    listener->shared = event;
+    for (size_t i = 0; i < BACKLOG; i++) {
+        instance *self = &listener->instances[i];
+        if (self->is_pending) {
+            /* taken back: started again, as after the end of a thread */
+            (void)win32_pipe_take_back(win32_handle_native(self->pipe), &self->operation);
+        }
+        ResetEvent(win32_handle_native(self->event));
+        if (instance_has_client(listener, self)) {
+            SetEvent(event != NULL ? event : win32_handle_native(self->event));
+        }
+    }
+}
+
+gpuipc_status win32_listener_attach(os_listener *listener, os_poller *poller, HANDLE event) {
+    gpuipc_status status = GPUIPC_OK;
+    AcquireSRWLockShared(&listener->use);
+    AcquireSRWLockExclusive(&listener->instances_mutex);
+    if (atomic_load(&listener->is_interrupted)) {
+        status = status_fail(GPUIPC_ERR_RELEASED, "os_poller_add_listener",
+                             "the listener was interrupted");
+    } else if (listener->poller != NULL) {
+        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_poller_add_listener",
+                             "the listener is waited for already");
+    } else {
+        listener_turn_to(listener, poller, event);
+    }
+    ReleaseSRWLockExclusive(&listener->instances_mutex);
+    ReleaseSRWLockShared(&listener->use);
+    return status;
+}
+
+void win32_listener_detach(os_listener *listener) {
+    gpuipc_error why = status_save();
+    AcquireSRWLockShared(&listener->use);
+    AcquireSRWLockExclusive(&listener->instances_mutex);
+    listener_turn_to(listener, NULL, NULL);
+    ReleaseSRWLockExclusive(&listener->instances_mutex);
+    ReleaseSRWLockShared(&listener->use);
+    status_restore(&why);
+}
+
+/* With no instance left nobody can connect: accept has the reason, or makes new ones. */
+bool win32_listener_is_ready(os_listener *listener) {
+    size_t waiting = 0;
+    bool is_ready = false;
+    gpuipc_error why = status_save();
+    AcquireSRWLockShared(&listener->use);
+    AcquireSRWLockExclusive(&listener->instances_mutex);
+    for (size_t i = 0; i < BACKLOG && !is_ready && !atomic_load(&listener->is_interrupted); i++) {
+        is_ready = instance_has_client(listener, &listener->instances[i]);
+        waiting += os_handle_is_valid(listener->instances[i].pipe);
+    }
+    ReleaseSRWLockExclusive(&listener->instances_mutex);
+    ReleaseSRWLockShared(&listener->use);
+    status_restore(&why);
+    return is_ready || waiting == 0;
+}
+
+bool os_listener_refuse(os_listener *listener) {
+    os_connection *connection;
+    gpuipc_error why = status_save();
+    const bool is_taken =
+        os_listener_accept(listener, os_deadline_after(0), &connection) == GPUIPC_OK;
+    if (is_taken) {
+        os_connection_destroy(connection);
+    }
+    status_restore(&why);
+    return is_taken;
+}
+
 void os_listener_interrupt(os_listener *listener) {
     if (atomic_exchange(&listener->is_interrupted, true)) {
         return;
@@ -320,10 +403,16 @@ void os_listener_interrupt(os_listener *listener) {
     SetEvent(win32_handle_native(listener->interrupted));
     AcquireSRWLockExclusive(&listener->use);
     listener_close(listener);
+    if (listener->shared != NULL) {
+        SetEvent(listener->shared);
+    }
     ReleaseSRWLockExclusive(&listener->use);
 }
 
 void os_listener_destroy(os_listener *listener) {
     os_listener_interrupt(listener);
+    if (listener->poller != NULL) {
+        win32_poller_forget_listener(listener->poller);
+    }
     listener_free(listener);
 }

@@ -196,6 +196,10 @@ static gpuipc_status frame_read(os_connection *connection, os_deadline deadline,
     HANDLE pipe = win32_handle_native(connection->pipe);
     OVERLAPPED operation = {.hEvent = win32_handle_native(connection->reading)};
     DWORD got = 0;
+    if (!win32_watch_pause(connection)) {
+        *out_size = 0;
+        return GPUIPC_OK;
+    }
     if (!ReadFile(pipe, connection->frame_in, WIN32_FRAME_BYTES_MAX, NULL, &operation)) {
         DWORD code = GetLastError();
         /* After ERROR_MORE_DATA the operation is over as well. */

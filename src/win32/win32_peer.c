@@ -186,6 +186,14 @@ gpuipc_status win32_peer_open_for_handles(const os_peer *peer, os_handle *out_pr
     return GPUIPC_OK;
 }
 
+void os_own_user(char *user, size_t capacity) {
+    const char *own = "";
+    gpuipc_error why = status_save();
+    (void)win32_own_user(&own);
+    status_restore(&why);
+    (void)snprintf(user, capacity, "%s", own);
+}
+
 void os_peer_close(os_peer *peer) {
     os_handle_close(&peer->process);
 }

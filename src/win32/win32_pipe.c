@@ -116,3 +116,17 @@ DWORD win32_pipe_finish(HANDLE pipe, OVERLAPPED *operation, HANDLE interrupted,
     DWORD code = GetLastError();
     return code == ERROR_OPERATION_ABORTED && why != 0 ? why : code;
 }
+
+/* Not GetOverlappedResult(TRUE), which waits for the event, and so does not wait at all when that is set
+ * for another operation. What is taken back has ended at once, or as soon as the thread that started it has
+ * heard of it. */
+DWORD win32_pipe_take_back(HANDLE pipe, OVERLAPPED *operation) {
+    DWORD ignored;
+    if (!HasOverlappedIoCompleted(operation)) {
+        CancelIoEx(pipe, operation); /* fails when the operation has just ended */
+    }
+    while (!HasOverlappedIoCompleted(operation)) {
+        Sleep(1);
+    }
+    return GetOverlappedResult(pipe, operation, &ignored, FALSE) ? 0 : GetLastError();
+}

@@ -12,12 +12,79 @@
 /** The first try; few variables are longer. */
 #define VARIABLE_USUAL_MAX 256
 
+#define BOOT_KEY       L"Software\\gpuipc\\boot"
+#define BOOT_ID_DIGITS 32
+
 uint32_t os_fork_generation(void) {
     return 0;
 }
 
 gpuipc_status os_fork_watch(void) {
     return GPUIPC_OK;
+}
+
+static int hex_digit(wchar_t digit) {
+    static const wchar_t digits[] = L"0123456789abcdef";
+    const wchar_t *found = digit != L'\0' ? wcschr(digits, digit) : NULL;
+    return found != NULL ? (int)(found - digits) : -1;
+}
+
+/** What stands in a key's class: two digits for each byte. */
+static bool id_decode(const wchar_t text[BOOT_ID_DIGITS + 1], DWORD length, uint8_t id[16]) {
+    if (length != BOOT_ID_DIGITS) {
+        return false;
+    }
+    for (size_t i = 0; i < BOOT_ID_DIGITS / 2; i++) {
+        int high = hex_digit(text[2 * i]);
+        int low = hex_digit(text[2 * i + 1]);
+        if (high < 0 || low < 0) {
+            return false;
+        }
+        id[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+static LSTATUS boot_key_make(HKEY *out_key) {
+    static const wchar_t digits[] = L"0123456789abcdef";
+    uint8_t random[BOOT_ID_DIGITS / 2];
+    wchar_t text[BOOT_ID_DIGITS + 1];
+    if (os_random(random, sizeof(random)) != GPUIPC_OK) {
+        return ERROR_GEN_FAILURE;
+    }
+    for (size_t i = 0; i < sizeof(random); i++) {
+        text[2 * i] = digits[random[i] >> 4];
+        text[2 * i + 1] = digits[random[i] & 15];
+    }
+    text[BOOT_ID_DIGITS] = L'\0';
+    return RegCreateKeyExW(HKEY_CURRENT_USER, BOOT_KEY, 0, text, REG_OPTION_VOLATILE,
+                           KEY_QUERY_VALUE, NULL, out_key, NULL);
+}
+
+/* learn.microsoft.com, RegCreateKeyExW: a volatile key is kept in memory and gone with the user's hive, at
+ * the latest when the machine goes down; its class is given when it is made, and ignored when it is there
+ * already. So of two processes that are first at once, both read what one of them has written, and none
+ * reads half of it. Opened first, because Wine 8 gives the class anew. */
+void os_boot_id(uint8_t id[16]) {
+    HKEY key;
+    wchar_t text[BOOT_ID_DIGITS + 1];
+    DWORD length = BOOT_ID_DIGITS + 1;
+    uint8_t found[16] = {0};
+    gpuipc_error why = status_save();
+    LSTATUS code = RegOpenKeyExW(HKEY_CURRENT_USER, BOOT_KEY, 0, KEY_QUERY_VALUE, &key);
+    if (code == ERROR_FILE_NOT_FOUND) {
+        code = boot_key_make(&key);
+    }
+    if (code == ERROR_SUCCESS) {
+        if (RegQueryInfoKeyW(key, text, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                             NULL) != ERROR_SUCCESS ||
+            !id_decode(text, length, found)) {
+            memset(found, 0, sizeof(found));
+        }
+        RegCloseKey(key);
+    }
+    status_restore(&why);
+    memcpy(id, found, sizeof(found));
 }
 
 uint64_t os_process_id(void) {

@@ -23,7 +23,11 @@ static gpuipc_status cuda(CUresult result) {
 
 static gpuipc_status make_context(scenario_state *state, gpuipc_context **out_context) {
     const gpuipc_context_config config = {
-        .struct_size = sizeof(config), .driver = "emulated", .runtime_directory = state->directory};
+        .struct_size = sizeof(config),
+        .driver = "emulated",
+        .runtime_directory = state->directory,
+        /* what fails there is nobody's failure: unit.keep_alive */
+        .flags = GPUIPC_CONTEXT_NO_KEEP_ALIVE};
     return gpuipc_context_create(&config, out_context);
 }
 
@@ -368,6 +372,25 @@ give_back: /* nothing was made */
     return status;
 }
 
+/* Given out and taken back, while a stream makes the contents. */
+static gpuipc_status run_ticket(scenario_state *state) {
+    const gpuipc_server_config polled = {.struct_size = sizeof(polled)};
+    const gpuipc_share_config config = {.struct_size = sizeof(config),
+                                        .flags = GPUIPC_SEND_ASYNC,
+                                        .attachment = "text",
+                                        .attachment_bytes = 4,
+                                        .stream = state->stream};
+    gpuipc_server *server = NULL;
+    gpuipc_ticket ticket;
+    gpuipc_status status;
+    TRY(gpuipc_server_create(state->context, &polled, &server))
+    TRY(gpuipc_buffer_share(server, state->buffer, &config, &ticket))
+    TRY(gpuipc_server_revoke(server, &ticket))
+give_back:
+    (void)gpuipc_server_destroy(server);
+    return status;
+}
+
 const scenario scenarios[] = {
     {"context", prepare_nothing, run_context}, {"create", prepare_context, run_create},
     {"life", prepare_nothing, run_life},       {"wrap", prepare_own_memory, run_wrap},
@@ -376,6 +399,7 @@ const scenario scenarios[] = {
     {"access", prepare_buffer, run_access},    {"legacy", prepare_context, run_legacy},
     {"host", prepare_context, run_host},       {"pool", prepare_pool, run_pool},
     {"staged", prepare_pinned, run_staged},    {"p2p", prepare_p2p, run_p2p},
+    {"ticket", prepare_data, run_ticket},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

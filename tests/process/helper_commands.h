@@ -33,11 +33,16 @@ typedef struct helper_command {
 
 /** Ended by an entry without a name. */
 extern const helper_command helper_contents_commands[]; /**< helper_contents.c */
+extern const helper_command helper_manifest_commands[]; /**< helper_manifest.c */
 extern const helper_command helper_memory_commands[];   /**< helper_memory.c */
 extern const helper_command helper_message_commands[];  /**< helper_message.c */
 extern const helper_command helper_point_commands[];    /**< helper_point.c */
 extern const helper_command helper_raw_commands[];      /**< helper_raw.c */
 extern const helper_command helper_system_commands[];   /**< posix_helper_system.c and its twin */
+extern const helper_command helper_ticket_commands[];   /**< helper_ticket.c */
+
+/** Ends the server of helper_ticket.c. */
+void helper_ticket_end(void);
 
 /** Opens the gate of helper_point.c, and gives back what that took. */
 void helper_point_end(void);

@@ -62,7 +62,9 @@ static void send_all(helper_state *self, const char *arguments) {
                                .buffer_count = self->buffer_count};
     (void)sscanf(arguments, " %zu %u %d", &message.bytes_size, &access, &timeout_ms);
     message.access = (gpuipc_access)access;
-    marks_fill_bytes(message_bytes, sizeof(message_bytes));
+    if (message.bytes_size <= sizeof(message_bytes)) { /* else it is refused */
+        marks_fill_bytes(message_bytes, message.bytes_size);
+    }
     helper_say_status(gpuipc_connection_send(self->connection, &message, timeout_ms));
 }
 

@@ -40,6 +40,10 @@ static void hide_shm(helper_state *self, const char *arguments) {
     helper_say("GPUIPC_OK");
 }
 
+/* Of the parent's, with a thread; and a ticket of it. */
+static gpuipc_server *server;
+static gpuipc_ticket shared;
+
 /* Every call on an object of the parent's; says the first that answers anything but FORKED. */
 static const char *try_all_calls(helper_state *self) {
     gpuipc_context_info context_info = {.struct_size = sizeof(context_info)};
@@ -52,7 +56,9 @@ static const char *try_all_calls(helper_state *self) {
     gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
     gpuipc_connection *connection;
     gpuipc_listener *listener;
+    gpuipc_server *unwanted;
     gpuipc_buffer *buffer;
+    intptr_t wait_handle;
     uint32_t count;
     uint32_t word = 0;
     size_t segments;
@@ -78,7 +84,13 @@ static const char *try_all_calls(helper_state *self) {
         {"connection_open", gpuipc_connection_open(self->context, "x", NULL, 0, &connection)},
         {"connection_get_peer", gpuipc_connection_get_peer(self->connection, &peer)},
         {"connection_send", gpuipc_connection_send(self->connection, &outgoing, 0)},
-        {"connection_receive", gpuipc_connection_receive(self->connection, &incoming, 0)}};
+        {"connection_receive", gpuipc_connection_receive(self->connection, &incoming, 0)},
+        {"server_create", gpuipc_server_create(self->context, NULL, &unwanted)},
+        {"server_poll", gpuipc_server_poll(server, 0)},
+        {"server_get_wait_handle", gpuipc_server_get_wait_handle(server, &wait_handle)},
+        {"buffer_share", gpuipc_buffer_share(server, self->buffers[0], NULL, &shared)},
+        {"server_revoke", gpuipc_server_revoke(server, &shared)},
+        {"server_holders", gpuipc_server_holders(server, &shared, NULL, 0, &segments)}};
     for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
         if (answers[i].status != GPUIPC_ERR_FORKED) {
             return answers[i].name;
@@ -114,6 +126,9 @@ static void live_as_child(helper_state *self, gpuipc_emulated_calls_fn get_calls
     gpuipc_status released = helper_release(self);
     (void)gpuipc_connection_close(self->connection);
     (void)gpuipc_listener_close(self->listener);
+    if (released == GPUIPC_OK) {
+        released = gpuipc_server_destroy(server);
+    }
     (void)gpuipc_context_destroy(self->context);
     helper_say("child: %s %s calls %" PRIu64, wrong == NULL ? "all-forked" : wrong,
                gpuipc_status_name(released), get_calls(NULL) - calls);
@@ -134,6 +149,12 @@ static void fork_child(helper_state *self, const char *arguments) {
         return;
     }
     gpuipc_emulated_calls_fn get_calls = find_call_counter();
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_READY};
+    if (gpuipc_server_create(self->context, NULL, &server) != GPUIPC_OK ||
+        gpuipc_buffer_share(server, self->buffers[0], &config, &shared) != GPUIPC_OK) {
+        helper_say("no server: %s", gpuipc_error_get()->sentence);
+        return;
+    }
     pid_t child = fork();
     if (child == 0) {
         close(ready[0]);

@@ -61,14 +61,17 @@ int main(int count, char **arguments) {
     while (helper_hear(line, sizeof(line))) {
         if (!run_command(helper_memory_commands, &self, line) &&
             !run_command(helper_contents_commands, &self, line) &&
+            !run_command(helper_manifest_commands, &self, line) &&
             !run_command(helper_message_commands, &self, line) &&
             !run_command(helper_point_commands, &self, line) &&
             !run_command(helper_raw_commands, &self, line) &&
+            !run_command(helper_ticket_commands, &self, line) &&
             !run_command(helper_system_commands, &self, line)) {
             helper_say("there is no command \"%s\"", line);
         }
     }
     helper_point_end();
+    helper_ticket_end();
     (void)helper_release(&self);
     (void)gpuipc_connection_close(self.connection);
     (void)gpuipc_listener_close(self.listener);

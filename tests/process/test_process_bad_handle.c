@@ -103,6 +103,7 @@ static void expect_pair_dropped(raw_packet *first, raw_packet *second, gpuipc_st
     first->header.total_segments = 2;
     first->header.number = next_number;
     second->header = first->header;
+    second->buffer.buffer_id++; /* another buffer, so that its handle is looked at */
     cr_assert(raw_packet_send(first, raw));
     send_next(second);
     check_status(expected, process_case_receive(connection, opened, &count, NULL, PATIENCE_MS));

@@ -7,6 +7,7 @@
 #include "marks.h"
 #include "partner.h"
 #include "system.h"
+#include "tensors.h"
 
 #define CONSUMERS     8
 #define MANY_BUFFERS  1000
@@ -224,7 +225,7 @@ Test(handover, a_buffer_that_spans_packets) {
     end();
 }
 
-Test(handover, all_bytes_and_buffers_in_one_message) {
+Test(handover, many_bytes_and_buffers_in_one_message) {
     begin();
     partner other;
     gpuipc_connection *connection = connected_partner(&other);
@@ -232,7 +233,7 @@ Test(handover, all_bytes_and_buffers_in_one_message) {
     for (uint32_t i = 0; i < 3; i++) {
         buffers[i] = process_case_buffer(&at, 0, (i + 1) * MEBIBYTES_2, MEBIBYTES_2, 130 + i, 0);
     }
-    check_ok(process_case_send(connection, buffers, 3, GPUIPC_MESSAGE_BYTES_MAX));
+    check_ok(process_case_send(connection, buffers, 3, 65536));
     partner_do(&other, "GPUIPC_OK 65536 bytes 3 buffers", "receive 0 0 0 %d", PATIENCE_MS);
     partner_do(&other, "GPUIPC_OK", "check 130 0");
     partner_do(&other, "GPUIPC_OK", "release");
@@ -248,6 +249,49 @@ Test(handover, all_bytes_and_buffers_in_one_message) {
     }
     check_ok(gpuipc_connection_close(connection));
     partner_end(&other);
+    end();
+}
+
+static uint8_t manifest[GPUIPC_MESSAGE_BYTES_MAX];
+
+/* The names of a thousand tensors beside the one buffer that they are in. */
+Test(handover, a_thousand_tensors_in_a_message) {
+    begin();
+    partner other;
+    gpuipc_connection *connection = connected_partner(&other);
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, TENSORS_BYTES, 0, 160, TENSOR_BYTES);
+    gpuipc_outgoing message = {
+        .struct_size = sizeof(message), .bytes = manifest, .buffers = &buffer, .buffer_count = 1};
+    check_ok(tensors_write(manifest, sizeof(manifest), &message.bytes_size));
+    partner_tell(&other, "tensors 160 %d", PATIENCE_MS);
+    check_ok(gpuipc_connection_send(connection, &message, PATIENCE_MS));
+    partner_hear(&other, "GPUIPC_OK");
+
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_connection_close(connection));
+    partner_end(&other);
+    end();
+}
+
+Test(handover, a_thousand_tensors_by_ticket) {
+    begin();
+    partner other;
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_server *server;
+    gpuipc_ticket ticket;
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, TENSORS_BYTES, 0, 170, TENSOR_BYTES);
+    gpuipc_share_config config = {.struct_size = sizeof(config), .attachment = manifest};
+    partner_start(&other, &at, NULL, NULL);
+    check_ok(tensors_write(manifest, sizeof(manifest), &config.attachment_bytes));
+    check_ok(gpuipc_server_create(at.context, NULL, &server));
+    check_ok(gpuipc_buffer_share(server, buffer, &config, &ticket));
+    check_ok(gpuipc_ticket_to_text(&ticket, text));
+    partner_do(&other, "GPUIPC_OK", "open-tensors 170 %s", text);
+    partner_do(&other, "GPUIPC_OK", "open-tensors 170 %s", text);
+
+    partner_end(&other);
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_buffer_release(buffer));
     end();
 }
 

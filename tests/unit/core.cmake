@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The nouns of src/common. First those that need no driver.
-set(extra_wire test_wire_contents.c)
-foreach(unit wire struct_size peer_name object)
+set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c)
+foreach(unit wire manifest struct_size peer_name object)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
 
@@ -20,6 +20,8 @@ foreach(unit context buffer buffer_copy buffer_wrap native incoming listener lis
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
 endforeach()
 
+gpuipc_add_test(unit lend DRIVER SOURCES test_lend.c test_borrow.c test_deferred.c stream_gate.c
+                LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit staging DRIVER SOURCES test_staging.c buffer_marks.c LIBRARIES gpuipc_core_fixture)
 foreach(unit contents contents_fault)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c buffer_marks.c
@@ -48,9 +50,34 @@ if(NOT WIN32)
   gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c
                   LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_runtime_directory PRIVATE _GNU_SOURCE)
+  target_sources(test_unit_lend PRIVATE posix_deferred.c)
+  set_source_files_properties(posix_deferred.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+endif()
+
+gpuipc_add_test(unit server DRIVER SOURCES test_server.c test_server_clients.c test_server_parts.c
+                test_server_share.c asker.c
+                own_kinds.c stream_gate.c ${system}_native_ready.c LIBRARIES gpuipc_core_fixture)
+if(NOT WIN32)
+  target_sources(test_unit_server PRIVATE test_posix_server_fork.c test_posix_server_limit.c)
+  set_source_files_properties(test_posix_server_fork.c test_posix_server_limit.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
 endif()
 
 # These need machines of other kinds, or calls that fail on demand.
+gpuipc_add_test(unit keep_alive SOURCES test_keep_alive.c test_kept_handles.c
+                LIBRARIES gpuipc_core_fixture)
+set_property(TEST unit.keep_alive APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MACHINE=imex=1)
+set(ticket_again)
+if(NOT WIN32)
+  set(ticket_again test_posix_ticket_again.c)
+  set(is_sanitized 0)
+  if(GPUIPC_SANITIZE) # makes system calls of its own
+    set(is_sanitized 1)
+  endif()
+  set_source_files_properties(${ticket_again} PROPERTIES COMPILE_DEFINITIONS
+                              "_GNU_SOURCE;IS_SANITIZED=${is_sanitized}")
+endif()
+gpuipc_add_test(unit import SOURCES test_import.c test_import_cache.c import_case.c test_ticket_open.c test_ticket_again.c test_ticket_own.c stream_gate.c ticket_server.c
+                ${ticket_again} LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit device DRIVER SOURCES test_device.c LIBRARIES gpuipc_core_fixture)
@@ -66,13 +93,15 @@ foreach(number 1 2 3 4)
   add_dependencies(test_unit_driver ${stand_in})
 endforeach()
 
-add_executable(core_threads core_threads.c)
-target_include_directories(core_threads PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
-target_link_libraries(core_threads PRIVATE gpuipc_test_support)
-add_dependencies(core_threads gpuipc_emulated)
-gpuipc_test_command(command unit.core_threads core_threads)
-add_test(NAME unit.core_threads COMMAND ${command})
-set_tests_properties(unit.core_threads PROPERTIES TIMEOUT 120)
+foreach(program core_threads server_threads)
+  add_executable(${program} ${program}.c)
+  target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
+  target_link_libraries(${program} PRIVATE gpuipc_test_support)
+  add_dependencies(${program} gpuipc_emulated)
+  gpuipc_test_command(command unit.${program} ${program})
+  add_test(NAME unit.${program} COMMAND ${command})
+  set_tests_properties(unit.${program} PROPERTIES TIMEOUT 120)
+endforeach()
 
 # The judgements of gpuipc-selftest, apart from the tool: it never sees a wrong word on its own.
 if(GPUIPC_BUILD_SELFTEST)

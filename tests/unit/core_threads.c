@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file Many threads on one context at once: buffers made, held and given up, one buffer that all use
- * while it goes, and connections in both directions. A plain program, so that it runs under
+ * while it goes, connections in both directions, and tickets that all open. A plain program, so that it runs under
  * ThreadSanitizer. Exit code 0: every answer was one that may be, and every word was right.
  */
 #include <stdatomic.h>
@@ -10,14 +10,15 @@
 
 #include <gpuipc/gpuipc.h>
 
-#include "os.h"
+#include "buffer.h"
+#include "lease.h"
 #include "unique.h"
 
 #define THREADS 4
 #define ROUNDS  40
 #define SOON_MS 60000
 
-static gpuipc_context *context;
+static gpuipc_context *shared_context;
 static gpuipc_buffer *shared; /* all threads use it; one of them gives it up */
 static atomic_uint given_up;
 static char directory[RUNTIME_DIRECTORY_MAX];
@@ -46,15 +47,17 @@ static gpuipc_buffer *make(uint32_t value) {
     const gpuipc_buffer_config config = {
         .struct_size = sizeof(config), .transport = pick(value), .bytes = 4096};
     gpuipc_buffer *made;
-    CHECK(gpuipc_buffer_create(context, &config, &made));
+    CHECK(gpuipc_buffer_create(shared_context, &config, &made));
     CHECK(gpuipc_buffer_set_access(made, 1, GPUIPC_ACCESS_DEFAULT)); /* which is counted */
     CHECK(gpuipc_buffer_fill_async(made, 0, 4096, value, 4, NULL));
     return made;
 }
 
-static void check_word(gpuipc_buffer *buffer, uint32_t expected) {
+static void check_word(gpuipc_buffer *of, uint32_t expected) {
+    gpuipc_buffer_info info = {.struct_size = sizeof(info)};
     uint32_t word = 0;
-    CHECK(gpuipc_buffer_read(buffer, 4092, &word, sizeof(word)));
+    CHECK(gpuipc_buffer_get_info(of, &info));
+    CHECK(gpuipc_buffer_read(of, info.bytes - sizeof(word), &word, sizeof(word)));
     if (word != expected) {
         fprintf(stderr, "%08x, not %08x\n", (unsigned)word, (unsigned)expected);
         exit(1);
@@ -96,11 +99,11 @@ static void receive_all(void *argument) {
 
 static void send_all(const direction *way) {
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        gpuipc_buffer *buffer = make(i);
+        gpuipc_buffer *own = make(i);
         const gpuipc_outgoing message = {
-            .struct_size = sizeof(message), .buffers = &buffer, .buffer_count = 1};
+            .struct_size = sizeof(message), .buffers = &own, .buffer_count = 1};
         CHECK(gpuipc_connection_send(way->from, &message, SOON_MS));
-        CHECK(gpuipc_buffer_release(buffer));
+        CHECK(gpuipc_buffer_release(own));
         use_shared(i);
     }
 }
@@ -114,8 +117,8 @@ static void converse(void *argument) {
     os_thread *receivers[2];
     (void)argument;
     unique_name(name);
-    CHECK(gpuipc_listener_open(context, name, NULL, &listener));
-    CHECK(gpuipc_connection_open(context, name, NULL, SOON_MS, &there.from));
+    CHECK(gpuipc_listener_open(shared_context, name, NULL, &listener));
+    CHECK(gpuipc_connection_open(shared_context, name, NULL, SOON_MS, &there.from));
     CHECK(gpuipc_listener_accept(listener, SOON_MS, &there.to));
     direction back = {there.to, there.from};
     CHECK(os_thread_start(receive_all, &there, &receivers[0]));
@@ -129,22 +132,74 @@ static void converse(void *argument) {
     CHECK(gpuipc_listener_close(listener));
 }
 
-int main(void) {
+static gpuipc_ticket tickets[2];
+static gpuipc_ticket parts[2]; /* of the same, so that nobody finds those opened without a lease */
+
+/* Opens over the lease, as another process would, although the server is here. */
+static gpuipc_buffer *open_leased(context *ctx, const gpuipc_ticket *of) {
+    const gpuipc_open_config config = {.struct_size = sizeof(config)};
+    ticket decoded;
+    buffer *found = NULL;
+    gpuipc_buffer *opened = NULL;
+    CHECK(ticket_decode(of, "test", &decoded));
+    CHECK(lease_request(ctx, of, &decoded, &config, os_deadline_after(SOON_MS), &found, &opened));
+    if (found != NULL) {
+        atomic_fetch_sub(&found->handles, 1u); /* which is counted when it is published */
+        CHECK(buffer_publish(found, &opened));
+    }
+    return opened;
+}
+
+/* All threads open the same two, so that some find what others are just giving up. */
+static void open_tickets(void *argument) {
+    context *ctx;
+    (void)argument;
+    CHECK(context_acquire(shared_context, "test", &ctx));
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        gpuipc_buffer *own;
+        CHECK(gpuipc_buffer_open(shared_context, &tickets[i % 2], NULL, &own));
+        gpuipc_buffer *leased = open_leased(ctx, &parts[i % 3 == 0]);
+        check_word(leased, 4716);
+        CHECK(gpuipc_buffer_release(own));
+        CHECK(gpuipc_buffer_release(leased));
+    }
+    context_unreference(ctx);
+}
+
+static void run_all(void (*call)(void *argument)) {
     os_thread *threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(os_thread_start(call, NULL, &threads[i]));
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        os_thread_join(threads[i]);
+    }
+}
+
+static void run_tickets(void) {
+    gpuipc_server *server;
+    gpuipc_buffer *offered = make(4716); /* vmm on both systems */
+    CHECK(gpuipc_server_create(shared_context, NULL, &server));
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(gpuipc_buffer_share(server, offered, NULL, &tickets[i]));
+        CHECK(gpuipc_ticket_narrow(&tickets[i], 0, sizeof(uint32_t), &parts[i]));
+    }
+    run_all(open_tickets);
+    CHECK(gpuipc_server_destroy(server));
+    CHECK(gpuipc_buffer_release(offered));
+}
+
+int main(void) {
     if (!runtime_directory_make(directory)) {
         return 1;
     }
     const gpuipc_context_config config = {
         .struct_size = sizeof(config), .driver = "emulated", .runtime_directory = directory};
-    CHECK(gpuipc_context_create(&config, &context));
+    CHECK(gpuipc_context_create(&config, &shared_context));
     shared = make(4711);
-    for (size_t i = 0; i < THREADS; i++) {
-        CHECK(os_thread_start(converse, NULL, &threads[i]));
-    }
-    for (size_t i = 0; i < THREADS; i++) {
-        os_thread_join(threads[i]);
-    }
-    CHECK(gpuipc_context_destroy(context));
+    run_all(converse);
+    run_tickets();
+    CHECK(gpuipc_context_destroy(shared_context));
     runtime_directory_remove(directory);
     if (gpuipc_buffer_release(shared) != GPUIPC_ERR_RELEASED) {
         fail("gpuipc_buffer_release");

@@ -11,9 +11,18 @@ endfunction()
 emulated_helper_add(emulated_helper)
 emulated_helper_add(emulated_peer)
 
+# What many of them contain, compiled once.
+add_library(emulated_support OBJECT emulated_test.c ${system}_environment.c)
+add_library(emulated_peer_support OBJECT peer_process.c)
+foreach(support emulated_support emulated_peer_support)
+  target_include_directories(${support} PRIVATE ${PROJECT_SOURCE_DIR}/src/common
+                             ${PROJECT_SOURCE_DIR}/src/emulated)
+  target_link_libraries(${support} PRIVATE gpuipc_test_support PkgConfig::CRITERION)
+endforeach()
+
 # emulated_add(UNIT [SOURCE...])
 function(emulated_add unit)
-  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c emulated_test.c ${system}_environment.c ${ARGN}
+  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c $<TARGET_OBJECTS:emulated_support> ${ARGN}
                   LIBRARIES gpuipc_test_support)
   add_dependencies(test_unit_${unit} gpuipc_emulated emulated_helper)
 endfunction()
@@ -21,7 +30,7 @@ foreach(unit dead entry fault host_function live managed memory more pinned proc
   emulated_add(emulated_${unit})
 endforeach()
 foreach(unit fabric ipc_event legacy pool)
-  emulated_add(emulated_${unit} peer_process.c)
+  emulated_add(emulated_${unit} $<TARGET_OBJECTS:emulated_peer_support>)
   add_dependencies(test_unit_emulated_${unit} emulated_peer)
 endforeach()
 emulated_add(emulated_machine ${PROJECT_SOURCE_DIR}/src/emulated/machine.c
@@ -40,7 +49,7 @@ if(NOT WIN32)
   emulated_helper_add(posix_emulated_helper)
   target_compile_definitions(posix_emulated_helper PRIVATE ${system_definitions})
   add_dependencies(test_unit_posix_emulated posix_emulated_helper)
-  emulated_add(posix_emulated_pool peer_process.c)
+  emulated_add(posix_emulated_pool $<TARGET_OBJECTS:emulated_peer_support>)
   target_compile_definitions(test_unit_posix_emulated_pool PRIVATE ${system_definitions})
   add_dependencies(test_unit_posix_emulated_pool emulated_peer)
 endif()

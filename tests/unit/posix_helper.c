@@ -10,6 +10,7 @@ static const helper_role roles[] = {
     {"limit-accept", 2, role_limit_accept},   {"limit-make", 2, role_limit_make},
     {"limit-peer", 2, role_limit_peer},       {"in-flight", 0, role_in_flight},
     {"connect-as", 4, role_connect_as},       {"old-kernel", 3, role_old_kernel},
+    {"limit-refuse", 2, role_limit_refuse},   {"namespace", 2, role_namespace},
 };
 
 int main(int argc, char **argv) {

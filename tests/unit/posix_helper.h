@@ -12,11 +12,13 @@ int role_limit_receive(char **arguments);
 int role_limit_cut(char **arguments);
 int role_limit_accept(char **arguments);
 int role_limit_peer(char **arguments);
+int role_limit_refuse(char **arguments);
 int role_limit_make(char **arguments);
 int role_in_flight(char **arguments);
 
 /* posix_helper_system.c */
 int role_connect_as(char **arguments);
 int role_old_kernel(char **arguments);
+int role_namespace(char **arguments);
 
 #endif

@@ -22,7 +22,30 @@ typedef struct estate {
     os_listener *listener;
     os_connection *client;
     os_connection *server;
+    os_poller *poller; /**< with the last two in it */
 } estate;
+
+static bool child_check_poller(estate *own) {
+    void *tag;
+    size_t count;
+    os_deadline now = os_deadline_after(0);
+    os_poller *made;
+    bool good = os_poller_wait(own->poller, now, &tag, 1, &count) == GPUIPC_ERR_FORKED &&
+                os_poller_add_connection(own->poller, own->client, own) == GPUIPC_ERR_FORKED &&
+                os_poller_add_listener(own->poller, own->listener, own) == GPUIPC_ERR_FORKED &&
+                os_poller_native(own->poller) == -1 && os_poller_create(&made) == GPUIPC_OK;
+    /* One that the child has made takes nothing that is the parent's, nor do these reach that. */
+    good = good && os_poller_add_connection(made, own->client, own) == GPUIPC_ERR_FORKED &&
+           os_poller_add_listener(made, own->listener, own) == GPUIPC_ERR_FORKED;
+    os_poller_wake(own->poller);
+    os_listener_refuse(own->listener);
+    os_poller_remove_connection(own->poller, own->server);
+    os_poller_destroy(own->poller);
+    os_poller_wake(made);
+    good = good && os_poller_wait(made, now, &tag, 1, &count) == GPUIPC_OK && count == 1;
+    os_poller_destroy(made);
+    return good;
+}
 
 /** One bit in the exit code for each thing that is not as it should be in the child. */
 static int child_check(estate *own, const os_directory *directory, const char *name) {
@@ -44,6 +67,7 @@ static int child_check(estate *own, const os_directory *directory, const char *n
                      os_listener_accept(own->listener, now, &connection) == GPUIPC_ERR_FORKED
                  ? 0
                  : 4;
+    wrong |= child_check_poller(own) ? 0 : 32;
     /* The number belongs to the child's own file now; the stale handle must not close it. */
     int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(file, number);
@@ -67,6 +91,21 @@ static int child_check(estate *own, const os_directory *directory, const char *n
     return wrong;
 }
 
+/** By the packet alone, before the child has connected or afterwards. */
+static void say_polled(estate *own) {
+    void *tags[4];
+    size_t count = 0;
+    bool woken = false;
+    bool ready = false;
+    gpuipc_status status = os_poller_wait(own->poller, os_deadline_after(20000), tags, 4, &count);
+    for (size_t i = 0; i < count; i++) {
+        woken |= tags[i] == OS_POLLER_WOKEN;
+        ready |= tags[i] == own->server;
+    }
+    helper_say("%s %s %s", gpuipc_status_name(status), ready ? "ready" : "not ready",
+               woken ? "woken" : "not woken");
+}
+
 static void parent_check(estate *own) {
     char byte;
     size_t size = 0;
@@ -79,6 +118,7 @@ static void parent_check(estate *own) {
                               ? "ended"
                               : "still open");
     helper_say_status(os_connection_send(own->client, "x", 1, NULL, 0, os_deadline_after(20000)));
+    say_polled(own);
     os_connection_destroy(own->client);
     helper_say_status(os_connection_receive(own->server, &byte, 1, &size, handles, &count,
                                             os_deadline_after(20000)));
@@ -102,7 +142,10 @@ static gpuipc_status estate_make(estate *own, const os_directory *directory, con
     gpuipc_status status = os_handle_adopt(ends[1], &own->handle);
     status = status ? status : os_listener_open(directory, name, NULL, &own->listener);
     status = status ? status : os_connection_open(directory, name, soon, &own->client);
-    return status ? status : os_listener_accept(own->listener, soon, &own->server);
+    status = status ? status : os_listener_accept(own->listener, soon, &own->server);
+    status = status ? status : os_poller_create(&own->poller);
+    status = status ? status : os_poller_add_connection(own->poller, own->server, own->server);
+    return status ? status : os_poller_add_listener(own->poller, own->listener, own->listener);
 }
 
 /** fork-closes DIRECTORY NAME */
@@ -127,6 +170,7 @@ int role_fork_closes(char **arguments) {
     helper_say("child %d, generation %u", WIFEXITED(how) ? WEXITSTATUS(how) : -1,
                (unsigned)os_fork_generation());
     os_connection_destroy(own.server);
+    os_poller_destroy(own.poller);
     os_listener_destroy(own.listener);
     close(own.plain[0]);
     close(own.pipe_end);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gpuipc/gpuipc.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -50,6 +51,18 @@ static int open_count(void) {
     }
     if (directory != NULL) {
         closedir(directory);
+    }
+    return count;
+}
+
+/** The same where opendir() has no descriptor: those below the hard limit that something is behind. */
+static int open_count_at_limit(void) {
+    enum {
+        NUMBERS = 1024
+    };
+    int count = 0;
+    for (int number = 0; number < NUMBERS; number++) {
+        count += fcntl(number, F_GETFD) >= 0;
     }
     return count;
 }
@@ -178,6 +191,53 @@ int role_limit_accept(char **arguments) {
     return 0;
 }
 
+/** One client at the limit: told of, not accepted, refused, and not told of any more. */
+static void say_refused(os_poller *poller, os_listener *listener) {
+    void *tag = NULL;
+    size_t before = 0;
+    size_t after = 0;
+    os_connection *connection;
+    gpuipc_status status = os_poller_wait(poller, os_deadline_after(20000), &tag, 1, &before);
+    gpuipc_status accepted = os_listener_accept(listener, os_deadline_after(0), &connection);
+    os_listener_refuse(listener);
+    status = status ? status : os_poller_wait(poller, os_deadline_after(0), &tag, 1, &after);
+    helper_say("%s %zu %s %zu", gpuipc_status_name(status), before, gpuipc_status_name(accepted),
+               after);
+}
+
+/** limit-refuse DIRECTORY NAME: "refuse": refuses a client with no descriptor left; the end of the input:
+ *  accepts one with enough. */
+int role_limit_refuse(char **arguments) {
+    os_directory directory = {arguments[0], false};
+    os_listener *listener;
+    os_poller *poller;
+    os_connection *connection;
+    char line[64];
+    gpuipc_status status = os_listener_open(&directory, arguments[1], NULL, &listener);
+    status = status ? status : os_poller_create(&poller);
+    status = status ? status : os_poller_add_listener(poller, listener, listener);
+    helper_say_status(status);
+    if (status != GPUIPC_OK || !limit_lower(0)) {
+        return 1;
+    }
+    int before = open_count_at_limit();
+    while (helper_hear(line, sizeof(line))) {
+        say_refused(poller, listener);
+    }
+    if (!limit_raise()) {
+        return 1;
+    }
+    helper_say("left %d", open_count_at_limit() - before);
+    status = os_listener_accept(listener, os_deadline_after(20000), &connection);
+    helper_say_status(status);
+    if (status == GPUIPC_OK) {
+        os_connection_destroy(connection);
+    }
+    os_listener_destroy(listener);
+    os_poller_destroy(poller);
+    return 0;
+}
+
 /** limit-peer DIRECTORY NAME: accepts with just one descriptor left, which the connection takes, and
  *  says whether the peer is known to run. */
 int role_limit_peer(char **arguments) {
@@ -219,23 +279,35 @@ int role_limit_make(char **arguments) {
     os_handle second;
     os_listener *listener;
     os_connection *connection;
+    os_poller *poller;
     if (os_memory_create("first", 4096, &first) != GPUIPC_OK || !limit_lower(0)) {
         return 1;
     }
+    static const uint8_t none[16];
+    uint8_t id[16] = {1};
+    os_boot_id(id);
+    bool is_unknown = memcmp(id, none, sizeof(id)) == 0;
     gpuipc_status answers[] = {
         os_memory_create("no", 4096, &second),
         os_handle_duplicate(first, &second),
         os_handle_duplicate_native(STDIN_FILENO, &second),
         os_listener_open(&directory, arguments[1], NULL, &listener),
         os_connection_open(&directory, arguments[1], os_deadline_after(0), &connection),
+        os_poller_create(&poller),
     };
-    /* Room for the socket, none for the directory. */
+    /* Room for the socket, none for the directory or the spare one; for the epoll, none for what wakes. */
     if (!limit_raise() || !limit_lower(1)) {
         return 1;
     }
     gpuipc_status listening = os_listener_open(&directory, arguments[1], NULL, &listener);
     gpuipc_status connecting =
         os_connection_open(&directory, arguments[1], os_deadline_after(0), &connection);
+    gpuipc_status polling = os_poller_create(&poller);
+    /* Room for both sockets of a listener. */
+    if (!limit_raise() || !limit_lower(2)) {
+        return 1;
+    }
+    gpuipc_status publishing = os_listener_open(&directory, arguments[1], NULL, &listener);
     if (!limit_raise()) {
         return 1;
     }
@@ -244,6 +316,9 @@ int role_limit_make(char **arguments) {
     }
     helper_say("%s", gpuipc_status_name(listening));
     helper_say("%s", gpuipc_status_name(connecting));
+    helper_say("%s", gpuipc_status_name(polling));
+    helper_say("%s", gpuipc_status_name(publishing));
+    helper_say("boot id %s", is_unknown ? "unknown" : "known");
     os_handle_close(&first);
     return 0;
 }

@@ -3,9 +3,13 @@
 #include "posix_helper.h"
 
 #include <errno.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "helper.h"
@@ -96,4 +100,45 @@ int role_old_kernel(char **arguments) {
     os_handle_close(&memory);
     os_listener_destroy(listener);
     return 0;
+}
+
+/** As the first process of a namespace. @return its exit code */
+static int namespace_connect(char **arguments) {
+    os_directory directory = {arguments[0], false};
+    os_connection *connection;
+    os_peer peer;
+    char line[64];
+    gpuipc_status status =
+        os_connection_open(&directory, arguments[1], os_deadline_after(20000), &connection);
+    status = status ? status : os_connection_get_peer(connection, &peer);
+    helper_say_status(status);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    helper_say("process %llu, peer %llu, other %d", (unsigned long long)os_process_id(),
+               (unsigned long long)peer.process_id, peer.other_pid_namespace);
+    while (helper_hear(line, sizeof(line))) {
+    }
+    os_peer_close(&peer);
+    os_connection_destroy(connection);
+    return 0;
+}
+
+/** namespace DIRECTORY NAME: connects from a PID namespace of its own, says who it is there and what it
+ *  knows of its peer, and stays connected until the end of its input. */
+int role_namespace(char **arguments) {
+    int how = 0;
+    if (unshare(CLONE_NEWPID) != 0) {
+        helper_say("no namespace: %s", strerror(errno));
+        return 0;
+    }
+    pid_t child = fork(); /* unshare(2): the caller itself stays where it is */
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(namespace_connect(arguments));
+    }
+    bool ended = child > 0 && waitpid(child, &how, 0) == child && WIFEXITED(how);
+    /* Not by exit(): what a leak sanitizer does then takes a new process, and in a namespace whose first one
+     * has ended there can be none (fork(2), ENOMEM). */
+    _exit(ended ? WEXITSTATUS(how) : 1);
 }

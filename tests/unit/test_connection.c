@@ -24,14 +24,21 @@ static gpuipc_incoming room_for(void *bytes, size_t capacity) {
         .struct_size = sizeof(gpuipc_incoming), .bytes = bytes, .bytes_capacity = capacity};
 }
 
+/* As many bytes as a message has at most, no two parts of it alike. */
+static uint8_t *long_text(void) {
+    uint8_t *text = malloc(GPUIPC_MESSAGE_BYTES_MAX);
+    cr_assert_not_null(text);
+    for (size_t i = 0; i < GPUIPC_MESSAGE_BYTES_MAX; i++) {
+        text[i] = (uint8_t)(i * 7 + i / 256);
+    }
+    return text;
+}
+
 Test(connection, bytes_arrive_as_they_were_sent) {
-    static const size_t sizes[] = {0, 1, 5, 4096, GPUIPC_MESSAGE_BYTES_MAX};
-    uint8_t *sent = malloc(GPUIPC_MESSAGE_BYTES_MAX);
+    static const size_t sizes[] = {0, 1, 5, 4096, 65536};
+    uint8_t *sent = long_text();
     uint8_t *came = malloc(GPUIPC_MESSAGE_BYTES_MAX);
     connect_pair();
-    for (size_t i = 0; i < GPUIPC_MESSAGE_BYTES_MAX; i++) {
-        sent[i] = (uint8_t)(i * 7 + i / 256);
-    }
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         gpuipc_incoming message = room_for(came, GPUIPC_MESSAGE_BYTES_MAX);
         memset(came, 0, GPUIPC_MESSAGE_BYTES_MAX);
@@ -43,6 +50,53 @@ Test(connection, bytes_arrive_as_they_were_sent) {
         cr_assert_eq(memcmp(came, sent, sizes[i]), 0);
     }
     free(sent);
+    free(came);
+    core_pair_close(&pair);
+}
+
+typedef struct long_message {
+    const uint8_t *text;
+    size_t size;
+    gpuipc_buffer *buffer;
+} long_message;
+
+static gpuipc_status send_long(void *argument) {
+    const long_message *self = argument;
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .bytes = self->text,
+                                     .bytes_size = self->size,
+                                     .buffers = &self->buffer,
+                                     .buffer_count = 1};
+    return gpuipc_connection_send(pair.client, &message, SOON_MS);
+}
+
+/* More than a packet, and more than the system keeps for a peer that does not read. */
+Test(connection, bytes_of_many_packets_arrive_with_their_buffer) {
+    static const size_t sizes[] = {OS_PACKET_BYTES_MAX - 1, OS_PACKET_BYTES_MAX,
+                                   OS_PACKET_BYTES_MAX + 1, 300001, GPUIPC_MESSAGE_BYTES_MAX};
+    uint8_t *came = malloc(GPUIPC_MESSAGE_BYTES_MAX);
+    long_message sent = {.text = long_text(), .buffer = core_buffer(core_unit, 0)};
+    connect_pair();
+    core_write_pattern(sent.buffer, 62);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        gpuipc_incoming message = room_for(came, GPUIPC_MESSAGE_BYTES_MAX);
+        gpuipc_buffer *opened = NULL;
+        core_waiter sender;
+        message.buffers = &opened;
+        message.buffer_capacity = 1;
+        sent.size = sizes[i];
+        memset(came, 0, GPUIPC_MESSAGE_BYTES_MAX);
+        core_waiter_begin(&sender, send_long, &sent);
+        check_ok(gpuipc_connection_receive(pair.server, &message, SOON_MS));
+        check_ok(core_waiter_end(&sender));
+        cr_assert_eq(message.bytes_size, sizes[i]);
+        cr_assert_eq(memcmp(came, sent.text, sizes[i]), 0);
+        cr_assert_eq(message.buffer_count, 1);
+        core_check_pattern(opened, 62);
+        check_ok(gpuipc_buffer_release(opened));
+    }
+    check_ok(gpuipc_buffer_release(sent.buffer));
+    free((void *)sent.text);
     free(came);
     core_pair_close(&pair);
 }

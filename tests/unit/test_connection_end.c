@@ -93,7 +93,7 @@ Test(connection_end, wrong_messages_to_send_are_refused) {
     connect_pair();
     message.bytes = bytes;
     message.bytes_size = sizeof(bytes);
-    check_refused(GPUIPC_ERR_LIMIT, "65536", gpuipc_connection_send(pair.client, &message, 0));
+    check_refused(GPUIPC_ERR_LIMIT, "1048576", gpuipc_connection_send(pair.client, &message, 0));
     message.bytes = NULL;
     message.bytes_size = 1;
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_connection_send(pair.client, &message, 0));
@@ -169,7 +169,7 @@ Test(connection_end, a_wait_ends_at_its_deadline) {
 }
 
 Test(connection_end, a_peer_that_does_not_read_costs_the_sender_its_time_only) {
-    static uint8_t bytes[GPUIPC_MESSAGE_BYTES_MAX];
+    static uint8_t bytes[65536]; /* of one packet: it leaves as a whole or not at all */
     const gpuipc_outgoing message = {
         .struct_size = sizeof(message), .bytes = bytes, .bytes_size = sizeof(bytes)};
     uint32_t sent = 0;

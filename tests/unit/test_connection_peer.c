@@ -54,7 +54,8 @@ static forged forge(gpuipc_buffer *buffer, uint32_t count, uint64_t number) {
         check_ok(gpuipc_native_export(buffer, &segment, 1, &layout, &segments));
         check_ok(os_handle_adopt(segment.handle.value, &made.handles[i]));
         made.segments[i].bytes = segment.bytes;
-        made.buffers[i] = (wire_buffer){.bytes = info.bytes,
+        made.buffers[i] = (wire_buffer){.buffer_id = number * BUFFERS_MAX + i, /* another each */
+                                        .bytes = info.bytes,
                                         .segment_count = 1,
                                         .memory = WIRE_MEMORY_VMM,
                                         .handle_type = (uint16_t)os_shareable_handle_type,
@@ -136,7 +137,7 @@ Test(connection_peer, packets_against_the_rules_end_the_connection) {
         {GPUIPC_ERR_VERSION, 4, 2},                       /* major version */
         {GPUIPC_ERR_PROTOCOL, 8, 1},                      /* length */
         {GPUIPC_ERR_PROTOCOL, 16, 7},                     /* message number */
-        {GPUIPC_ERR_LIMIT, 26, 2},                        /* total bytes: 131,072 */
+        {GPUIPC_ERR_LIMIT, 26, 17},                       /* total bytes: 1,114,112 */
         {GPUIPC_ERR_LIMIT, 30, 1},                        /* total buffers */
         {GPUIPC_ERR_LIMIT, 34, 1},                        /* total segments */
         {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 64, 2}, /* segments of the first buffer */

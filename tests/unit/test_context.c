@@ -2,6 +2,7 @@
 /** @file Contexts: made, looked at, given up. */
 #include "core_fixture.h"
 
+#include <stddef.h>
 #include <string.h>
 
 TestSuite(context, .init = core_start, .fini = core_finish, .timeout = 60);
@@ -18,7 +19,7 @@ Test(context, the_config_may_be_left_out) {
 Test(context, wrong_configs_are_refused) {
     gpuipc_context *context = NULL;
     gpuipc_context_config config = core_context_config();
-    config.struct_size = sizeof(config) - 1;
+    config.struct_size = offsetof(gpuipc_context_config, max_kept_handles) - 1;
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_context_create(&config, &context));
     config.struct_size = 0;
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_context_create(&config, &context));
@@ -26,7 +27,7 @@ Test(context, wrong_configs_are_refused) {
     config.flags = 0x80000000u;
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x80000000",
                   gpuipc_context_create(&config, &context));
-    config.flags = GPUIPC_CONTEXT_SHARED_DIRECTORY | 2u;
+    config.flags = GPUIPC_CONTEXT_SHARED_DIRECTORY | 4u;
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_context_create(&config, &context));
     config = core_context_config();
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_context_create(&config, NULL));

@@ -148,8 +148,11 @@ Test(incoming, the_first_bad_segment_is_the_one_remembered) {
                    (long long)next.handles[1].value);
     check_ok(add(&message, 0, &next));
     cr_assert(message.complete);
-    cr_assert_neq(message.segments[0].allocation, 0); /* read to its end all the same */
-    cr_assert_eq(message.segments[1].allocation, 0);
+    uint32_t segment_count = 0;
+    const segment *imported = import_segments(message.imports[0], &segment_count);
+    cr_assert_eq(segment_count, 3);
+    cr_assert_neq(imported[0].allocation, 0); /* read to its end all the same */
+    cr_assert_eq(imported[1].allocation, 0);
     cr_assert(strstr(message.failure.sentence, wanted) != NULL, "%s", message.failure.sentence);
     clear(&message);
     check_ok(gpuipc_buffer_release(buffer));
@@ -168,8 +171,10 @@ Test(incoming, handles_are_kept_where_that_is_asked_for) {
     check_ok(incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 2, true));
     cr_assert(!os_handle_is_valid(next.handles[0]));
     cr_assert(!os_handle_is_valid(next.handles[1]));
-    cr_assert_eq(message.segments[0].kept.value, exported.handle.value);
-    cr_assert(!os_handle_is_valid(message.segments[1].kept)); /* it is no GPU memory */
+    uint32_t segment_count = 0;
+    const segment *imported = import_segments(message.imports[0], &segment_count);
+    cr_assert_eq(imported[0].kept.value, exported.handle.value);
+    cr_assert(!os_handle_is_valid(imported[1].kept)); /* it is no GPU memory */
     clear(&message);
     check_ok(gpuipc_buffer_release(buffer));
 }
@@ -333,6 +338,26 @@ Test(incoming, totals_have_limits) {
     }
     context_unreference(limits);
     check_ok(gpuipc_context_destroy(limited));
+}
+
+/* A few bytes do not make this process keep the room for a whole message. */
+Test(incoming, room_for_bytes_grows_with_what_comes) {
+    const parts total = {GPUIPC_MESSAGE_BYTES_MAX, 0, 0};
+    incoming message = {0};
+    uint32_t came = 0;
+    for (uint32_t i = 0; came < GPUIPC_MESSAGE_BYTES_MAX; i++) {
+        const uint32_t left = GPUIPC_MESSAGE_BYTES_MAX - came;
+        const uint32_t carried = i == 0 ? 1 : left < 4000 ? left : 4000;
+        packet next = make(0, total, (parts){carried, 0, 0}, 0);
+        check_ok(add(&message, 0, &next));
+        came += carried;
+        cr_assert_eq(message.byte_count, came);
+        cr_assert(message.byte_capacity >= came && message.byte_capacity <= 2 * came);
+        cr_assert_eq(message.bytes[came - 1], 'a');
+    }
+    cr_assert(message.complete);
+    cr_assert_eq(message.byte_capacity, GPUIPC_MESSAGE_BYTES_MAX);
+    clear(&message);
 }
 
 Test(incoming, an_unfinished_message_gives_back_what_it_holds) {

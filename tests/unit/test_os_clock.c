@@ -2,6 +2,7 @@
 /** @file The monotonic clock and deadlines. */
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <time.h>
 
 #include "os.h"
 
@@ -57,4 +58,12 @@ Test(os_clock, a_sleep_is_not_shorter_than_asked_for) {
         os_sleep_ms(lengths[i]);
         cr_assert(os_clock_ns() - start >= lengths[i] * UINT64_C(1000000));
     }
+}
+
+Test(os_clock, the_time_of_day_is_the_c_librarys_in_milliseconds) {
+    uint64_t before = (uint64_t)time(NULL);
+    uint64_t now = os_time_unix_ms();
+    uint64_t after = (uint64_t)time(NULL);
+    /* time() may be read from a coarser clock, which is behind by a tick. */
+    cr_assert(now / 1000 >= before && now / 1000 <= after + 1, "%llu", (unsigned long long)now);
 }

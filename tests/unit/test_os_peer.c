@@ -24,12 +24,16 @@ Test(os_peer, within_one_process_it_is_this_process) {
     os_pair pair;
     os_pair_open(&pair);
     os_connection *ends[] = {pair.client, pair.server};
+    char own[sizeof(((os_peer *)NULL)->user)];
     for (int i = 0; i < 2; i++) {
         os_peer peer;
         check_ok(os_connection_get_peer(ends[i], &peer));
         cr_assert_eq(peer.process_id, os_process_id());
         cr_assert(peer.same_user);
         cr_assert(strlen(peer.user) > 0);
+        cr_assert_not(peer.other_pid_namespace);
+        os_own_user(own, sizeof(own));
+        cr_assert_str_eq(own, peer.user);
         cr_assert_eq(os_peer_is_running(&peer), 1);
         os_peer_close(&peer);
         cr_assert_not(os_handle_is_valid(peer.process));

@@ -57,3 +57,33 @@ Test(os_process, number_and_environment_are_the_processs_own) {
         child_destroy(helper);
     }
 }
+
+Test(os_process, the_start_of_the_machine_is_one_for_all_processes) {
+    static const char *const arguments[] = {"boot-id", NULL};
+    static const uint8_t none[16];
+    uint8_t first[16];
+    uint8_t second[16];
+    char text[33];
+    char line[CHILD_LINE_MAX];
+    child_process *helper;
+    os_boot_id(first);
+    os_boot_id(second);
+    cr_assert_eq(memcmp(first, second, sizeof(first)), 0);
+    cr_assert_neq(memcmp(first, none, sizeof(first)), 0);
+    for (size_t i = 0; i < sizeof(first); i++) {
+        snprintf(text + 2 * i, 3, "%02x", first[i]);
+    }
+    check_ok(child_start("unit_helper", arguments, NULL, &helper));
+    cr_assert(child_expect_line(helper, text, line, 20000), "\"%s\" and not \"%s\"", line, text);
+    child_destroy(helper);
+}
+
+Test(os_process, its_user_is_cut_to_the_room_there_is) {
+    char whole[192];
+    char cut[2] = {'x', 'x'};
+    os_own_user(whole, sizeof(whole));
+    os_own_user(cut, sizeof(cut));
+    cr_assert(strlen(whole) > 0);
+    cr_assert_eq(cut[0], whole[0]);
+    cr_assert_eq(cut[1], '\0');
+}

@@ -43,7 +43,7 @@ static both pages_make(void) {
 static void pages_end(both *pages) {
     point_page_unreference(pages->theirs, false);
     point_page_unreference(pages->mine, false);
-    point_collect(ctx);
+    point_collect_more(ctx);
 }
 
 Test(point, a_word_is_seen_through_both_mappings) {

@@ -104,6 +104,34 @@ Test(posix_limit, accept_with_no_descriptor_left_waits_idle_and_goes_on_later) {
     os_pair_close(&pair);
 }
 
+Test(posix_limit, with_no_descriptor_left_a_client_is_refused_and_does_not_stay_ready) {
+    char byte;
+    size_t size;
+    size_t count;
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    os_pair pair;
+    os_pair_name(&pair);
+    child_process *helper = helper_start("limit-refuse", &pair);
+    expect(helper, "GPUIPC_OK");
+    for (int i = 0; i < 3; i++) {
+        check_ok(os_connection_open(&pair.directory, pair.name, os_deadline_after(SOON_MS),
+                                    &pair.client));
+        check_ok(child_write_line(helper, "refuse"));
+        expect(helper, "GPUIPC_OK 1 GPUIPC_ERR_TOO_MANY_HANDLES 0");
+        check_status(GPUIPC_ERR_PEER_CLOSED,
+                     os_connection_receive(pair.client, &byte, 1, &size, handles, &count,
+                                           os_deadline_after(SOON_MS)));
+        os_pair_close_client(&pair);
+    }
+    child_close_input(helper);
+    expect(helper, "left 0");
+    check_ok(
+        os_connection_open(&pair.directory, pair.name, os_deadline_after(SOON_MS), &pair.client));
+    expect(helper, "GPUIPC_OK");
+    finish(helper);
+    os_pair_close(&pair);
+}
+
 Test(posix_limit, a_peer_is_accepted_without_a_descriptor_of_its_process) {
     char line[CHILD_LINE_MAX];
     os_pair pair;
@@ -123,7 +151,7 @@ Test(posix_limit, a_peer_is_accepted_without_a_descriptor_of_its_process) {
 
 Test(posix_limit, everything_that_makes_a_handle_names_the_limit) {
     enum {
-        CALLS = 7
+        CALLS = 10
     };
     os_pair pair;
     os_pair_name(&pair);
@@ -131,6 +159,7 @@ Test(posix_limit, everything_that_makes_a_handle_names_the_limit) {
     for (int i = 0; i < CALLS; i++) {
         expect(helper, "GPUIPC_ERR_TOO_MANY_HANDLES");
     }
+    expect(helper, "boot id unknown");
     finish(helper);
     os_pair_close(&pair);
 }

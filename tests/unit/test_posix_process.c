@@ -38,6 +38,7 @@ Test(posix_process, a_forked_child_keeps_nothing_of_the_librarys_open) {
     expect(helper, "GPUIPC_OK");
     expect(helper, "pipe ended");
     expect(helper, "GPUIPC_OK");
+    expect(helper, "GPUIPC_OK ready not woken");
     expect(helper, "GPUIPC_OK");
     expect(helper, "GPUIPC_ERR_PEER_CLOSED");
     expect(helper, "GPUIPC_OK");
@@ -109,6 +110,70 @@ Test(posix_process, without_so_peerpidfd_the_number_is_used_with_care) {
 
 Test(posix_process, without_any_pidfd_only_death_is_certain) {
     check_old_kernel("no-pidfd", "none 1 -1", "none 1 0");
+}
+
+/* random(4), boot_id: with four dashes in it. */
+Test(posix_process, the_start_of_the_machine_is_what_the_kernel_says) {
+    uint8_t id[16];
+    char expected[64] = "";
+    char text[33];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file == NULL) {
+        cr_skip_test("there is no boot_id here");
+    }
+    for (int byte = 0; (byte = fgetc(file)) != EOF && byte != '\n';) {
+        if (byte != '-') {
+            expected[strlen(expected)] = (char)byte;
+        }
+    }
+    fclose(file);
+    os_boot_id(id);
+    for (size_t i = 0; i < sizeof(id); i++) {
+        snprintf(text + 2 * i, 3, "%02x", id[i]);
+    }
+    cr_assert_str_eq(text, expected);
+}
+
+/** Who the peer is, as far as its numbers are those of this process. */
+static os_peer peer_of(os_connection *connection) {
+    os_peer peer;
+    check_ok(os_connection_get_peer(connection, &peer));
+    os_peer_close(&peer);
+    return peer;
+}
+
+Test(posix_process, a_peer_in_another_pid_namespace_is_known_as_such_and_one_in_ours_not) {
+    os_pair pair;
+    child_process *helper;
+    child_process *neighbour;
+    char line[CHILD_LINE_MAX];
+    os_pair_listen(&pair);
+    const char *const arguments[] = {"namespace", pair.path, pair.name, NULL};
+    const char *const ordinary[] = {"connect", pair.path, pair.name, NULL};
+    check_ok(child_start("unit_helper", ordinary, NULL, &neighbour));
+    check_ok(os_listener_accept(pair.listener, os_deadline_after(SOON_MS), &pair.server));
+    os_peer peer = peer_of(pair.server);
+    cr_assert_not(peer.other_pid_namespace);
+    cr_assert_eq(peer.process_id, child_process_id(neighbour));
+    child_destroy(neighbour);
+    os_pair_close_server(&pair);
+    check_ok(child_start("posix_helper", arguments, NULL, &helper));
+    check_ok(child_read_line(helper, line, sizeof(line), SOON_MS));
+    if (strncmp(line, "no namespace", strlen("no namespace")) == 0) {
+        child_destroy(helper);
+        os_pair_close(&pair);
+        cr_skip_test("unshare(CLONE_NEWPID): %s", line);
+    }
+    cr_assert_str_eq(line, "GPUIPC_OK");
+    expect(helper, "process 1, peer 0, other 1"); /* it sees nothing of ours */
+    check_ok(os_listener_accept(pair.listener, os_deadline_after(SOON_MS), &pair.server));
+    peer = peer_of(pair.server);
+    cr_assert(peer.other_pid_namespace);
+    cr_assert(peer.same_user);
+    cr_assert_gt(peer.process_id, 1, "here it has a number, and another one than there");
+    child_close_input(helper);
+    finish(helper);
+    os_pair_close(&pair);
 }
 
 static bool copy_file(const char *from, const char *to, mode_t mode, uid_t owner) {

@@ -32,7 +32,7 @@ Test(status, every_status_has_its_name_and_a_sentence_of_its_own) {
 }
 
 Test(status, a_number_that_is_no_status_has_a_name_too) {
-    static const int numbers[] = {-1, 13, 59, 86, 1000, 0x7FFFFFFF};
+    static const int numbers[] = {-1, 13, 59, 86, 99, 112, 1000, 0x7FFFFFFF};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         gpuipc_status status = (gpuipc_status)numbers[i];
         cr_assert_str_eq(gpuipc_status_name(status), "GPUIPC_UNKNOWN_STATUS");

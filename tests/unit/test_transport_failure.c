@@ -92,10 +92,10 @@ Test(transport_failure, peer_access_may_fail) {
     core_need_emulated();
     core_need_devices(2);
     static const failure rows[] = {
+        {0, "cuDeviceCanAccessPeer:1=999", GPUIPC_ERR_CUDA, ""}, /* a yes is remembered */
         {0, "cuPointerGetAttribute:1=999", GPUIPC_ERR_CUDA, ""},
         {0, "cuCtxEnablePeerAccess:1=217", GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, ""},
         {0, "cuCtxEnablePeerAccess:1=999", GPUIPC_ERR_CUDA, ""},
-        {0, "cuDeviceCanAccessPeer:1=999", GPUIPC_ERR_CUDA, ""},
     };
     gpuipc_buffer *buffer = NULL;
     check_ok(create(GPUIPC_TRANSPORT_P2P, &buffer));

@@ -281,3 +281,125 @@ Test(win32_fault, instances_of_the_pipe_that_could_not_be_made_are_made_later) {
     os_pair_close(&pair);
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
 }
+
+/* ---- pollers ------------------------------------------------------------------------------- */
+
+static size_t poll_now(os_poller *poller, void **tag) {
+    size_t count = 77;
+    check_ok(os_poller_wait(poller, os_deadline_after(0), tag, 1, &count));
+    return count;
+}
+
+Test(win32_fault, a_poller_that_cannot_be_made_or_waited_for) {
+    leak_gate gate;
+    os_poller *poller = NULL;
+    void *tag;
+    size_t count = 77;
+    leak_gate_begin(&gate);
+    record_begin();
+    record_fail(RECORD_CreateEventW, 1, ERROR_TOO_MANY_OPEN_FILES);
+    check_status(GPUIPC_ERR_TOO_MANY_HANDLES, os_poller_create(&poller));
+    cr_assert_null(poller);
+    check_ok(os_poller_create(&poller));
+    record_fail(RECORD_WaitForSingleObject, 1, FAILURE);
+    check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "waited for",
+                  os_poller_wait(poller, os_deadline_after(SOON_MS), &tag, 1, &count));
+    cr_assert_eq(count, 77);
+    record_end();
+    os_poller_wake(poller);
+    cr_assert_eq(poll_now(poller, &tag), 1);
+    os_poller_destroy(poller);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}
+
+/* Who receives is told why, or finds that it has passed. */
+Test(win32_fault, a_connection_that_cannot_be_waited_for_is_ready) {
+    leak_gate gate;
+    os_pair pair;
+    os_poller *poller;
+    void *tag;
+    char byte;
+    size_t size;
+    size_t count;
+    os_handle came[OS_PACKET_HANDLES_MAX];
+    leak_gate_begin(&gate);
+    os_pair_open(&pair);
+    check_ok(os_poller_create(&poller));
+    check_ok(os_poller_add_connection(poller, pair.server, &pair));
+    record_begin();
+    record_fail(RECORD_ReadFile, 1, FAILURE);
+    cr_assert_eq(poll_now(poller, &tag), 1);
+    cr_assert_eq(tag, &pair);
+    record_end();
+    check_status(GPUIPC_ERR_TIMEOUT, os_connection_receive(pair.server, &byte, 1, &size, came,
+                                                           &count, os_deadline_after(0)));
+    cr_assert_eq(poll_now(poller, &tag), 0);
+    check_ok(os_connection_send(pair.client, "x", 1, NULL, 0, os_deadline_after(0)));
+    cr_assert_eq(poll_now(poller, &tag), 1);
+    check_ok(
+        os_connection_receive(pair.server, &byte, 1, &size, came, &count, os_deadline_after(0)));
+    os_poller_destroy(poller);
+    os_pair_close(&pair);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}
+
+Test(win32_fault, a_listener_that_no_client_can_reach_is_ready_to_say_so) {
+    leak_gate gate;
+    os_pair pair;
+    os_poller *poller;
+    void *tag;
+    leak_gate_begin(&gate);
+    os_pair_listen(&pair);
+    check_ok(os_poller_create(&poller));
+    record_begin();
+    record_fail(RECORD_ConnectNamedPipe, 0, FAILURE);
+    check_ok(os_poller_add_listener(poller, pair.listener, &pair));
+    cr_assert_eq(poll_now(poller, &tag), 1);
+    check_status(GPUIPC_ERR_OUT_OF_MEMORY,
+                 os_listener_accept(pair.listener, os_deadline_after(0), &pair.server));
+    record_end();
+    os_listener_refuse(pair.listener); /* makes new ones */
+    cr_assert_eq(poll_now(poller, &tag), 0);
+    check_ok(
+        os_connection_open(&pair.directory, pair.name, os_deadline_after(SOON_MS), &pair.client));
+    cr_assert_eq(poll_now(poller, &tag), 1);
+    check_ok(os_listener_accept(pair.listener, os_deadline_after(0), &pair.server));
+    os_poller_destroy(poller);
+    os_pair_close(&pair);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}
+
+/** Just before a read is started, which resets the event, something comes for one that was looked at. */
+static bool send_before(void *user_data, record_call *call, size_t number) {
+    (void)call;
+    if (number == 1) {
+        check_ok(os_connection_send(user_data, "x", 1, NULL, 0, os_deadline_after(0)));
+    }
+    return false;
+}
+
+Test(win32_fault, what_comes_while_another_reading_is_started_is_not_missed) {
+    os_pair first;
+    os_pair second;
+    os_poller *poller;
+    void *tag = NULL;
+    size_t count = 0;
+    os_pair_open(&first);
+    os_pair_open(&second);
+    check_ok(os_poller_create(&poller));
+    check_ok(os_poller_add_connection(poller, first.server, &first));
+    cr_assert_eq(poll_now(poller, &tag), 0);
+    check_ok(os_poller_add_connection(poller, second.server, &second));
+    record_begin();
+    record_answer(RECORD_ReadFile, send_before, first.client);
+    uint64_t start = os_clock_ns();
+    check_ok(os_poller_wait(poller, os_deadline_after(SOON_MS), &tag, 1, &count));
+    cr_assert((os_clock_ns() - start) / 1000000 < SOON_MS / 2, "found at the end of the time only");
+    cr_assert_eq(record_count(RECORD_ReadFile), 1);
+    record_end();
+    cr_assert_eq(count, 1);
+    cr_assert_eq(tag, &first);
+    os_poller_destroy(poller);
+    os_pair_close(&first);
+    os_pair_close(&second);
+}

@@ -169,6 +169,36 @@ Test(win32_frame, an_empty_message_is_refused_and_not_taken_for_the_end) {
     os_connection_destroy(connection);
 }
 
+/* Since Windows 8 the reading by which it is waited for uses it up. */
+Test(win32_frame, an_empty_message_is_refused_where_packets_are_waited_for) {
+    raw_frame frame;
+    os_connection *connection;
+    os_poller *poller;
+    void *tag;
+    size_t count = 0;
+    HANDLE raw = raw_pipe(false, &connection);
+    check_ok(os_poller_create(&poller));
+    check_ok(os_poller_add_connection(poller, connection, &frame));
+    raw_frame_make(&frame, false, 0, NULL, 0);
+    for (int waits = 0; waits < 2; waits++) { /* come while it is waited for, and before */
+        if (waits == 0) {
+            check_ok(os_poller_wait(poller, os_deadline_after(0), &tag, 1, &count));
+            cr_assert_eq(count, 0);
+        }
+        raw_write(raw, "", 0);
+        check_ok(os_poller_wait(poller, os_deadline_after(SOON_MS), &tag, 1, &count));
+        cr_assert_eq(count, 1);
+        check_status(GPUIPC_ERR_PROTOCOL, receive(connection, 64));
+        raw_write(raw, frame.bytes, frame.size);
+        check_ok(os_poller_wait(poller, os_deadline_after(SOON_MS), &tag, 1, &count));
+        cr_assert_eq(count, 1);
+        check_ok(receive(connection, 64));
+    }
+    os_poller_destroy(poller);
+    CloseHandle(raw);
+    os_connection_destroy(connection);
+}
+
 /* ---- ours ---------------------------------------------------------------------------------- */
 
 Test(win32_frame, ours_are_as_the_document_says) {

@@ -104,3 +104,72 @@ Test(win32_process, threads_may_ask_while_it_changes) {
         os_thread_join(threads[i]);
     }
 }
+
+/** Until it is put back, what a program has in its registry is under @p name, of the user's own. */
+static HKEY registry_turn_to(const wchar_t *name, REGSAM rights) {
+    HKEY key;
+    cr_assert_eq(RegCreateKeyExW(HKEY_CURRENT_USER, name, 0, NULL, REG_OPTION_VOLATILE, rights,
+                                 NULL, &key, NULL),
+                 ERROR_SUCCESS);
+    cr_assert_eq(RegOverridePredefKey(HKEY_CURRENT_USER, key), ERROR_SUCCESS);
+    return key;
+}
+
+static void registry_put_back(HKEY key, const wchar_t *name) {
+    cr_assert_eq(RegOverridePredefKey(HKEY_CURRENT_USER, NULL), ERROR_SUCCESS);
+    RegCloseKey(key);
+    (void)RegDeleteTreeW(HKEY_CURRENT_USER, name);
+}
+
+/** A name that no other test has. */
+static void registry_name(wchar_t name[64]) {
+    (void)swprintf(name, 64, L"gpuipc-test-%lu", GetCurrentProcessId());
+}
+
+Test(win32_process, another_registry_is_another_start_of_the_machine) {
+    wchar_t name[64];
+    uint8_t ids[4][16];
+    registry_name(name);
+    os_boot_id(ids[0]);
+    HKEY key = registry_turn_to(name, KEY_ALL_ACCESS);
+    os_boot_id(ids[1]);
+    os_boot_id(ids[2]);
+    registry_put_back(key, name);
+    os_boot_id(ids[3]);
+    cr_assert_neq(memcmp(ids[0], ids[1], 16), 0);
+    cr_assert_eq(memcmp(ids[1], ids[2], 16), 0);
+    cr_assert_eq(memcmp(ids[0], ids[3], 16), 0);
+}
+
+Test(win32_process, what_somebody_else_has_put_there_is_no_start_of_the_machine) {
+    static const wchar_t *const classes[] = {NULL, L"", L"0123456789abcdef0123456789abcde",
+                                             L"0123456789abcdef0123456789abcdef0",
+                                             L"0123456789abcdef0123456789ABCDEF"};
+    static const uint8_t none[16];
+    wchar_t name[64];
+    registry_name(name);
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        uint8_t id[16] = {1};
+        HKEY other;
+        HKEY key = registry_turn_to(name, KEY_ALL_ACCESS);
+        cr_assert_eq(RegCreateKeyExW(key, L"Software\\gpuipc\\boot", 0, (wchar_t *)classes[i],
+                                     REG_OPTION_VOLATILE, KEY_ALL_ACCESS, NULL, &other, NULL),
+                     ERROR_SUCCESS);
+        RegCloseKey(other);
+        os_boot_id(id);
+        registry_put_back(key, name);
+        cr_assert_eq(memcmp(id, none, 16), 0, "%zu", i);
+    }
+}
+
+Test(win32_process, without_a_registry_nothing_is_known_of_the_start) {
+    static const uint8_t none[16];
+    wchar_t name[64];
+    uint8_t id[16] = {1};
+    registry_name(name);
+    HKEY key = registry_turn_to(name, KEY_ALL_ACCESS);
+    cr_assert_eq(RegDeleteKeyW(key, L""), ERROR_SUCCESS); /* nothing can be made in it any more */
+    os_boot_id(id);
+    registry_put_back(key, name);
+    cr_assert_eq(memcmp(id, none, 16), 0);
+}

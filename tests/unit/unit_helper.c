@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The second process of the unit tests: unit_helper ROLE ARGUMENTS. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "child.h"
 #include "helper.h"
@@ -12,6 +13,19 @@ static int role_environment(char **arguments) {
     const char *value = os_environment(arguments[0]);
     helper_say("%" PRIu64, os_process_id());
     helper_say("%s", value != NULL ? value : "(none)");
+    return 0;
+}
+
+/** boot-id: prints it in hexadecimal. */
+static int role_boot_id(char **arguments) {
+    (void)arguments;
+    uint8_t id[16];
+    char text[33];
+    os_boot_id(id);
+    for (size_t i = 0; i < 16; i++) {
+        (void)snprintf(text + 2 * i, 3, "%02x", id[i]);
+    }
+    helper_say("%s", text);
     return 0;
 }
 
@@ -89,6 +103,7 @@ static int role_listen(char **arguments) {
 
 static const helper_role roles[] = {
     {"environment", 1, role_environment},
+    {"boot-id", 0, role_boot_id},
     {"arguments", 4, role_arguments},
     {"echo", 0, role_echo},
     {"connect", 2, role_connect},

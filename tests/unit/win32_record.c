@@ -58,6 +58,7 @@ static uint64_t failed_result(record_function function, DWORD error) {
     case RECORD_CreateNamedPipeW:
         return (uint64_t)INVALID_HANDLE_VALUE;
     case RECORD_WaitForMultipleObjects:
+    case RECORD_WaitForSingleObject:
         return WAIT_FAILED;
     case RECORD_GetSecurityInfo:
         return error;
@@ -196,6 +197,7 @@ RECORD(BOOL, SetNamedPipeHandleState, (HANDLE a, DWORD *b, DWORD *c, DWORD *d), 
        NUMBERS_4)
 RECORD(DWORD, WaitForMultipleObjects, (DWORD a, const HANDLE *b, BOOL c, DWORD d), (a, b, c, d),
        NUMBERS_4)
+RECORD(DWORD, WaitForSingleObject, (HANDLE a, DWORD b), (a, b), NUMBERS_2)
 RECORD(BOOL, WriteFile, (HANDLE a, const void *b, DWORD c, DWORD *d, OVERLAPPED *e),
        (a, b, c, d, e), NUMBERS_5)
 /* clang-format on */

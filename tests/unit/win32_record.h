@@ -41,6 +41,7 @@
     X(SetHandleInformation, L"kernel32.dll", -1, -1)                                               \
     X(SetNamedPipeHandleState, L"kernel32.dll", -1, -1)                                            \
     X(WaitForMultipleObjects, L"kernel32.dll", -1, -1)                                             \
+    X(WaitForSingleObject, L"kernel32.dll", -1, -1)                                                \
     X(WriteFile, L"kernel32.dll", -1, -1)
 
 typedef enum record_function {

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The helper's commands about tickets: it has one server. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "helper.h"
+#include "helper_commands.h"
+
+static gpuipc_server *server;
+
+void helper_ticket_end(void) {
+    (void)gpuipc_server_destroy(server);
+    server = NULL;
+}
+
+/* serve: its server has a thread of its own */
+static void serve(helper_state *self, const char *arguments) {
+    (void)arguments;
+    helper_say_status(gpuipc_server_create(self->context, NULL, &server));
+}
+
+/* serve-end */
+static void serve_end(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    gpuipc_status status = gpuipc_server_destroy(server);
+    server = NULL;
+    helper_say_status(status);
+}
+
+/* share BUFFER EXPIRES_MS PROCESSES: says the text */
+static void share(helper_state *self, const char *arguments) {
+    gpuipc_share_config config = {.struct_size = sizeof(config)};
+    size_t index = 0;
+    gpuipc_ticket made;
+    char text[GPUIPC_TICKET_TEXT_SIZE] = "";
+    (void)sscanf(arguments, " %zu %" SCNu64 " %" SCNu32, &index, &config.expires_ms,
+                 &config.max_processes);
+    gpuipc_status status = gpuipc_buffer_share(server, self->buffers[index], &config, &made);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_ticket_to_text(&made, text);
+    }
+    helper_say("%s %s", gpuipc_status_name(status), text);
+}
+
+static gpuipc_status ticket_of(const char *arguments, gpuipc_ticket *out_ticket) {
+    char text[GPUIPC_TICKET_TEXT_SIZE] = "";
+    (void)sscanf(arguments, " %94s", text);
+    return gpuipc_ticket_from_text(text, out_ticket);
+}
+
+/* revoke TEXT */
+static void revoke(helper_state *self, const char *arguments) {
+    gpuipc_ticket wanted;
+    (void)self;
+    gpuipc_status status = ticket_of(arguments, &wanted);
+    helper_say_status(status == GPUIPC_OK ? gpuipc_server_revoke(server, &wanted) : status);
+}
+
+/* ticket TEXT: opens it; the buffer is one more of the helper's */
+static void ticket(helper_state *self, const char *arguments) {
+    gpuipc_ticket wanted;
+    gpuipc_status status = ticket_of(arguments, &wanted);
+    if (status == GPUIPC_OK) {
+        status =
+            gpuipc_buffer_open(self->context, &wanted, NULL, &self->buffers[self->buffer_count]);
+    }
+    self->buffer_count += status == GPUIPC_OK;
+    helper_say_status(status);
+}
+
+const helper_command helper_ticket_commands[] = {{"serve", serve},   {"serve-end", serve_end},
+                                                 {"share", share},   {"revoke", revoke},
+                                                 {"ticket", ticket}, {NULL, NULL}};

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Tickets between processes: what they admit, who has them open, and exporters that come and go. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "marks.h"
+#include "os.h"
+#include "partner.h"
+
+static process_case at;
+static gpuipc_server *server;
+
+static void begin(void) {
+    process_case_begin(&at, NULL);
+    check_ok(gpuipc_server_create(at.context, NULL, &server));
+}
+
+static void end(void) {
+    check_ok(gpuipc_server_destroy(server));
+    process_case_end(&at);
+}
+
+TestSuite(ticket, .timeout = 100);
+
+/* ---- this process opens -------------------------------------------------------------------- */
+
+/* Another process with a server and a buffer. */
+static void exporter_start(partner *self, uint32_t seed) {
+    partner_start(self, &at, NULL, NULL);
+    partner_do(self, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(self, "GPUIPC_OK", "fill %u 0", seed);
+    partner_do(self, "GPUIPC_OK", "serve");
+}
+
+static gpuipc_ticket exporter_share(partner *self, uint64_t expires_ms, uint32_t processes) {
+    char text[CHILD_LINE_MAX] = "";
+    gpuipc_ticket made;
+    partner_do(self, "GPUIPC_OK", "share 0 %llu %u", (unsigned long long)expires_ms, processes);
+    (void)sscanf(self->answer, "GPUIPC_OK %511s", text);
+    check_ok(gpuipc_ticket_from_text(text, &made));
+    return made;
+}
+
+static gpuipc_buffer *open_marked(gpuipc_context *within, const gpuipc_ticket *wanted,
+                                  uint32_t seed) {
+    gpuipc_buffer *opened = NULL;
+    check_ok(gpuipc_buffer_open(within, wanted, NULL, &opened));
+    check_ok(marks_check(opened, seed, 0));
+    return opened;
+}
+
+/* A context of its own: its leases end with it. */
+static gpuipc_context *opener(const char *directory) {
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .runtime_directory = directory};
+    gpuipc_context *made = NULL;
+    check_ok(gpuipc_context_create(&config, &made));
+    return made;
+}
+
+Test(ticket, is_opened_again_and_released_each_on_its_own) {
+    begin();
+    partner exporter;
+    gpuipc_context *within = opener(at.directory);
+    exporter_start(&exporter, 40);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    gpuipc_buffer *first = open_marked(within, &wanted, 40);
+    gpuipc_buffer *second = open_marked(within, &wanted, 40);
+    cr_assert_neq(first, second);
+    check_ok(gpuipc_buffer_release(first));
+    check_ok(marks_check(second, 40, 0));
+    check_ok(gpuipc_buffer_release(second));
+    first = open_marked(within, &wanted, 40);
+    check_ok(gpuipc_buffer_release(first));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+Test(ticket, works_where_the_directory_has_another_path) {
+    begin();
+    partner exporter;
+    char path[RUNTIME_DIRECTORY_MAX * 2 + 8];
+    const char *last = at.directory;
+    for (const char *each = at.directory; *each != '\0'; each++) {
+        if (*each == '/' || *each == '\\') {
+            last = each + 1;
+        }
+    }
+    (void)snprintf(path, sizeof(path), "%s/../%s", at.directory, last);
+    gpuipc_context *within = opener(path);
+    exporter_start(&exporter, 41);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    check_ok(gpuipc_buffer_release(open_marked(within, &wanted, 41)));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+Test(ticket, of_a_revoked_share_is_refused_and_what_is_open_stays) {
+    begin();
+    partner exporter;
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_context *within = opener(at.directory);
+    gpuipc_buffer *again = NULL;
+    exporter_start(&exporter, 42);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    gpuipc_buffer *opened = open_marked(within, &wanted, 42);
+    check_ok(gpuipc_ticket_to_text(&wanted, text));
+    partner_do(&exporter, "GPUIPC_OK", "revoke %s", text);
+    check_ok(marks_check(opened, 42, 0));
+    check_ok(gpuipc_buffer_open(within, &wanted, NULL, &again)); /* a look-up */
+    check_ok(gpuipc_buffer_release(again));
+    check_ok(gpuipc_buffer_release(opened));
+    check_status(GPUIPC_ERR_TICKET_REVOKED, gpuipc_buffer_open(within, &wanted, NULL, &again));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+Test(ticket, expires) {
+    begin();
+    partner exporter;
+    gpuipc_context *within = opener(at.directory);
+    gpuipc_buffer *opened = NULL;
+    gpuipc_status status;
+    const os_deadline deadline = os_deadline_after(PATIENCE_MS);
+    exporter_start(&exporter, 43);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 50, 0);
+    do {
+        status = gpuipc_buffer_open(within, &wanted, NULL, &opened);
+        if (status == GPUIPC_OK) {
+            check_ok(gpuipc_buffer_release(opened));
+        }
+    } while (status == GPUIPC_OK && !os_deadline_passed(deadline));
+    cr_assert_eq(status, GPUIPC_ERR_TICKET_EXPIRED, "%s", gpuipc_status_name(status));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+Test(ticket, outlives_its_exporter_only_where_it_is_open) {
+    begin();
+    partner exporter;
+    partner next;
+    gpuipc_context *within = opener(at.directory);
+    gpuipc_buffer *none = NULL;
+    exporter_start(&exporter, 44);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    const gpuipc_ticket unopened = exporter_share(&exporter, 0, 0);
+    gpuipc_buffer *opened = open_marked(within, &wanted, 44);
+    partner_kill(&exporter);
+    check_ok(marks_check(opened, 44, 0));
+    const uint64_t before = os_clock_ns();
+    check_status(GPUIPC_ERR_EXPORTER_GONE, gpuipc_buffer_open(within, &unopened, NULL, &none));
+    cr_assert_lt(os_clock_ns() - before, UINT64_C(4000000000), "it waited for somebody");
+    check_ok(gpuipc_buffer_release(open_marked(within, &wanted, 44))); /* open again */
+
+    exporter_start(&next, 45); /* another instance: it answers to its own tickets only */
+    check_status(GPUIPC_ERR_EXPORTER_GONE, gpuipc_buffer_open(within, &unopened, NULL, &none));
+    const gpuipc_ticket fresh = exporter_share(&next, 0, 0);
+    check_ok(gpuipc_buffer_release(open_marked(within, &fresh, 45)));
+    check_ok(marks_check(opened, 44, 0));
+    check_ok(gpuipc_buffer_release(opened));
+    check_status(GPUIPC_ERR_EXPORTER_GONE, gpuipc_buffer_open(within, &wanted, NULL, &none));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&next);
+    end();
+}
+
+Test(ticket, of_a_server_that_has_ended_while_its_process_lives) {
+    begin();
+    partner exporter;
+    gpuipc_context *within = opener(at.directory);
+    gpuipc_buffer *none = NULL;
+    exporter_start(&exporter, 46);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    const gpuipc_ticket other = exporter_share(&exporter, 0, 0);
+    gpuipc_buffer *opened = open_marked(within, &wanted, 46);
+    partner_do(&exporter, "GPUIPC_OK", "serve-end");
+    check_status(GPUIPC_ERR_EXPORTER_GONE, gpuipc_buffer_open(within, &other, NULL, &none));
+    check_ok(marks_check(opened, 46, 0));
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+Test(ticket, says_which_of_two_exporters_it_is_of) {
+    begin();
+    partner exporters[2];
+    gpuipc_ticket wanted[4];
+    gpuipc_buffer *opened[4];
+    gpuipc_context *within = opener(at.directory);
+    exporter_start(&exporters[0], 47);
+    exporter_start(&exporters[1], 48);
+    for (size_t i = 0; i < 4; i++) {
+        wanted[i] = exporter_share(&exporters[i % 2], 0, 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        opened[i] = open_marked(within, &wanted[i], 47 + (uint32_t)(i % 2));
+    }
+    for (size_t i = 0; i < 4; i++) {
+        check_ok(gpuipc_buffer_release(opened[i]));
+    }
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporters[0]);
+    partner_end(&exporters[1]);
+    end();
+}
+
+/* ---- this process shares -------------------------------------------------------------------- */
+
+static gpuipc_ticket share(gpuipc_buffer *buffer, uint32_t processes, char *text) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .max_processes = processes};
+    gpuipc_ticket made;
+    check_ok(gpuipc_buffer_share(server, buffer, &config, &made));
+    check_ok(gpuipc_ticket_to_text(&made, text));
+    return made;
+}
+
+Test(ticket, admits_as_many_processes_as_it_says_and_each_as_often_as_it_likes) {
+    begin();
+    partner first;
+    partner second;
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 50, 0);
+    (void)share(buffer, 1, text);
+    partner_start(&first, &at, NULL, NULL);
+    partner_start(&second, &at, NULL, NULL);
+    partner_do(&first, "GPUIPC_OK", "ticket %s", text);
+    partner_do(&second, "GPUIPC_ERR_TICKET_USED_UP", "ticket %s", text);
+    partner_do(&first, "GPUIPC_OK", "check 50 0");
+    partner_do(&first, "GPUIPC_OK", "release");
+    partner_do(&first, "GPUIPC_OK", "ticket %s", text);
+    partner_do(&second, "GPUIPC_ERR_TICKET_USED_UP", "ticket %s", text);
+    partner_end(&first);
+    partner_end(&second);
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
+/* Until so many have it open. */
+static void await_holders(const gpuipc_ticket *of, size_t wanted, gpuipc_holder *holders) {
+    const os_deadline deadline = os_deadline_after(PATIENCE_MS);
+    size_t count = SIZE_MAX;
+    do {
+        check_ok(gpuipc_server_holders(server, of, holders, 2, &count));
+    } while (count != wanted && !os_deadline_passed(deadline));
+    cr_assert_eq(count, wanted);
+}
+
+Test(ticket, names_its_holders_until_they_have_released_it_or_are_gone) {
+    begin();
+    partner first;
+    partner second;
+    gpuipc_holder holders[2];
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 51, 0);
+    const gpuipc_ticket made = share(buffer, 0, text);
+    await_holders(&made, 0, holders);
+    partner_start(&first, &at, NULL, NULL);
+    partner_start(&second, &at, NULL, NULL);
+    partner_do(&first, "GPUIPC_OK", "ticket %s", text);
+    await_holders(&made, 1, holders);
+    cr_assert_eq(holders[0].process_id, child_process_id(first.process));
+    cr_assert_eq(holders[0].openings, 1);
+    cr_assert_eq(holders[0].is_running, 1);
+    partner_do(&second, "GPUIPC_OK", "ticket %s", text);
+    await_holders(&made, 2, holders);
+    check_ok(gpuipc_server_revoke(server, &made));
+    partner_kill(&first);
+    await_holders(&made, 1, holders);
+    cr_assert_eq(holders[0].process_id, child_process_id(second.process));
+    partner_do(&second, "GPUIPC_OK", "check 51 0");
+    partner_do(&second, "GPUIPC_OK", "release");
+    await_holders(&made, 0, holders);
+    partner_end(&second);
+    check_ok(marks_check(buffer, 51, 0));
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/** @file A client of a server, by the protocol: what it asks and what it is answered, packet by packet. */
+#ifndef GPUIPC_TEST_ASKER_H
+#define GPUIPC_TEST_ASKER_H
+
+#include "connection.h"
+#include "core_fixture.h"
+#include "server.h"
+
+typedef struct asker {
+    gpuipc_connection *handle;
+    connection *connection;
+} asker;
+
+/** What came. */
+typedef struct asker_reply {
+    wire_answer answer;
+    char attachment[64];   /**< as text */
+    uint16_t ready;        /**< wire_ready of the buffer */
+    gpuipc_buffer *buffer; /**< NULL: none came */
+} asker_reply;
+
+/** A server of core_context; no thread: the test polls it. */
+gpuipc_server *asker_server(uint32_t flags);
+gpuipc_ticket asker_share(gpuipc_server *server, gpuipc_buffer *of);
+
+ticket asker_decode(const gpuipc_ticket *of);
+/** The same ticket with another secret. */
+gpuipc_ticket asker_forge(const gpuipc_ticket *of);
+
+/** What a server of this process says to this process. Granted: it counts as open, and the original has a
+ *  reference for the caller. */
+server_local asker_here(const gpuipc_ticket *of);
+/** The same; what is granted is given back. */
+wire_answer asker_answer_here(const gpuipc_ticket *of);
+
+/** Connects to the server of a ticket. */
+void asker_begin(asker *self, gpuipc_context *from, const gpuipc_ticket *of);
+/** Closes it, if it was begun. */
+void asker_end(asker *self);
+
+gpuipc_status asker_send(asker *self, const gpuipc_ticket *of);
+/** Any bytes, as a message of any kind. */
+gpuipc_status asker_send_bytes(asker *self, wire_kind kind, const void *bytes, size_t size);
+
+/** What the server answers; its buffer, if there is one, is open. */
+gpuipc_status asker_receive(asker *self, asker_reply *out_reply);
+/** The same, without waiting for contents: the reply is kept for asker_receive(). */
+wire_ready asker_peek(asker *self);
+
+/** Asks a server that has a thread. */
+asker_reply asker_ask(asker *self, const gpuipc_ticket *of);
+/** The same; a buffer that comes is released at once. */
+wire_answer asker_answer(asker *self, const gpuipc_ticket *of);
+
+/** Returns when the server is through with what was asked before: a reply is there a moment earlier. */
+void asker_settle(asker *self, const gpuipc_ticket *of);
+
+/** The server closes the connection. */
+void asker_check_ended(asker *self);
+
+#endif

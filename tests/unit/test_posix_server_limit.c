@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/** @file A server in a process that can open no descriptor more: getrlimit(2), RLIMIT_NOFILE. */
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include "asker.h"
+
+static gpuipc_server *server;
+static gpuipc_buffer *shared;
+static asker honest;
+static asker client;
+static struct rlimit before;
+
+static void begin(void) {
+    core_start();
+    server = asker_server(0);
+    shared = core_buffer(core_unit, 0);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+static void finish(void) {
+    (void)setrlimit(RLIMIT_NOFILE, &before);
+    asker_end(&client);
+    asker_end(&honest);
+    (void)gpuipc_server_destroy(server);
+    (void)gpuipc_buffer_release(shared);
+    core_finish();
+}
+
+TestSuite(server_limit, .init = begin, .fini = finish, .timeout = 60);
+
+/* From now on there is room for none. */
+static void open_no_more(void) {
+    struct rlimit limit = before;
+    int first_free = 0;
+    while (fcntl(first_free, F_GETFD) >= 0) {
+        first_free++;
+    }
+    limit.rlim_cur = (rlim_t)first_free;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void serve_all(void) {
+    while (gpuipc_server_poll(server, 0) == GPUIPC_OK) {
+    }
+    cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_TIMEOUT, "%s",
+                 gpuipc_error_get()->sentence);
+}
+
+static wire_answer ask(asker *self, const gpuipc_ticket *of) {
+    asker_reply reply;
+    check_ok(asker_send(self, of));
+    serve_all();
+    check_ok(asker_receive(self, &reply));
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    return reply.answer;
+}
+
+Test(server_limit, a_client_for_whom_there_is_no_descriptor_is_sent_away) {
+    const gpuipc_ticket of = asker_share(server, shared);
+    const gpuipc_ticket forged = asker_forge(&of);
+    asker_begin(&honest, core_context, &of);
+    cr_assert_eq(ask(&honest, &of), WIRE_GRANTED);
+    asker_begin(&client, core_context, &of);
+    open_no_more();
+    serve_all(); /* comes to an end: the client is not ready for ever */
+    asker_check_ended(&client);
+    cr_assert_eq(ask(&honest, &forged), WIRE_UNKNOWN); /* a handle has no room here, either */
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(ask(&honest, &of), WIRE_GRANTED);
+    asker_end(&client);
+    asker_begin(&client, core_context, &of);
+    cr_assert_eq(ask(&client, &of), WIRE_GRANTED);
+}

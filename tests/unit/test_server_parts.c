@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What a server is made of, each by itself: expiries, places, holders, processes. */
+#include "connection.h"
+#include "core_fixture.h"
+#include "share.h"
+
+TestSuite(server_parts, .timeout = 60);
+
+Test(server_parts, finds_what_expires_next_among_many) {
+    enum {
+        ENTRIES = 1000
+    };
+    static expiry entries[ENTRIES];
+    expiry_heap heap = {0};
+    uint64_t last = 0;
+    size_t count = 0;
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        entries[i].at_ns = 1 + (i * UINT64_C(7919)) % 613; /* some of them at once */
+        check_ok(expiry_add(&heap, &entries[i]));
+    }
+    for (uint32_t i = 0; i < ENTRIES; i += 3) {
+        expiry_remove(&heap, &entries[i]);
+        expiry_remove(&heap, &entries[i]); /* which is not there any more */
+    }
+    for (expiry *next; (next = expiry_next(&heap)) != NULL; count++) {
+        cr_assert_leq(last, next->at_ns);
+        cr_assert_neq((next - entries) % 3, 0);
+        last = next->at_ns;
+        expiry_remove(&heap, next);
+    }
+    cr_assert_eq(count, ENTRIES - 334);
+    expiry_end(&heap);
+}
+
+Test(server_parts, a_client_has_no_more_open_than_it_may) {
+    const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE};
+    places room = {.most = 1, .most_of_user = 1};
+    holder_row left = {NULL, NULL};
+    hold_list of_share = {NULL, 0, 0};
+    holder *whom = NULL;
+    holder *second = NULL;
+    hold *made = NULL;
+    check_ok(holder_new(&room, &peer, &left, &whom));
+    cr_assert_not_null(whom);
+    check_ok(holder_new(&room, &peer, &left, &second));
+    cr_assert_null(second);
+    for (uint32_t i = 0; i < HOLDER_MOST; i++) {
+        cr_assert_not(holder_is_full(whom));
+        made = hold_new();
+        cr_assert_not_null(made);
+        hold_begin(made, &of_share, whom);
+    }
+    cr_assert(holder_is_full(whom));
+    hold_settle(made, NULL, NULL);
+    cr_assert_not(holder_is_full(whom));
+    hold_list_clear(&of_share, false);
+    holder_leave(whom, &left);
+    cr_assert_eq(room.count, 0);
+    places_end(&room);
+}
+
+Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
+    known_processes all = {.next_look = 0};
+    known_process *found[5];
+    core_pair pair;
+    connection *to;
+    core_start();
+    gpuipc_context *other = core_context_new();
+    core_pair_open(&pair, core_context, other);
+    check_ok(connection_acquire(pair.client, "test", &to));
+    os_peer peer = to->peer; /* this process, whose handle stays the connection's */
+    check_ok(known_process_get(&all, &peer, &found[0]));
+    check_ok(known_process_get(&all, &peer, &found[1]));
+    cr_assert_eq(found[0], found[1]);
+    peer.process_id += KNOWN_PROCESS_SLOTS; /* another one in the same chain */
+    check_ok(known_process_get(&all, &peer, &found[2]));
+    cr_assert_neq(found[0], found[2]);
+    peer.process_id += KNOWN_PROCESS_SLOTS;
+    peer.process = OS_HANDLE_NONE;
+    check_ok(known_process_get(&all, &peer, &found[3]));
+    check_ok(known_process_get(&all, &peer, &found[4]));
+    cr_assert(found[4] != found[3], "without a handle it may be any");
+    for (size_t i = 0; i < 5; i++) {
+        known_process_unreference(found[i], false);
+    }
+    known_process_unreference(NULL, false);
+    for (size_t i = 0; i < KNOWN_PROCESS_SLOTS; i++) {
+        cr_assert_null(all.slots[i]);
+    }
+    connection_unreference(to);
+    core_pair_close(&pair);
+    check_ok(gpuipc_context_destroy(other));
+    core_finish();
+}
+
+Test(server_parts, slow_clients_of_a_user_are_waited_for_a_part_of_each_second) {
+    const uint64_t second = UINT64_C(1000000000);
+    places room = {.most = 3, .most_of_user = 2};
+    places_user *one = NULL;
+    places_user *same = NULL;
+    places_user *third = NULL;
+    check_ok(places_take(&room, "one", second, &one));
+    check_ok(places_take(&room, "one", second, &same));
+    cr_assert(one != NULL && same == one);
+    check_ok(places_take(&room, "one", second, &third));
+    cr_assert_null(third);
+    cr_assert_eq(places_patience_ms(one, 5 * second), 200);
+    places_spend(one, second / 10);
+    cr_assert_eq(places_patience_ms(one, 5 * second + 1), 100);
+    places_spend(one, second);
+    cr_assert_eq(places_patience_ms(one, 6 * second - 1), 0);
+    places_give_back(&room, one); /* who comes again at once is still the same */
+    places_give_back(&room, one);
+    check_ok(places_take(&room, "two", 6 * second - 1, &third));
+    check_ok(places_take(&room, "one", 6 * second - 1, &same));
+    cr_assert_eq(places_patience_ms(same, 6 * second - 1), 0);
+    cr_assert_eq(places_patience_ms(same, 6 * second), 200);
+    cr_assert_eq(places_patience_ms(third, 6 * second), 200);
+    places_end(&room);
+}

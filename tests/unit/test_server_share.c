@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What a ticket is made of: ranges and limits that make no sense, contents that a stream still makes, memory
+ *  that travels as a copy, calls of the driver that fail; and tickets that the process itself opens. */
+#include "asker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "own_kinds.h"
+#include "server.h"
+#include "stream_gate.h"
+
+static gpuipc_server *server;
+static gpuipc_context *other;
+static gpuipc_buffer *shared;
+static CUstream producer;
+static asker client;
+
+static void begin(void) {
+    core_start();
+    other = core_context_new();
+    server = asker_server(GPUIPC_SERVER_THREAD);
+    shared = core_buffer(core_unit, 0);
+}
+
+static void finish(void) {
+    if (core_is_emulated) {
+        core_set_failures("");
+    }
+    stream_gate_open();
+    stream_gate_stream_end(producer);
+    asker_end(&client);
+    (void)gpuipc_server_destroy(server);
+    (void)gpuipc_buffer_release(shared);
+    (void)gpuipc_context_destroy(other);
+    stream_gate_end();
+    core_finish();
+}
+
+TestSuite(server_share, .init = begin, .fini = finish, .timeout = 60);
+
+static gpuipc_status make_ticket(const gpuipc_share_config *config, gpuipc_ticket *out_ticket) {
+    return gpuipc_buffer_share(server, shared, config, out_ticket);
+}
+
+/* ---- what makes no sense ------------------------------------------------------------------- */
+
+static void check_refused_config(gpuipc_status expected, gpuipc_share_config config) {
+    gpuipc_ticket made = {{0}};
+    const gpuipc_ticket untouched = made;
+    config.struct_size = sizeof(config);
+    check_status(expected, make_ticket(&config, &made));
+    cr_assert_eq(memcmp(&made, &untouched, sizeof(made)), 0);
+}
+
+Test(server_share, ranges_and_flags_that_make_no_sense_are_refused) {
+    const uint64_t bytes = core_info(shared).bytes;
+    check_refused_config(GPUIPC_ERR_OUT_OF_RANGE, (gpuipc_share_config){.bytes = bytes + 1});
+    check_refused_config(GPUIPC_ERR_OUT_OF_RANGE,
+                         (gpuipc_share_config){.offset = 1, .bytes = bytes});
+    check_refused_config(GPUIPC_ERR_OUT_OF_RANGE, (gpuipc_share_config){.offset = bytes});
+    check_refused_config(GPUIPC_ERR_OUT_OF_RANGE, (gpuipc_share_config){.offset = bytes + 1});
+    check_refused_config(GPUIPC_ERR_OUT_OF_RANGE,
+                         (gpuipc_share_config){.offset = UINT64_MAX, .bytes = 2});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT, (gpuipc_share_config){.reserved = 1});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT,
+                         (gpuipc_share_config){.flags = GPUIPC_SEND_EVENT});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT, (gpuipc_share_config){.flags = 0x100});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT,
+                         (gpuipc_share_config){.flags = GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT,
+                         (gpuipc_share_config){.access = (gpuipc_access)7});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT, (gpuipc_share_config){.attachment_bytes = 1});
+    check_refused_config(
+        GPUIPC_ERR_LIMIT,
+        (gpuipc_share_config){.attachment = "", .attachment_bytes = GPUIPC_MESSAGE_BYTES_MAX - 63});
+}
+
+Test(server_share, calls_refuse_null_and_what_is_not_theirs) {
+    gpuipc_server *second = asker_server(0);
+    const gpuipc_ticket theirs = asker_share(second, shared);
+    gpuipc_ticket made;
+    gpuipc_holder whom;
+    size_t count = 0;
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_share(server, shared, NULL, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_share(NULL, shared, NULL, &made));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_share(server, NULL, NULL, &made));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_server_revoke(server, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_server_holders(server, &theirs, NULL, 1, &count));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_server_holders(server, &theirs, &whom, 1, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_server_get_wait_handle(second, NULL));
+    check_status(GPUIPC_ERR_TICKET_UNKNOWN, gpuipc_server_revoke(server, &theirs));
+    check_status(GPUIPC_ERR_TICKET_UNKNOWN,
+                 gpuipc_server_holders(server, &theirs, &whom, 1, &count));
+    made = theirs;
+    made.bytes[9] ^= 1;
+    check_status(GPUIPC_ERR_TICKET_DAMAGED, gpuipc_server_revoke(second, &made));
+    check_status(GPUIPC_ERR_TICKET_DAMAGED, gpuipc_server_holders(second, &made, &whom, 1, &count));
+    check_ok(gpuipc_server_destroy(second));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_share(second, shared, NULL, &made));
+}
+
+Test(server_share, a_buffer_of_another_context_is_not_the_servers) {
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = core_unit};
+    gpuipc_buffer *foreign;
+    gpuipc_ticket made;
+    check_ok(gpuipc_buffer_create(other, &config, &foreign));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_share(server, foreign, NULL, &made));
+    check_ok(gpuipc_buffer_release(foreign));
+}
+
+/* ---- contents ------------------------------------------------------------------------------ */
+
+/* Contents that are not there before stream_gate_open(). */
+static gpuipc_ticket share_later(void) {
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .flags = GPUIPC_SEND_ASYNC, .stream = producer};
+    gpuipc_ticket made;
+    core_write_pattern(shared, 1);
+    stream_gate_close(producer);
+    check_ok(gpuipc_buffer_fill_async(shared, 0, core_unit, 0xA5A5A5A5, 4, producer));
+    check_ok(make_ticket(&config, &made));
+    return made;
+}
+
+static uint32_t first_word(gpuipc_buffer *of) {
+    uint32_t word = 0;
+    check_ok(gpuipc_buffer_read(of, 0, &word, sizeof(word)));
+    return word;
+}
+
+Test(server_share, who_opens_waits_for_contents_that_a_stream_still_makes) {
+    asker_reply reply;
+    stream_gate_make();
+    producer = stream_gate_stream();
+    const gpuipc_ticket of = share_later();
+    asker_begin(&client, other, &of);
+    check_ok(asker_send(&client, &of));
+    cr_assert_eq(asker_peek(&client), WIRE_READY_WORD); /* the server did not wait */
+    stream_gate_check_waits(producer);
+    stream_gate_open();
+    check_ok(asker_receive(&client, &reply));
+    cr_assert_eq(first_word(reply.buffer), 0xA5A5A5A5);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    reply = asker_ask(&client, &of);
+    cr_assert_eq(reply.ready, WIRE_READY_NOW);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+}
+
+/* Asks, and neither opens what comes nor gives it back. */
+static void ask_and_keep(const gpuipc_ticket *of) {
+    connection *from = client.connection;
+    check_ok(asker_send(&client, of));
+    check_ok(connection_receive_whole(from, WIRE_REPLY, false, os_deadline_after(SOON_MS)));
+    cr_assert_eq(from->in.buffer_count, 1);
+    connection_drop(from, false);
+}
+
+Test(server_share, without_a_point_left_the_server_waits_for_nobody) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_READY};
+    gpuipc_ticket ready;
+    asker_reply reply;
+    stream_gate_make();
+    producer = stream_gate_stream();
+    check_ok(make_ticket(&config, &ready));
+    const gpuipc_ticket of = share_later();
+    asker_begin(&client, other, &of);
+    for (uint32_t i = 0; i < POINT_COUNT; i++) {
+        ask_and_keep(&ready);
+    }
+    check_ok(asker_send(&client, &of));
+    check_ok(asker_receive(&client, &reply));
+    cr_assert_eq(reply.answer, WIRE_FAILED);
+    stream_gate_check_waits(producer);
+    stream_gate_open();
+}
+
+static server_local pending;
+static int patience_ms;
+
+static gpuipc_status await_pending(void *argument) {
+    (void)argument;
+    return server_local_await(&pending, pending.original, 0, NULL, os_deadline_after(patience_ms));
+}
+
+static void ask_for_pending(const gpuipc_ticket *of) {
+    const ticket decoded = asker_decode(of);
+    check_ok(server_ask_local(&decoded, &pending)); /* which does not wait */
+    cr_assert(pending.is_here && pending.answer == WIRE_GRANTED);
+}
+
+static void settle_pending(void) {
+    server_local_settle(&pending, true);
+    buffer_unreference(pending.original);
+}
+
+Test(server_share, the_process_itself_waits_for_them_as_well) {
+    core_waiter waiter;
+    stream_gate_make();
+    producer = stream_gate_stream();
+    const gpuipc_ticket of = share_later();
+    ask_for_pending(&of);
+    patience_ms = SOON_MS;
+    core_waiter_start(&waiter, await_pending, NULL);
+    stream_gate_open();
+    check_ok(core_waiter_end(&waiter));
+    cr_assert_eq(core_driver()->cuStreamQuery(producer), CUDA_SUCCESS);
+    settle_pending();
+    cr_assert_eq(asker_answer_here(&of), WIRE_GRANTED); /* and again, when they are there */
+}
+
+Test(server_share, the_process_itself_waits_no_longer_than_it_may) {
+    stream_gate_make();
+    producer = stream_gate_stream();
+    const gpuipc_ticket of = share_later();
+    ask_for_pending(&of);
+    for (patience_ms = 0; patience_ms < 3; patience_ms++) {
+        check_status(GPUIPC_ERR_TIMEOUT, await_pending(NULL));
+    }
+    stream_gate_open();
+    stream_gate_synchronize(producer);
+    check_ok(await_pending(NULL));
+    settle_pending();
+}
+
+Test(server_share, a_stream_of_the_process_itself_waits_for_them) {
+    stream_gate_make();
+    producer = stream_gate_stream();
+    CUstream consumer = stream_gate_stream();
+    const gpuipc_ticket of = share_later();
+    ask_for_pending(&of);
+    check_ok(server_local_await(&pending, pending.original, GPUIPC_RECEIVE_ASYNC, consumer,
+                                os_deadline_after(0)));
+    stream_gate_check_waits(consumer);
+    stream_gate_open();
+    stream_gate_synchronize(consumer);
+    cr_assert_eq(core_driver()->cuStreamQuery(producer), CUDA_SUCCESS);
+    settle_pending();
+    stream_gate_stream_end(consumer);
+}
+
+Test(server_share, waits_for_contents_unless_told_otherwise) {
+    gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_READY};
+    gpuipc_ticket made;
+    stream_gate_make();
+    producer = stream_gate_stream();
+    stream_gate_close(producer);
+    config.stream = producer;
+    check_ok(make_ticket(&config, &made)); /* does not look at the stream */
+    stream_gate_open();
+    config.flags = 0;
+    check_ok(gpuipc_buffer_fill_async(shared, 0, core_unit, 0x5A5A5A5A, 4, producer));
+    check_ok(make_ticket(&config, &made));
+    cr_assert_eq(core_driver()->cuStreamQuery(producer), CUDA_SUCCESS);
+    config.flags = GPUIPC_SEND_ASYNC;
+    config.stream = NULL; /* the default stream */
+    check_ok(make_ticket(&config, &made));
+    asker_begin(&client, other, &made);
+    cr_assert_eq(asker_answer(&client, &made), WIRE_GRANTED);
+}
+
+Test(server_share, memory_that_no_transport_carries_is_shared_as_a_copy) {
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .offset = 4, .flags = GPUIPC_SEND_STAGED};
+    core_enter_device(0);
+    own_kinds own = own_kinds_make(OWN_MANAGED, 65536);
+    gpuipc_buffer *wrapped;
+    gpuipc_ticket of;
+    check_ok(gpuipc_buffer_wrap(core_context, own.address, own.bytes, &wrapped));
+    check_status(GPUIPC_ERR_NOT_SHAREABLE, gpuipc_buffer_share(server, wrapped, NULL, &of));
+    own_kinds_write(&own, 5);
+    const uint32_t second = first_word(wrapped);
+    check_ok(gpuipc_buffer_share(server, wrapped, &config, &of));
+    own_kinds_write(&own, 6); /* which the copy does not see */
+    asker_begin(&client, other, &of);
+    const asker_reply reply = asker_ask(&client, &of);
+    cr_assert_eq(reply.answer, WIRE_GRANTED);
+    cr_assert_eq(core_info(reply.buffer).bytes, 65536 - 4);
+    cr_assert_neq(first_word(wrapped), second);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    check_ok(gpuipc_buffer_release(wrapped));
+    check_ok(gpuipc_server_revoke(server, &of));
+    own_kinds_undo(&own);
+}
+
+/* ---- tickets of this process's own --------------------------------------------------------- */
+
+Test(server_share, the_process_itself_gets_the_original) {
+    static const char note[] = "mine";
+    const gpuipc_share_config config = {.struct_size = sizeof(config),
+                                        .offset = 512,
+                                        .bytes = 4096,
+                                        .access = GPUIPC_ACCESS_READ,
+                                        .attachment = note,
+                                        .attachment_bytes = sizeof(note)};
+    gpuipc_ticket of;
+    gpuipc_ticket part;
+    check_ok(make_ticket(&config, &of));
+    server_local local = asker_here(&of);
+    cr_assert(local.is_here && local.answer == WIRE_GRANTED && local.access == GPUIPC_ACCESS_READ);
+    cr_assert_eq(local.original->buffer_id, core_info(shared).buffer_id);
+    cr_assert_eq(local.attachment_bytes, sizeof(note));
+    cr_assert_eq(memcmp(local.attachment, note, sizeof(note)), 0);
+    buffer_unreference(local.original);
+    free(local.attachment);
+    ticket decoded = asker_decode(&of);
+    decoded.bytes++;
+    ticket_encode(&decoded, &part);
+    cr_assert_eq(asker_here(&part).answer, WIRE_OUT_OF_RANGE);
+    part = asker_forge(&of);
+    cr_assert_eq(asker_here(&part).answer, WIRE_UNKNOWN);
+    check_ok(gpuipc_server_revoke(server, &of));
+    cr_assert_eq(asker_here(&of).answer, WIRE_REVOKED);
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+    cr_assert_not(asker_here(&of).is_here);
+}
+
+/* ---- what it costs ------------------------------------------------------------------------- */
+
+Test(server_share, the_next_client_costs_the_server_no_export) {
+    const gpuipc_ticket of = asker_share(server, shared);
+    asker second = {NULL, NULL};
+    core_need_emulated();
+    asker_begin(&client, other, &of);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    core_set_failures(""); /* counts from here */
+    asker_begin(&second, other, &of);
+    cr_assert_eq(asker_answer(&second, &of), WIRE_GRANTED);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    cr_assert_eq(core_calls("cuMemExportToShareableHandle"), 0);
+    asker_end(&second);
+}
+
+/* ---- calls that fail ----------------------------------------------------------------------- */
+
+static void check_share_fails(const char *failures) {
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .flags = GPUIPC_SEND_ASYNC, .stream = producer};
+    gpuipc_ticket made;
+    core_set_failures(failures);
+    check_status(GPUIPC_ERR_CUDA, make_ticket(&config, &made));
+    core_set_failures("");
+    check_ok(make_ticket(&config, &made));
+}
+
+Test(server_share, a_driver_that_marks_nothing_fails_the_share) {
+    core_need_emulated();
+    stream_gate_make();
+    producer = stream_gate_stream();
+    check_share_fails("cuEventCreate:1=999");
+    check_share_fails("cuEventRecord:1=999");
+    check_share_fails("cuStreamIsCapturing:1=999");
+    check_share_fails("cuStreamGetCtx:1=999");
+    core_set_captured(true, producer);
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .flags = GPUIPC_SEND_ASYNC, .stream = producer};
+    gpuipc_ticket made;
+    check_status(GPUIPC_ERR_CUDA, make_ticket(&config, &made));
+    core_set_captured(false, NULL);
+}
+
+static void check_opening_fails(const gpuipc_ticket *of, const char *failures) {
+    core_set_failures(failures);
+    cr_assert_eq(asker_answer(&client, of), WIRE_FAILED, "%s", failures);
+    core_set_failures("");
+}
+
+Test(server_share, a_driver_that_fails_in_the_server_fails_the_opening_alone) {
+    size_t count = 99;
+    core_need_emulated();
+    stream_gate_make();
+    producer = stream_gate_stream();
+    const gpuipc_ticket ready = asker_share(server, shared);
+    asker_begin(&client, other, &ready);
+    check_opening_fails(&ready, "cuMemExportToShareableHandle:*=999");
+    const gpuipc_ticket of = share_later();
+    check_opening_fails(&of, "cuCtxPushCurrent:1=999");
+    check_opening_fails(&of, "cuEventQuery:1=999");
+    check_opening_fails(&of, "cuStreamCreate:1=999");
+    check_opening_fails(&of, "cuStreamWaitEvent:1=999");
+    stream_gate_open();
+    stream_gate_synchronize(producer);
+    check_ok(gpuipc_server_holders(server, &of, NULL, 0, &count));
+    cr_assert_eq(count, 0);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    cr_assert_eq(asker_answer(&client, &ready), WIRE_GRANTED);
+}
+
+Test(server_share, what_failed_does_not_count_as_a_process) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .max_processes = 1};
+    gpuipc_ticket of;
+    core_need_emulated();
+    check_ok(make_ticket(&config, &of));
+    asker_begin(&client, other, &of);
+    check_opening_fails(&of, "cuMemExportToShareableHandle:*=999");
+    server_local local = asker_here(&of);
+    cr_assert_eq(local.answer, WIRE_GRANTED);
+    buffer_unreference(local.original);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP);
+}
+
+static void check_fails_here(const ticket *decoded, const char *failure, uint32_t flags) {
+    server_local local;
+    check_ok(server_ask_local(decoded, &local));
+    cr_assert_eq(local.answer, WIRE_GRANTED);
+    core_set_failures(failure);
+    check_status(GPUIPC_ERR_CUDA, server_local_await(&local, local.original, flags, NULL,
+                                                     os_deadline_after(SOON_MS)));
+    core_set_failures("");
+    server_local_settle(&local, false);
+    buffer_unreference(local.original);
+}
+
+Test(server_share, a_wait_that_fails_here_fails_the_opening) {
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .flags = GPUIPC_SEND_ASYNC, .max_processes = 1};
+    gpuipc_ticket of;
+    core_need_emulated();
+    core_enter_device(0); /* so that there is a default stream */
+    check_ok(make_ticket(&config, &of));
+    const ticket decoded = asker_decode(&of);
+    check_fails_here(&decoded, "cuEventQuery:1=999", 0);
+    check_fails_here(&decoded, "cuCtxPushCurrent:1=999", 0);
+    check_fails_here(&decoded, "cuStreamWaitEvent:1=999", GPUIPC_RECEIVE_ASYNC);
+    check_fails_here(&decoded, "cuCtxPushCurrent:1=999", GPUIPC_RECEIVE_ASYNC);
+    asker_begin(&client, other, &of);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED); /* what failed does not count */
+}
