@@ -15,33 +15,10 @@
 
 #define MIB UINT64_C(1048576)
 
-driver bench_driver;
-
 typedef struct figures {
     double to_host, to_device, both, driver_copy, copy, contents,
         memory; /* GB/s; 0: not measured */
 } figures;
-
-void bench_check(gpuipc_status status, const char *what) {
-    if (status != GPUIPC_OK) {
-        (void)fprintf(stderr, "%s: %s, %s\n", what, gpuipc_status_name(status),
-                      gpuipc_error_get()->sentence);
-        exit(1);
-    }
-}
-
-void bench_check_cuda(CUresult result, const char *what) {
-    if (result != CUDA_SUCCESS) {
-        (void)fprintf(stderr, "%s: CUresult %d\n", what, (int)result);
-        exit(1);
-    }
-}
-
-void bench_enter(int ordinal) {
-    CUcontext primary;
-    bench_check_cuda(bench_driver.cuDevicePrimaryCtxRetain(&primary, ordinal), "a context");
-    bench_check_cuda(bench_driver.cuCtxSetCurrent(primary), "a context");
-}
 
 static int compare(const void *left, const void *right) {
     const float a = *(const float *)left;
@@ -232,9 +209,7 @@ int main(int count, char **arguments) {
     char directory[RUNTIME_DIRECTORY_MAX];
     gpuipc_context *context = NULL;
     uint32_t devices = 0;
-    const char *choice = os_environment("GPUIPC_CUDA_DRIVER");
-    bench_check(driver_open(choice == NULL || choice[0] == '\0' ? "auto" : choice, &bench_driver),
-                "the driver");
+    bench_driver_open();
     if (count == 6 && strcmp(arguments[1], "send") == 0) {
         return bench_contents_sender(arguments[2], arguments[3], strtoull(arguments[4], NULL, 10),
                                      atoi(arguments[5]));

@@ -3,22 +3,10 @@
 #ifndef GPUIPC_BENCH_STAGING_H
 #define GPUIPC_BENCH_STAGING_H
 
-#include <gpuipc/gpuipc.h>
-
-#include "driver.h"
+#include "bench_call.h"
 
 #define BENCH_VALUE  0x5Au
 #define BENCH_ROUNDS 7
-
-/** The driver's own entry points. */
-extern driver bench_driver;
-
-/** Ends the program when something fails. */
-void bench_check(gpuipc_status status, const char *what);
-void bench_check_cuda(CUresult result, const char *what);
-
-/** Makes a device's primary context current. */
-void bench_enter(int ordinal);
 
 /** Median of the times of BENCH_ROUNDS calls on a stream of the current context, in ms. */
 double bench_time(void (*put)(void *argument, CUstream stream), void *argument, CUstream stream);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The rows. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench_row.h"
+
+static const bench_row rows[] = {
+    {"share_open_peer_2mib", "a new buffer of 2 MiB, until another GPU's process can use it",
+     row_share, 2 * MIB, true, 15, true},
+    {"share_open_peer_1gib", "the same, 1 GiB", row_share, GIB, true, 25, true},
+    {"share_open_same_2mib", "a new buffer of 2 MiB, opened on its own GPU", row_share, 2 * MIB,
+     false, 5, true},
+    {"share_open_same_1gib", "the same, 1 GiB", row_share, GIB, false, 2, true},
+    {"sizes_peer", "new buffers of 2 MiB to 16 GiB, opened on another GPU", row_sizes, 0, true, 1,
+     true},
+    {"sizes_same", "the same, opened on their own GPU", row_sizes, 0, false, 1, true},
+    {"segments_peer", "1 GiB and 8 GiB in segments of several sizes, opened on another GPU",
+     row_segments, 0, true, 0, false},
+    {"open_again", "a ticket whose memory is open already", row_open_again, 2 * MIB, true, 150,
+     false},
+    {"ticket_known", "a ticket of an exporter that others came from, until its memory can be used",
+     row_ticket, 2 * MIB, true, 1.2, false},
+    {"ticket_unknown", "a ticket of an exporter that none came from before", row_ticket, 2 * MIB,
+     true, 2, false},
+    {"batch_1000x2mib", "1,000 buffers of 2 MiB in one message", row_batch, 2 * MIB, true, 1.1,
+     false},
+    {"manifest_1000", "1,000 tensors in one buffer, by manifest", row_manifest, 64 * MIB, true, 2,
+     false},
+    {"live_imports_10_to_10000", "what one more open buffer costs when many are open", row_live,
+     2 * MIB, true, 1.2, false},
+    {"consumers_1_to_64", "what each further consumer of a buffer costs its owner", row_consumers,
+     2 * MIB, true, 1.2, false},
+    {"copy_peer", "copies through the mapping of another GPU's memory", row_copy, 0, true, 0.99,
+     false},
+    {"copy_same", "copies through the mapping of memory of the same GPU", row_copy, 0, false, 0.99,
+     false},
+    {"at_rest", "threads and wake-ups while nothing is asked", row_at_rest, 0, true, 0, true},
+};
+
+const bench_row *row_find(const char *name) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+const bench_row *row_at(size_t index) {
+    return index < sizeof(rows) / sizeof(*rows) ? &rows[index] : NULL;
+}
+
+void row_list_print(void) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        (void)printf("%-26s %s\n", rows[i].name, rows[i].text);
+    }
+}

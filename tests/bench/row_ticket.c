@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Tickets: opened for the first time, of an exporter known or unknown, and again. */
+#include "bench_row.h"
+#include "block.h"
+#include "report.h"
+
+#define ROUNDS_AGAIN 100u
+#define AGAIN        1000u /* as partner_ticket.c */
+
+static gpuipc_server *serve(bench_pair *pair) {
+    gpuipc_server *server = NULL;
+    bench_check(gpuipc_server_create(pair->context, NULL, &server), "gpuipc_server_create");
+    return server;
+}
+
+static void share(gpuipc_server *server, gpuipc_buffer *buffer,
+                  char text[GPUIPC_TICKET_TEXT_SIZE]) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_READY};
+    gpuipc_ticket ticket;
+    bench_check(gpuipc_buffer_share(server, buffer, &config, &ticket), "gpuipc_buffer_share");
+    bench_check(gpuipc_ticket_to_text(&ticket, text), "gpuipc_ticket_to_text");
+}
+
+/* ---- for the first time ------------------------------------------------------------------------ */
+
+/* A multiple of six blocks: row_share.c. */
+static const block_plan usual = {12, 5, 40};
+
+typedef struct tickets {
+    bench_pair *pair;
+    gpuipc_server *server;
+    uint32_t device;
+    samples ticket;
+    samples connected;
+    samples connecting;
+} tickets;
+
+static void add(samples *to, uint64_t nanoseconds, bool counts) {
+    if (counts) {
+        samples_add(to, (double)nanoseconds / 1000);
+    }
+}
+
+/* From a new buffer's ticket to the memory. */
+static void by_ticket(void *tickets_of, uint32_t value, bool counts) {
+    tickets *of = tickets_of;
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    uint64_t took;
+    gpuipc_buffer *buffer = pair_buffer(of->pair, 2 * MIB, 0, of->device, value, NULL);
+    share(of->server, buffer, text);
+    pair_tell(of->pair->partner, "ticket %s %u %u", text, (unsigned)of->device, (unsigned)value);
+    pair_hear(of->pair->partner, &took, 1);
+    bench_check(gpuipc_buffer_release(buffer), "releasing");
+    add(&of->ticket, took, counts);
+}
+
+/* The same of a server that nobody has met. */
+static void by_ticket_of_new(void *tickets_of, uint32_t value, bool counts) {
+    tickets *of = tickets_of;
+    bench_check(gpuipc_server_destroy(of->server), "gpuipc_server_destroy");
+    of->server = serve(of->pair);
+    by_ticket(of, value, counts);
+}
+
+/* The same over the connection that there is, from the call of send. */
+static void by_connection(void *tickets_of, uint32_t value, bool counts) {
+    tickets *of = tickets_of;
+    gpuipc_buffer *buffer = pair_buffer(of->pair, 2 * MIB, 0, of->device, value, NULL);
+    const pair_times took = pair_send(of->pair, &buffer, 1, of->device, value, false);
+    bench_check(gpuipc_buffer_release(buffer), "releasing");
+    add(&of->connected, took.total_ns, counts);
+}
+
+/* The same over a connection made for it, from the call that makes it. */
+static void by_new_connection(void *tickets_of, uint32_t value, bool counts) {
+    tickets *of = tickets_of;
+    bench_pair *pair = of->pair;
+    uint64_t took;
+    gpuipc_connection *connection = NULL;
+    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, 0, of->device, value, NULL);
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &buffer,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_READY};
+    pair_tell(pair->partner, "explicitly %s %u %u", pair->name, (unsigned)of->device,
+              (unsigned)value);
+    pair_hear_ready(pair->partner);
+    bench_check(gpuipc_listener_accept(pair->listener, PATIENCE_MS, &connection), "a connection");
+    bench_check(gpuipc_connection_send(connection, &message, PATIENCE_MS), "sending");
+    pair_hear(pair->partner, &took, 1);
+    bench_check(gpuipc_connection_close(connection), "a connection");
+    bench_check(gpuipc_buffer_release(buffer), "releasing");
+    add(&of->connecting, took, counts);
+}
+
+void row_ticket(bench_pair *pair, const bench_row *row) {
+    static block_round *const known[] = {by_ticket, by_connection};
+    static block_round *const unknown[] = {by_ticket_of_new, by_connection, by_new_connection};
+    const bool is_known = row->target < 1.5;
+    const block_plan plan = block_plan_for(pair, usual);
+    tickets of = {.pair = pair, .server = serve(pair), .device = pair_device(pair, row->is_peer)};
+    by_ticket(&of, 1, false);
+    for (uint32_t i = 0; i < plan.blocks; i++) {
+        block_take_each(is_known ? known : unknown, is_known ? 2 : 3, &of, &plan, i);
+    }
+    bench_check(gpuipc_server_destroy(of.server), "gpuipc_server_destroy");
+    bench_result found = result_make(pair, row->name, NULL, "us");
+    found.bytes = 2 * MIB;
+    found.gpuipc = samples_figure(&of.ticket);
+    found.floor = samples_figure(&of.connected);
+    result_check_most(&found, "ticket / explicit connection",
+                      found.gpuipc.median / found.floor.median, row->target);
+    if (!is_known) {
+        const double median = samples_figure(&of.connecting).median;
+        result_note(&found, "a new explicit connection, us", median);
+        result_note(&found, "ticket / a new explicit connection", found.gpuipc.median / median);
+    }
+    report(&found);
+    samples_clear(&of.ticket);
+    samples_clear(&of.connected);
+    samples_clear(&of.connecting);
+}
+
+/* ---- again -------------------------------------------------------------------------------------- */
+
+void row_open_again(bench_pair *pair, const bench_row *row) {
+    samples open = {NULL, 0, 0};
+    samples release = {NULL, 0, 0};
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    uint64_t calls = 0;
+    uint64_t is_forbidden = 0;
+    const uint32_t device = pair_device(pair, row->is_peer);
+    const uint32_t rounds = pair_rounds(pair, ROUNDS_AGAIN);
+    gpuipc_server *server = serve(pair);
+    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, 0, device, 7, NULL);
+    share(server, buffer, text);
+    pair_tell(pair->partner, "again %s %u %u %u", text, (unsigned)device, 7u, (unsigned)rounds);
+    for (uint32_t i = 0; i < rounds; i++) {
+        uint64_t numbers[4];
+        pair_hear(pair->partner, numbers, 4);
+        samples_add(&open, (double)numbers[0] / AGAIN);
+        samples_add(&release, (double)numbers[1] / AGAIN);
+        calls += numbers[2];
+        is_forbidden = numbers[3];
+    }
+    bench_check(gpuipc_server_destroy(server), "gpuipc_server_destroy");
+    bench_check(gpuipc_buffer_release(buffer), "releasing");
+    bench_result found = result_make(pair, row->name, NULL, "ns");
+    found.bytes = 2 * MIB;
+    found.gpuipc = samples_figure(&open);
+    result_check_most(&found, "opening again, ns", found.gpuipc.median, row->target);
+    result_note(&found, "releasing it, ns", samples_figure(&release).median);
+    if (pair->is_emulated) { /* which counts the calls */
+        result_check_most(&found, "driver calls", (double)calls, 0);
+    }
+    if (is_forbidden != 0) { /* one would have ended the row */
+        result_check_most(&found, "system calls", 0, 0);
+    }
+    report(&found);
+    samples_clear(&open);
+    samples_clear(&release);
+}
