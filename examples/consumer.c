@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Takes the producer's GPU memory, reads a word of it and writes another. */
+/** @file Opens the producer's GPU memory by its ticket, reads a word of it and writes another. */
 #include <gpuipc/gpuipc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,26 +11,21 @@ static void must(gpuipc_status status) {
     }
 }
 
-int main(void) {
+int main(int count, char **words) {
     gpuipc_context *context;
-    gpuipc_connection *connection;
-    gpuipc_buffer *buffer = NULL;
-    gpuipc_incoming message = {.struct_size = sizeof message, .buffer_capacity = 1};
-    gpuipc_outgoing answer = {.struct_size = sizeof answer};
+    gpuipc_buffer *buffer;
+    gpuipc_ticket ticket;
     uint32_t word;
 
+    must(gpuipc_ticket_from_text(count == 2 ? words[1] : "", &ticket));
     must(gpuipc_context_create(NULL, &context));
-    must(gpuipc_connection_open(context, "demo", NULL, 60000, &connection));
-    message.buffers = &buffer;
-    must(gpuipc_connection_receive(connection, &message, 10000));
+    must(gpuipc_buffer_open(context, &ticket, NULL, &buffer));
 
     must(gpuipc_buffer_read(buffer, 0, &word, sizeof word));
     printf("the producer wrote %u\n", (unsigned)word);
     word = 42;
     must(gpuipc_buffer_write(buffer, 0, &word, sizeof word));
-    must(gpuipc_connection_send(connection, &answer, 10000));
 
-    must(gpuipc_connection_close(connection));
     must(gpuipc_buffer_release(buffer));
     must(gpuipc_context_destroy(context));
     return 0;
