@@ -241,7 +241,9 @@ typedef struct gpuipc_buffer_config {
     /** The GPUs for which other processes will open the buffer, as far as that is known. With another GPU than
      *  the owner among them a buffer of 512 MiB or more is made of several allocations side by side, since
      *  opening one so large from another GPU takes 8.5 ms (measured on H200s). Other libraries that are
-     *  given its address share the first of them only. NULL: one allocation. */
+     *  given its address share the first of them only. And the handles are made at once, as far as they are kept
+     *  (gpuipc_context_config::max_kept_handles), so that the first hand-over need not. NULL: one allocation, and
+     *  handles when it is handed over first. */
     const gpuipc_uuid *openers;
     uint32_t opener_count; /**< how many openers there are */
     uint32_t reserved;     /**< 0 */

@@ -49,6 +49,16 @@ gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_impo
     return status;
 }
 
+void kept_handles_prepare(struct context *ctx, segment *of) {
+    const gpuipc_error why = status_save();
+    os_mutex_lock(&ctx->kept_handles.mutex);
+    if (!os_handle_is_valid(of->kept) && ctx->kept_handles.count < ctx->kept_handles.most) {
+        (void)keep(ctx, of);
+    }
+    os_mutex_unlock(&ctx->kept_handles.mutex);
+    status_restore(&why);
+}
+
 gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_imported,
                                 os_handle *out_handle) {
     gpuipc_status status = segment_check_export(of, is_imported);

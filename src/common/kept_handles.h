@@ -25,6 +25,10 @@ void kept_handles_end(kept_handles *self);
 gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_imported,
                                   os_handle *out_handle, bool *out_is_kept);
 
+/** Makes the handle of an own segment that will be handed over, ahead of that, where there is room for one more to
+ *  be kept. A failure leaves it to the hand-over, which says why; the thread's error record is as before. */
+void kept_handles_prepare(struct context *ctx, segment *of);
+
 /** The same, to be the caller's: a duplicate of the kept one, or a fresh one. Keeps nothing. */
 gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_imported,
                                 os_handle *out_handle);

@@ -99,7 +99,16 @@ static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) 
     CUmemAllocationProp prop;
     gpuipc_status status =
         device_allocation_prop(&self->context->devices[self->owner], CREATE, &prop);
-    return status == GPUIPC_OK ? transport_vmm_make(self, config, &prop) : status;
+    if (status != GPUIPC_OK || (status = transport_vmm_make(self, config, &prop)) != GPUIPC_OK) {
+        return status;
+    }
+    if (config->opener_count > 0) { /* it will be handed over */
+        keep_alive_for_export(self->context, self->owner);
+        for (uint32_t i = 0; i < self->segment_count; i++) {
+            kept_handles_prepare(self->context, &self->segments[i]);
+        }
+    }
+    return GPUIPC_OK;
 }
 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {

@@ -301,7 +301,7 @@ static void expect_end(child_process *one, int code) {
 /* The text of the ticket is all that the consumers get. */
 Test(selftest, produce_and_consume_by_a_ticket) {
     char line[CHILD_LINE_MAX];
-    char option[CHILD_LINE_MAX];
+    char option[CHILD_LINE_MAX + 16];
     child_process *producer;
     check_ok(child_start(SELFTEST_TOOL,
                          (selftest_words){"produce", "--ticket", "--driver=emulated", "--size=8M",

@@ -29,7 +29,7 @@ static bool child_check_poller(estate *own) {
     void *tag;
     size_t count;
     os_deadline now = os_deadline_after(0);
-    os_poller *made;
+    os_poller *made = NULL;
     bool good = os_poller_wait(own->poller, now, &tag, 1, &count) == GPUIPC_ERR_FORKED &&
                 os_poller_add_connection(own->poller, own->client, own) == GPUIPC_ERR_FORKED &&
                 os_poller_add_listener(own->poller, own->listener, own) == GPUIPC_ERR_FORKED &&
@@ -41,6 +41,9 @@ static bool child_check_poller(estate *own) {
     os_listener_refuse(own->listener);
     os_poller_remove_connection(own->poller, own->server);
     os_poller_destroy(own->poller);
+    if (made == NULL) {
+        return false;
+    }
     os_poller_wake(made);
     good = good && os_poller_wait(made, now, &tag, 1, &count) == GPUIPC_OK && count == 1;
     os_poller_destroy(made);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file What a context keeps alive so that the next hand-over is fast, and how memory is laid out for its openers. */
+#include <gpuipc/gpuipc_native.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -292,6 +293,37 @@ Test(keep_alive, memory_is_laid_out_for_the_devices_that_will_open_it) {
         cr_assert_geq(core_info(buffer).allocated_bytes, rows[i].bytes);
         check_ok(gpuipc_buffer_release(buffer));
     }
+}
+
+Test(keep_alive, what_is_made_for_openers_has_its_handles_at_once) {
+    static const char call[] = "cuMemExportToShareableHandle";
+    gpuipc_device_info info = {.struct_size = sizeof(info)};
+    gpuipc_buffer *buffer;
+    open_context(GPUIPC_CONTEXT_NO_KEEP_ALIVE);
+    check_ok(gpuipc_device_get_info(core_context, 0, &info));
+    core_set_failures("");
+    check_ok(make(3 * core_unit, core_unit, &info.uuid, 1, &buffer));
+    cr_assert_eq(core_calls(call), 3);
+    gpuipc_native_segment segments[3];
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    size_t count;
+    check_ok(gpuipc_native_export(buffer, segments, 3, &layout, &count));
+    cr_assert_eq(core_calls(call), 3, "none is made again");
+    for (size_t i = 0; i < count; i++) {
+        os_handle one;
+        check_ok(os_handle_adopt(segments[i].handle.value, &one));
+        os_handle_close(&one);
+    }
+    check_ok(gpuipc_buffer_release(buffer));
+    /* What cannot be made ahead is left to the hand-over. */
+    core_set_failures("cuMemExportToShareableHandle:1=304");
+    check_ok(make(core_unit, core_unit, &info.uuid, 1, &buffer));
+    check_ok(gpuipc_native_export(buffer, segments, 3, &layout, &count));
+    os_handle one;
+    check_ok(os_handle_adopt(segments[0].handle.value, &one));
+    os_handle_close(&one);
+    core_set_failures("");
+    check_ok(gpuipc_buffer_release(buffer));
 }
 
 Test(keep_alive, openers_that_make_no_sense_are_refused) {
