@@ -191,8 +191,17 @@ static gpuipc_status child_spawn(child_process *child, const wchar_t *path, wcha
     }
     const DWORD flags =
         CREATE_SUSPENDED | CREATE_UNICODE_ENVIRONMENT | EXTENDED_STARTUPINFO_PRESENT;
-    if (!CreateProcessW(path, command_line, NULL, NULL, TRUE, flags, environment, NULL,
-                        &startup.StartupInfo, &made)) {
+    /* Under Wine a new process now and then ends before it has begun, which is answered so (STATUS_INTERNAL_ERROR,
+     * wine's dlls/ntdll/unix/process.c, NtCreateUserProcess). Nothing of it has run. */
+    BOOL is_made = FALSE;
+    for (int tries = 0; tries < 3 && !is_made; tries++) {
+        is_made = CreateProcessW(path, command_line, NULL, NULL, TRUE, flags, environment, NULL,
+                                 &startup.StartupInfo, &made);
+        if (!is_made && GetLastError() != ERROR_INTERNAL_ERROR) {
+            break;
+        }
+    }
+    if (!is_made) {
         status = child_failed("CreateProcessW");
         goto free_list;
     }
