@@ -49,9 +49,7 @@ gpuipc_context *core_context_new(void) {
     return made;
 }
 
-void core_start(void) {
-    core_start_without_context();
-    core_context = core_context_new();
+static void note_what_it_has(void) {
     gpuipc_context_info info = {.struct_size = sizeof(info)};
     gpuipc_device_info device = {.struct_size = sizeof(device)};
     check_ok(gpuipc_context_get_info(core_context, &info));
@@ -59,6 +57,17 @@ void core_start(void) {
     core_is_emulated = info.is_emulated == 1;
     core_device_count = info.device_count;
     core_unit = device.granularity_bytes;
+}
+
+void core_open_context(const gpuipc_context_config *config) {
+    check_ok(gpuipc_context_create(config, &core_context));
+    note_what_it_has();
+}
+
+void core_start(void) {
+    core_start_without_context();
+    core_context = core_context_new();
+    note_what_it_has();
 }
 
 /* Ends the test as failed: Criterion ignores an assertion that fails in a .fini, but not this. */

@@ -39,6 +39,8 @@ void core_start_without_context(void);
 gpuipc_context *core_context_new(void);
 /** A config for such a context. */
 gpuipc_context_config core_context_config(void);
+/** After core_start_without_context(): makes core_context in a way of the test's own. */
+void core_open_context(const gpuipc_context_config *config);
 
 /** Skips the test, with the reason. */
 void core_need_devices(uint32_t count);

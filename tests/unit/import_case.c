@@ -6,16 +6,9 @@ core_pair import_pair;
 
 void import_case_begin(uint32_t cached) {
     gpuipc_context_config config = core_context_config();
-    gpuipc_device_info first = {.struct_size = sizeof(first)};
-    gpuipc_context_info info = {.struct_size = sizeof(info)};
     config.flags = GPUIPC_CONTEXT_NO_KEEP_ALIVE;
     config.max_cached_imports = cached;
-    check_ok(gpuipc_context_create(&config, &core_context));
-    check_ok(gpuipc_context_get_info(core_context, &info));
-    check_ok(gpuipc_device_get_info(core_context, 0, &first));
-    core_is_emulated = info.is_emulated == 1;
-    core_device_count = info.device_count;
-    core_unit = first.granularity_bytes;
+    core_open_context(&config);
     core_need_emulated();
     core_need_devices(2);
     core_pair_open(&import_pair, core_context, core_context);
