@@ -13,17 +13,30 @@ install(TARGETS ${targets} EXPORT gpuipcTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpuipc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+
+# The pages lie beside each other as in the sources, so that the links between them hold; the headers are elsewhere.
+file(RELATIVE_PATH doc_to_include ${CMAKE_INSTALL_FULL_DOCDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md)
+file(READ ${PROJECT_SOURCE_DIR}/README.md readme)
+string(REPLACE "](include/" "](${doc_to_include}/" readme "${readme}")
+file(WRITE ${PROJECT_BINARY_DIR}/install/README.md "${readme}")
+install(FILES ${PROJECT_BINARY_DIR}/install/README.md
+  ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md
+  ${PROJECT_SOURCE_DIR}/SECURITY.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The emulated driver and NVML: in a folder of their own, because they are no libraries to link. On
 # Windows below the folder of the DLLs and programs, which are carried about with what they load.
+set(emulated_dir ${CMAKE_INSTALL_LIBDIR}/gpuipc)
 if(WIN32)
-  install(TARGETS gpuipc_emulated gpuipc_emulated_nvml LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR}/gpuipc)
-else()
-  install(TARGETS gpuipc_emulated gpuipc_emulated_nvml LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc)
+  set(emulated_dir ${CMAKE_INSTALL_BINDIR}/gpuipc)
+endif()
+install(TARGETS gpuipc_emulated EXPORT gpuipcTargets LIBRARY DESTINATION ${emulated_dir})
+install(TARGETS gpuipc_emulated_nvml LIBRARY DESTINATION ${emulated_dir})
+if(NOT WIN32)
   # For programs that link the CUDA driver by name: LD_LIBRARY_PATH=<libdir>/gpuipc/emulated.
-  install(FILES ${CMAKE_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${CMAKE_INSTALL_LIBDIR}/gpuipc/emulated)
+  install(FILES ${PROJECT_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${emulated_dir}/emulated)
 endif()
 
 if(TARGET gpuipc-selftest)
@@ -35,12 +48,12 @@ endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gpuipc)
 install(EXPORT gpuipcTargets NAMESPACE gpuipc:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/gpuipcConfig.cmake.in
-  ${CMAKE_BINARY_DIR}/install/gpuipcConfig.cmake INSTALL_DESTINATION ${package_dir})
+  ${PROJECT_BINARY_DIR}/install/gpuipcConfig.cmake INSTALL_DESTINATION ${package_dir})
 # While the major version is 0, another minor version is another interface.
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/gpuipcConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/install/gpuipcConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/install/gpuipcConfig.cmake
-  ${CMAKE_BINARY_DIR}/install/gpuipcConfigVersion.cmake DESTINATION ${package_dir})
+install(FILES ${PROJECT_BINARY_DIR}/install/gpuipcConfig.cmake
+  ${PROJECT_BINARY_DIR}/install/gpuipcConfigVersion.cmake DESTINATION ${package_dir})
 
 # pkg-config: gpuipc, and gpuipc-static for a program that contains the library. The prefix is given
 # relative to the .pc file, so that it moves along.
@@ -71,13 +84,18 @@ else()
   set(GPUIPC_PC_LIBS_gpuipc "${GPUIPC_PC_LIBS_gpuipc-static}")
   set(GPUIPC_PC_CFLAGS_gpuipc "${GPUIPC_PC_CFLAGS_gpuipc-static}")
 endif()
+set(GPUIPC_PC_EMULATED "emulated_driver=\${prefix}/${emulated_dir}/$<TARGET_FILE_NAME:gpuipc_emulated>")
+if(NOT WIN32)
+  string(APPEND GPUIPC_PC_EMULATED "\nemulated_libcuda_dir=\${prefix}/${emulated_dir}/emulated")
+endif()
 foreach(name gpuipc gpuipc-static)
   set(GPUIPC_PC_NAME ${name})
   set(GPUIPC_PC_LIBS "${GPUIPC_PC_LIBS_${name}}")
   set(GPUIPC_PC_LIBS_PRIVATE "${GPUIPC_PC_LIBS_PRIVATE_${name}}")
   set(GPUIPC_PC_CFLAGS "${GPUIPC_PC_CFLAGS_${name}}")
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/gpuipc.pc.in ${CMAKE_BINARY_DIR}/install/${name}.pc @ONLY)
-  install(FILES ${CMAKE_BINARY_DIR}/install/${name}.pc DESTINATION ${pkgconfig_dir})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/gpuipc.pc.in ${PROJECT_BINARY_DIR}/install/${name}.pc.in @ONLY)
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/install/${name}.pc INPUT ${PROJECT_BINARY_DIR}/install/${name}.pc.in)
+  install(FILES ${PROJECT_BINARY_DIR}/install/${name}.pc DESTINATION ${pkgconfig_dir})
 endforeach()
 
 # One archive of all this: `cmake --build <build folder> --target package`.

@@ -22,7 +22,7 @@ function(gpuipc_version_resource target description)
     set(file_type 2) # VFT_DLL
   endif()
   string(REPLACE "." "," numbers ${PROJECT_VERSION}.0)
-  set(resource ${CMAKE_BINARY_DIR}/version/${name}.rc)
+  set(resource ${PROJECT_BINARY_DIR}/version/${name}.rc)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/version.rc.in ${resource} @ONLY)
   target_sources(${target} PRIVATE ${resource})
   # The options of the C compiler are none of the resource compiler's.

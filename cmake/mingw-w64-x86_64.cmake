@@ -15,7 +15,10 @@ endforeach()
 
 # GPUIPC_CRITERION_MINGW: where ci/build-criterion-mingw put Criterion.
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GPUIPC_CRITERION_MINGW)
-set(CMAKE_FIND_ROOT_PATH /usr/${_target} ${GPUIPC_CRITERION_MINGW})
+# What is looked for is looked for below these folders alone, so that nothing of the building system's is found;
+# what CMAKE_PREFIX_PATH names was put there for Windows, such as an installed gpuipc.
+list(APPEND CMAKE_FIND_ROOT_PATH /usr/${_target} ${GPUIPC_CRITERION_MINGW} ${CMAKE_PREFIX_PATH})
+list(REMOVE_DUPLICATES CMAKE_FIND_ROOT_PATH) # CMake reads this file several times
 if(GPUIPC_CRITERION_MINGW)
   set(ENV{PKG_CONFIG_LIBDIR} ${GPUIPC_CRITERION_MINGW}/lib/pkgconfig)
 endif()

@@ -6,7 +6,7 @@
 
 static void must(gpuipc_status status) {
     if (status != GPUIPC_OK) {
-        fprintf(stderr, "%s: %s\n", gpuipc_status_name(status), gpuipc_error_get()->sentence);
+        fprintf(stderr, "%s\n", gpuipc_error_text());
         exit(1);
     }
 }
@@ -17,7 +17,11 @@ int main(int count, char **words) {
     gpuipc_ticket ticket;
     uint32_t word;
 
-    must(gpuipc_ticket_from_text(count == 2 ? words[1] : "", &ticket));
+    if (count != 2) {
+        fprintf(stderr, "usage: %s TICKET (the line that the producer prints)\n", words[0]);
+        return 2;
+    }
+    must(gpuipc_ticket_from_text(words[1], &ticket));
     must(gpuipc_context_create(NULL, &context));
     must(gpuipc_buffer_open(context, &ticket, NULL, &buffer));
 

@@ -6,7 +6,7 @@
 
 static void must(gpuipc_status status) {
     if (status != GPUIPC_OK) {
-        fprintf(stderr, "%s: %s\n", gpuipc_status_name(status), gpuipc_error_get()->sentence);
+        fprintf(stderr, "%s\n", gpuipc_error_text());
         exit(1);
     }
 }

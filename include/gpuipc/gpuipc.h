@@ -20,11 +20,15 @@
  *   that is just being exported or closed in another thread at that moment stays until exec.)
  * - The calling thread's current CUDA context is the same after a call as before it. Where a call
  *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
- *   and most programs use; as everywhere in CUDA, that ends a stream capture of a blocking stream.
- * - The library starts no thread, but for that of a server which asks for one (::GPUIPC_SERVER_THREAD), and
+ *   and most programs use. As everywhere in CUDA, that ends a stream capture of a blocking stream.
+ * - The library starts no thread, but for that of a server which asks for one (::GPUIPC_SERVER_THREAD);
  *   one of a context while a stream waits for another process
- *   (::GPUIPC_RECEIVE_ASYNC, gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
- *   when that process ends, and ends itself when no stream waits any more.
+ *   (::GPUIPC_RECEIVE_ASYNC, gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
+ *   when that process ends, and ends itself when no stream waits any more. And one of the process while
+ *   buffers are released behind the work of devices (gpuipc_buffer_drop()), or returns are looked for
+ *   (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer.
+ * - Waits go on when a signal handler has run, unless the context was made otherwise
+ *   (::GPUIPC_CONTEXT_INTERRUPTIBLE): then any call that waits may answer ::GPUIPC_ERR_INTERRUPTED.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
  *   ::GPUIPC_ERR_FORKED, ::GPUIPC_ERR_OUT_OF_MEMORY, ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS; only
  *   what is particular to a call is listed with it.
@@ -53,6 +57,12 @@ typedef struct gpuipc_buffer gpuipc_buffer;   /**< a range of device memory */
 
 /** "No device": a GPU that this process does not see. */
 #define GPUIPC_DEVICE_NONE UINT32_MAX
+/** Device number @p number, in a field called device of a struct that is passed in. A plain number there is
+ *  refused (::GPUIPC_ERR_INVALID_ARGUMENT), but for 0, the field's default. Parameters of functions, and structs that
+ *  are filled in, have plain numbers. */
+#define GPUIPC_DEVICE(number) (0x40000000u | (uint32_t)(number))
+/** In the device of a struct by which memory is opened, "the GPU that owns it"; the default. */
+#define GPUIPC_DEVICE_OWNER 0u
 
 /** 128 bits that name a GPU, as the CUDA driver gives them. */
 typedef struct gpuipc_uuid {
@@ -79,11 +89,18 @@ typedef void (*gpuipc_log_callback)(void *user_data, gpuipc_log_level level, con
 
 /** Without the two small things that a context otherwise keeps alive because they make every hand-over
  *  faster (measured on an H200: 0.5 ms for each buffer sent, 1 ms for each one opened on another device
- *  than its own): a 2 MiB allocation with one exported handle, made when memory is first shared; and
+ *  than its own): a 2 MiB allocation with one exported handle, made when memory is first shared. And
  *  2 MiB of each device whose memory is opened here for another device, mapped there, made when that first
  *  happens. They end with the context. Where one cannot be made, hand-overs are only slower: the log says so
  *  once, and while memory or handles are short it is tried again, a second later at the earliest. */
 #define GPUIPC_CONTEXT_NO_KEEP_ALIVE 0x2u
+
+/** Waiting calls answer ::GPUIPC_ERR_INTERRUPTED when a signal handler ran in the waiting thread, or
+ *  gpuipc_context_wake() was called. Nothing is lost: what a call has received in part is kept for the next one. A
+ *  message of which a part has left is sent to its end first. Waits inside the driver are not interrupted, and a
+ *  handler that runs just before a wait begins is not noticed: a thread can call gpuipc_context_wake() for it.
+ *  A call that waits wakes up every 20 ms meanwhile. */
+#define GPUIPC_CONTEXT_INTERRUPTIBLE 0x4u
 
 /** How a context is made. Zero everywhere (or NULL) is the right choice for most programs. */
 typedef struct gpuipc_context_config {
@@ -111,11 +128,13 @@ typedef struct gpuipc_context_config {
      *  ::GPUIPC_KEEP_NONE: none. */
     uint32_t max_kept_handles;
     /** Most buffers of other processes whose memory stays mapped here after they were released, so that they
-     *  open faster when they come again; the ones not used for longest go first. That keeps the memory
+     *  open faster when they come again. The ones not used for longest go first. That keeps the memory
      *  taken although its owner has released it. Memory that ends with its owner (fabric) does not stay.
      *  0: none. */
     uint32_t max_cached_imports;
 } gpuipc_context_config;
+/** The start of a ::gpuipc_context_config: struct_size is set, all else is zero. */
+#define GPUIPC_CONTEXT_CONFIG_INIT GPUIPC_SIZED(gpuipc_context_config)
 
 /** In gpuipc_context_config::max_kept_handles, "none". */
 #define GPUIPC_KEEP_NONE UINT32_MAX
@@ -123,15 +142,16 @@ typedef struct gpuipc_context_config {
 /**
  * Loads and starts the CUDA driver and notes which devices there are. No CUDA context is made
  * until a device is used.
+ * @param out_context the new context
  * @param config NULL for the defaults
  * @errors ::GPUIPC_ERR_NO_DRIVER, ::GPUIPC_ERR_DRIVER_TOO_OLD, ::GPUIPC_ERR_DRIVER_FAILED,
  *         ::GPUIPC_ERR_NO_DEVICE, ::GPUIPC_ERR_NAME_TOO_LONG (runtime_directory),
- *         ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_ERR_NOT_SUPPORTED (the program was linked with -static), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller's; end it with gpuipc_context_destroy()
  * @threads any  @blocking for as long as the driver takes to start  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
-                                               gpuipc_context **out_context);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
+                                                              gpuipc_context **out_context);
 
 /**
  * Gives up the caller's hold. Buffers, listeners and connections made from the context stay usable
@@ -139,10 +159,21 @@ GPUIPC_API gpuipc_status gpuipc_context_create(const gpuipc_context_config *conf
  * @param context NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the caller's hold  @threads any
  * @blocking for the driver's release of the devices used, when it was the last hold, and for what the devices
- *           have been given to do; up to a second for streams that wait for another process, after which
+ *           have been given to do. Up to a second for streams that wait for another process, after which
  *           their memory is left to the end of the process  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_context_destroy(gpuipc_context *context);
+
+/**
+ * Interrupts the calls that wait at this moment with objects of the context: within some 20 ms each answers
+ * ::GPUIPC_ERR_INTERRUPTED. They are gpuipc_listener_accept(), gpuipc_connection_open(), _send(), _receive(),
+ * _send_contents() and _receive_contents(), gpuipc_buffer_await_returns(), gpuipc_buffer_open() and
+ * gpuipc_server_poll(). If none waits, the next one that would wait is interrupted.
+ * @param context made with ::GPUIPC_CONTEXT_INTERRUPTIBLE
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it was not)  @ownership borrows
+ * @threads any, but not in a signal handler  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_context_wake(gpuipc_context *context);
 
 /** What a context found. */
 typedef struct gpuipc_context_info {
@@ -153,13 +184,17 @@ typedef struct gpuipc_context_info {
     char driver_path[512];   /**< the driver's library, cut when longer */
     uint8_t instance_id[16]; /**< random, different in every context */
 } gpuipc_context_info;
+/** The start of a ::gpuipc_context_info: struct_size is set, all else is zero. */
+#define GPUIPC_CONTEXT_INFO_INIT GPUIPC_SIZED(gpuipc_context_info)
 
 /**
  * What the context found.
+ * @param context a live context
+ * @param out_info filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies  @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_context_get_info(gpuipc_context *context,
-                                                 gpuipc_context_info *out_info);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_context_get_info(gpuipc_context *context,
+                                                                gpuipc_context_info *out_info);
 
 /* ---- device ----------------------------------------------------------------------------- */
 
@@ -184,27 +219,40 @@ typedef struct gpuipc_device_info {
     int32_t can_share; /**< 1: memory made here can be exported as this system's handle */
     char why_not[160]; /**< if can_share is 0, the reason; else empty */
 } gpuipc_device_info;
+/** The start of a ::gpuipc_device_info: struct_size is set, all else is zero. */
+#define GPUIPC_DEVICE_INFO_INIT GPUIPC_SIZED(gpuipc_device_info)
 
 /**
  * How many devices this process sees.
+ * @param context a live context
+ * @param out_count devices are numbered from 0 to one less
  * @errors none particular  @ownership copies  @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_device_count(gpuipc_context *context, uint32_t *out_count);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_device_count(gpuipc_context *context,
+                                                            uint32_t *out_count);
 
 /**
  * What is known of device number @p device.
+ * @param context the context that it is done in
+ * @param device its number, from 0 on
+ * @param out_info filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies
  * @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_device_get_info(gpuipc_context *context, uint32_t device,
-                                                gpuipc_device_info *out_info);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_device_get_info(gpuipc_context *context,
+                                                               uint32_t device,
+                                                               gpuipc_device_info *out_info);
 
 /**
  * The number, in this process, of the GPU with this UUID.
+ * @param context the context that it is done in
+ * @param uuid as gpuipc_device_info::uuid, here or in another process
+ * @param out_device its number
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND  @ownership copies  @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_device_find(gpuipc_context *context, const gpuipc_uuid *uuid,
-                                            uint32_t *out_device);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_device_find(gpuipc_context *context,
+                                                           const gpuipc_uuid *uuid,
+                                                           uint32_t *out_device);
 
 /* ---- buffer ----------------------------------------------------------------------------- */
 
@@ -231,28 +279,37 @@ typedef enum gpuipc_transport {
 /** How a buffer is made. */
 typedef struct gpuipc_buffer_config {
     size_t struct_size; /**< sizeof(gpuipc_buffer_config) */
-    uint32_t device; /**< the device that owns the memory; of host memory, the one that uses it */
+    uint32_t device; /**< ::GPUIPC_DEVICE (number): the device that owns the memory; of host memory,
+                          the one that uses it; 0: device 0 */
     gpuipc_transport transport; /**< which kind of memory is made; default: vmm. p2p and legacy: of
                                      cuMemAlloc */
     uint64_t bytes; /**< wanted size, above 0; the allocation is rounded up to the granularity */
     /** Size of one physical allocation; 0: as openers wants it. Rounded up to the
      *  granularity. A buffer needs one handle per segment. */
     uint64_t segment_bytes;
-    /** The GPUs for which other processes will open the buffer, as far as that is known. With another GPU than
-     *  the owner among them a buffer of 512 MiB or more is made of several allocations side by side, since
-     *  opening one so large from another GPU takes 8.5 ms (measured on H200s). Other libraries that are
+    /** The GPUs for which other processes will open the buffer, as far as that is known. With another GPU than the
+     *  owner among them a buffer of 512 MiB or more is made of several allocations side by side. (Opening one so
+     *  large from another GPU takes 8.5 ms, measured on H200s.) Other libraries that are
      *  given its address share the first of them only. And the handles are made at once, as far as they are kept
      *  (gpuipc_context_config::max_kept_handles), so that the first hand-over need not. NULL: one allocation, and
      *  handles when it is handed over first. */
     const gpuipc_uuid *openers;
-    uint32_t opener_count; /**< how many openers there are */
-    uint32_t reserved;     /**< 0 */
+    uint32_t opener_count;        /**< how many openers there are */
+    uint32_t access_device_count; /**< how many access_devices there are */
+    /** Further devices of this process that may read and write the buffer, each as ::GPUIPC_DEVICE (number). The
+     *  owner always may. As if gpuipc_buffer_set_access() were called for each of them. */
+    const uint32_t *access_devices;
 } gpuipc_buffer_config;
+/** The start of a ::gpuipc_buffer_config: struct_size is set, all else is zero. */
+#define GPUIPC_BUFFER_CONFIG_INIT GPUIPC_SIZED(gpuipc_buffer_config)
 
 /**
  * Makes shareable memory on a device, readable and writable there. Its contents are undefined.
  * Memory of the transports legacy, pool and p2p stays allocated until every process that it was sent to
  * has returned it or has ended, also when it is released before.
+ * @param context the context that it is done in
+ * @param config what is to be made; bytes is not 0
+ * @param out_buffer the new buffer
  * @errors ::GPUIPC_ERR_NOT_SUPPORTED (the transport's memory cannot be made here),
  *          ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_VMM_UNSUPPORTED,
  *         ::GPUIPC_ERR_HANDLE_TYPE_UNSUPPORTED, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
@@ -261,18 +318,21 @@ typedef struct gpuipc_buffer_config {
  * @threads any  @blocking for the driver's allocation (tens of microseconds to milliseconds)
  * @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
-                                              const gpuipc_buffer_config *config,
-                                              gpuipc_buffer **out_buffer);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
+                                                             const gpuipc_buffer_config *config,
+                                                             gpuipc_buffer **out_buffer);
 
 /**
- * Makes a buffer of memory that the caller allocated: with cuMemCreate and cuMemMap (with this system's
- * handle type among its requestedHandleTypes; the range may lie inside one mapping or span several that
- * touch, and all of them are shared), with cuMemAlloc or cudaMalloc (travels by legacy IPC), or from a
- * stream-ordered pool that was made with a handle type. Of memory without a handle type, and of managed or
+ * Makes a buffer of memory that the caller allocated: with cuMemCreate and cuMemMap, with cuMemAlloc or cudaMalloc
+ * (it travels by legacy IPC), or from a stream-ordered pool that was made with a handle type. Memory of
+ * cuMemCreate needs this system's handle type among its requestedHandleTypes. Its range may lie inside one mapping
+ * or span several that touch, and all of them are shared. Of memory without a handle type, and of managed or
  * pinned host memory, only copies travel: ::GPUIPC_SEND_STAGED, gpuipc_connection_send_contents().
  * gpuipc_pointer_classify() tells which it is. Whole allocations travel: the receiver can reach what lies
- * beside the range.
+ * beside the range. Memory that a buffer of this context has already is not wrapped a second time: the new buffer is a
+ * view of that one, keeps its mapping, and is not mapped a second time by who opens both.
+ * @param context the context that it is done in
+ * @param out_buffer the new buffer
  * @param address device address of the first byte; for host memory, its host address
  * @param bytes length of the range
  * @errors ::GPUIPC_ERR_NOT_DEVICE_MEMORY (also mapped memory that no device has been given access
@@ -284,15 +344,17 @@ GPUIPC_API gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
  * @threads any
  * @blocking for the driver, when the device is used first (some 100 ms)  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_wrap(gpuipc_context *context, uint64_t address,
-                                            uint64_t bytes, gpuipc_buffer **out_buffer);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_wrap(gpuipc_context *context,
+                                                           uint64_t address, uint64_t bytes,
+                                                           gpuipc_buffer **out_buffer);
 
 /**
  * Adds a reference.
+ * @param buffer a live buffer
  * @errors none particular  @ownership one more gpuipc_buffer_release() is owed  @threads any
  * @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buffer);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buffer);
 
 /**
  * Gives up a reference; the last one unmaps and frees. Work that uses the memory must have ended:
@@ -300,12 +362,66 @@ GPUIPC_API gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buffer);
  * Memory that another process has open stays alive there.
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any
- * @blocking for the driver's unmapping; the last of legacy, p2p and host memory for what the devices have been
+ * @blocking for the driver's unmapping. The last of legacy, p2p and host memory for what the devices have been
  *           given to do, unless a stream of this process waits for another process: then a later call frees
  *           it (another such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(),
  *           gpuipc_context_destroy(), or a creation that finds no memory)  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_release(gpuipc_buffer *buffer);
+
+/**
+ * Gives up a reference in stream order, as cudaFreeAsync() does. The buffer is the caller's no more; what @p stream has
+ * been given until now may still use it. A received buffer is returned when the stream is there
+ * (gpuipc_buffer_return_async()), unless this process has it open otherwise. Then a thread of the library unmaps it,
+ * or a call that finds too little memory, gpuipc_buffer_await_returns() or gpuipc_context_destroy().
+ * @param buffer NULL does nothing
+ * @param stream NULL: the default stream of the device that the buffer was mapped for
+ * @errors ::GPUIPC_ERR_RELEASED, ::GPUIPC_ERR_CUDA (also for a stream that is being captured). After an error the
+ *         reference is still the caller's
+ * @ownership takes one reference  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *buffer,
+                                                                    gpuipc_stream stream);
+
+/**
+ * Gives up a reference from wherever the program is: a garbage collector, a destructor at any time, a thread without
+ * a CUDA context, a host function of a stream. Makes no call of the driver. What the devices that may use the buffer
+ * have been given until now may still use it; when they have done it, a thread of the library releases it. (That
+ * marks the place with cuCtxRecordEvent(). On a driver older than CUDA 12.5 it waits for all work of the device.)
+ *
+ * - All work of the devices' primary contexts and of their green contexts counts. Work in other CUDA contexts does
+ *   not: there, gpuipc_buffer_release_async() is right.
+ * - Work that itself waits until this buffer has been returned never ends so: there, too.
+ * - While a stream is being captured, the mark would invalidate the capture (CUDA says so of cuCtxRecordEvent()).
+ *   The library sees captures of blocking streams and waits. For others see gpuipc_drops_pause().
+ * - If the CUDA context has ended or is dead, the buffer is released at once. What is dropped in a handler of exit(),
+ *   or not passed by then, is left to the end of the process. In a forked child only host memory is freed.
+ * - With the last object of a context that was destroyed, that thread ends the context.
+ * - Memory of transports legacy, p2p and host is returned then, and freed by a later call, as
+ *   gpuipc_buffer_release() says of it: to free it waits for the devices, and other threads' calls of the driver for that.
+ * - Whatever was dropped since the last look shares one mark; at most one mark for each device is pending.
+ * @param buffer NULL does nothing
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any, also at the same time
+ * @blocking no: no call of the driver; it may start the thread  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *buffer);
+
+/**
+ * Holds back what is dropped, in this process, until gpuipc_drops_resume() was called as often. To be called before
+ * cuStreamBeginCapture() of a non-blocking stream: afterwards no mark invalidates the capture. (Where the driver is
+ * older than CUDA 12.5, it is its waiting that would.)
+ * @errors none particular  @ownership none  @threads any
+ * @blocking for a mark that is just being made: microseconds, or as long as another call of the driver keeps it waiting
+ * @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_drops_pause(void);
+
+/**
+ * Ends what gpuipc_drops_pause() began.
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not as often called)  @ownership none  @threads any  @blocking no
+ * @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_drops_resume(void);
 
 /** Where a buffer's memory came from. */
 typedef enum gpuipc_buffer_origin {
@@ -331,24 +447,60 @@ typedef struct gpuipc_buffer_info {
                                      with it; one from native handles gets new ones */
     gpuipc_transport transport;  /**< how its memory reaches another process */
     uint32_t
-        lent_count;    /**< hand-overs of it that are not returned yet; where none was counted: 0 */
-    int32_t is_lost;   /**< 1: the sender of its contents ended before they were ready or had come
+        lent_count; /**< hand-overs of it that are not returned yet. With more than 64 of them, one that was
+                       returned between others may count a while longer; that all are is seen at once */
+    int32_t is_lost; /**< 1: the sender of its contents ended before they were ready or had come
                               (gpuipc_connection_receive_contents()), so they are not valid */
-    uint32_t reserved; /**< 0 */
+    int32_t
+        is_ready; /**< 1: the contents that it was received or opened with are there; 0: not yet, or
+                              is_lost is 1 (gpuipc_buffer_await_ready()). Of one made or wrapped here always 1 */
+    const void
+        *attachment; /**< the bytes attached to the ticket that it was opened by; NULL: none. The
+                                  buffer's, for as long as the caller holds it */
+    size_t attachment_bytes; /**< how many they are */
 } gpuipc_buffer_info;
+/** The start of a ::gpuipc_buffer_info: struct_size is set, all else is zero. */
+#define GPUIPC_BUFFER_INFO_INIT GPUIPC_SIZED(gpuipc_buffer_info)
 
 /**
  * What is known of a buffer.
+ * @param buffer a live buffer
+ * @param out_info filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies  @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
-                                                gpuipc_buffer_info *out_info);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
+                                                               gpuipc_buffer_info *out_info);
+
+/**
+ * The device address of a buffer's first byte: gpuipc_buffer_info::address alone.
+ * @param buffer a live buffer
+ * @return the address; 0 when that failed, with the error record filled
+ * @errors ::GPUIPC_ERR_RELEASED and its like, in the record  @ownership a value  @threads any
+ * @blocking no  @since 0.1
+ */
+GPUIPC_API uint64_t gpuipc_buffer_address(gpuipc_buffer *buffer);
+
+/**
+ * Finds the buffer that has an address, among those that this context made or opened. (What was wrapped is not among
+ * them: it is the caller's own.) Of several that overlap, one. The cost grows with the logarithm of how many there are.
+ * @param context where the buffer was made or opened
+ * @param address any device address in the buffer's range
+ * @param out_buffer the handle that the buffer was given out by first, with one more reference. Another handle of the
+ *        same buffer where that one is released and others, of further openings, are not
+ * @param out_offset where the address lies in the buffer, in bytes
+ * @errors ::GPUIPC_ERR_NOT_FOUND
+ * @ownership one more gpuipc_buffer_release() is owed  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_find(gpuipc_context *context,
+                                                           uint64_t address,
+                                                           gpuipc_buffer **out_buffer,
+                                                           uint64_t *out_offset);
 
 /**
  * Lets another device reach the buffer, or changes what one may do. The whole of every segment is
- * affected, not only the range; of memory of transport vmm or fabric that was received, also every other
- * buffer over the same memory that came over the same connection, or by tickets of the same server, and was
- * opened for the same device and access: they share one mapping. No work may be using the buffer: a copy
+ * affected, not only the range. Of received memory of transport vmm or fabric, other buffers are affected too.
+ * They are those over the same memory, of the same connection or server, and opened for the same device and
+ * access: they share one mapping. No work may be using the buffer: a copy
  * whose access changes while it runs ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS (measured on an
  * H200, driver 580).
  * Where the driver does not guard memory that is only to be read (legacy, pool, p2p, host), gpuipc's own
@@ -357,14 +509,18 @@ GPUIPC_API gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *buffer,
  * that is so already. It stays enabled when the buffer is released, and is disabled at the end of the last
  * context whose buffers wanted it, if it was gpuipc that enabled it. A program that uses it itself enables it
  * first, or keeps such a context.
+ * @param buffer a live buffer
+ * @param device its number
+ * @param access what it may do from now on; default: all that may be had
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
  *         ::GPUIPC_ERR_ACCESS_DENIED (more than the sender of an opened buffer offers),
  *         ::GPUIPC_ERR_NOT_SUPPORTED (reading only, for another device, where the driver does not guard
  *         it; memory opened by legacy IPC, for another device than it was received for)
  * @ownership borrows  @threads any  @blocking for the driver (a first peer: about 1 ms)  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *buffer, uint32_t device,
-                                                  gpuipc_access access);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *buffer,
+                                                                 uint32_t device,
+                                                                 gpuipc_access access);
 
 /**
  * Copies between two buffers of one context, on a stream. Where a device reaches both, that device
@@ -372,48 +528,64 @@ GPUIPC_API gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *buffer, uint32_
  * while the other reads: at the speed of the slower bus, and faster than the driver's own copy without
  * peer access. For a direct copy let one device reach the other's buffer with
  * gpuipc_buffer_set_access(). Copies through host memory of more than four streams at a time, from one
- * device to another, wait for each other; the 32 MiB that each of the four takes stay with the context.
+ * device to another, wait for each other. The 32 MiB that each of the four takes stay with the context.
  * A stream that is being captured cannot take part in one (::GPUIPC_ERR_CUDA, and the capture ends).
+ * @param destination the buffer that is written
+ * @param destination_offset in bytes, from its beginning
+ * @param source the buffer that is read; it may be the same one, where the ranges do not overlap
+ * @param source_offset in bytes, from its beginning
+ * @param bytes how many; 0 does nothing
  * @param stream NULL: the default stream of the destination's device
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (the destination may only be read)
  * @ownership borrows; both buffers must stay until the stream has passed the copy
  * @threads any
- * @blocking no; the first copy through host memory for its allocation (some 20 ms); one of more than
- *           2 GiB while the driver's queue is full; between two buffers in host memory, as the driver
+ * @blocking no. The first copy through host memory for its allocation (some 20 ms). One of more than
+ *           2 GiB while the driver's queue is full. Between two buffers in host memory, as the driver
  *           does, until it is done  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination,
-                                                  uint64_t destination_offset,
-                                                  gpuipc_buffer *source, uint64_t source_offset,
-                                                  uint64_t bytes, gpuipc_stream stream);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_copy_async(
+    gpuipc_buffer *destination, uint64_t destination_offset, gpuipc_buffer *source,
+    uint64_t source_offset, uint64_t bytes, gpuipc_stream stream);
 
 /**
  * Fills with a value, on a stream.
+ * @param buffer a live buffer
+ * @param offset in bytes, from the beginning of the buffer
+ * @param bytes how many; 0 does nothing
  * @param value the lowest @p width bytes of it are written  @param width 1, 2 or 4; the address to
  *        be filled and @p bytes must be multiples of it  @param stream NULL: the default stream of the buffer's device
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE
  * @ownership borrows; the buffer must stay until the stream has passed the fill
  * @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *buffer, uint64_t offset,
-                                                  uint64_t bytes, uint32_t value, uint32_t width,
-                                                  gpuipc_stream stream);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *buffer,
+                                                                 uint64_t offset, uint64_t bytes,
+                                                                 uint32_t value, uint32_t width,
+                                                                 gpuipc_stream stream);
 
 /**
  * Copies from host memory into the buffer and waits until it is there.
+ * @param buffer a live buffer
+ * @param offset in bytes, from the beginning of the buffer
+ * @param host @p bytes of host memory
+ * @param bytes how many; 0 does nothing
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE  @ownership borrows  @threads any
  * @blocking until the copy is done  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_write(gpuipc_buffer *buffer, uint64_t offset,
-                                             const void *host, uint64_t bytes);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_write(gpuipc_buffer *buffer, uint64_t offset,
+                                                            const void *host, uint64_t bytes);
 
 /**
  * Copies from the buffer into host memory and waits until it is there.
+ * @param buffer a live buffer
+ * @param offset in bytes, from the beginning of the buffer
+ * @param host room for @p bytes
+ * @param bytes how many; 0 does nothing
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE  @ownership borrows  @threads any
  * @blocking until the copy is done  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer, uint64_t offset, void *host,
-                                            uint64_t bytes);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer, uint64_t offset,
+                                                           void *host, uint64_t bytes);
 
 #ifdef __cplusplus
 }
@@ -421,6 +593,7 @@ GPUIPC_API gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer, uint64_t offs
 
 #include "gpuipc_connection.h" /* the rest of the lesson: listener, connection, message */
 #include "gpuipc_manifest.h"   /* many tensors in one buffer */
+#include "gpuipc_mark.h"       /* ready points of memory that is open already */
 #include "gpuipc_ticket.h"     /* 64 bytes that stand for a buffer, through any channel */
 #include "gpuipc_transport.h"  /* which way works, how fast, and why not */
 

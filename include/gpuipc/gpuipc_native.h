@@ -27,10 +27,14 @@ typedef struct gpuipc_native_layout {
     uint64_t offset;         /**< where the range begins, from the start of the first segment */
     uint64_t bytes;          /**< length of the range */
 } gpuipc_native_layout;
+/** The start of a ::gpuipc_native_layout: struct_size is set, all else is zero. */
+#define GPUIPC_NATIVE_LAYOUT_INIT GPUIPC_SIZED(gpuipc_native_layout)
 
 /**
  * Gives out fresh handles of a buffer, one per segment, in address order. They are closed on exec and, on
  * Windows, not inherited.
+ * @param buffer a live buffer
+ * @param capacity how many @p segments has room for
  * @param segments room for @p capacity; their number is gpuipc_buffer_info::segment_count
  * @param out_layout with struct_size set by the caller
  * @param out_count how many were written; with ::GPUIPC_ERR_TOO_SMALL, how many are needed
@@ -40,14 +44,22 @@ typedef struct gpuipc_native_layout {
  *            memory alive, also after the buffer is released
  * @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_native_export(gpuipc_buffer *buffer,
-                                              gpuipc_native_segment *segments, size_t capacity,
-                                              gpuipc_native_layout *out_layout, size_t *out_count);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_native_export(gpuipc_buffer *buffer,
+                                                             gpuipc_native_segment *segments,
+                                                             size_t capacity,
+                                                             gpuipc_native_layout *out_layout,
+                                                             size_t *out_count);
 
 /**
  * Opens a buffer from handles that came some other way. The caller must know that its work on the
  * memory is ordered with the sender's: there is no ready point here.
- * @param device as gpuipc_incoming::device  @param access what that device may do
+ * @param context the context that it is done in
+ * @param segments handles and sizes in address order, as gpuipc_native_export() gave them out
+ * @param segment_count how many segments there are, above 0
+ * @param layout what came beside them
+ * @param out_buffer the new buffer
+ * @param device ::GPUIPC_DEVICE (number) or ::GPUIPC_DEVICE_OWNER, as gpuipc_incoming::device
+ * @param access what that device may do
  * @errors ::GPUIPC_ERR_NOT_GPU_MEMORY, ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
  *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_OUT_OF_RANGE (the layout's range does not lie in
  *         the segments), ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
@@ -56,11 +68,40 @@ GPUIPC_API gpuipc_status gpuipc_native_export(gpuipc_buffer *buffer,
  *            the memory on, since the buffer itself cannot be sent on
  * @threads any  @blocking for the driver's mapping  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_native_import(gpuipc_context *context,
-                                              const gpuipc_native_segment *segments,
-                                              size_t segment_count,
-                                              const gpuipc_native_layout *layout, uint32_t device,
-                                              gpuipc_access access, gpuipc_buffer **out_buffer);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_native_import(gpuipc_context *context,
+                                                             const gpuipc_native_segment *segments,
+                                                             size_t segment_count,
+                                                             const gpuipc_native_layout *layout,
+                                                             uint32_t device, gpuipc_access access,
+                                                             gpuipc_buffer **out_buffer);
+
+/** A dma-buf, and where a range lies in it. */
+typedef struct gpuipc_native_dmabuf {
+    size_t struct_size;          /**< sizeof(gpuipc_native_dmabuf) */
+    gpuipc_native_handle handle; /**< the file descriptor of the dma-buf */
+    uint64_t offset;       /**< where the range begins, from the start of the dma-buf, bytes */
+    uint64_t dmabuf_bytes; /**< length of the whole dma-buf */
+} gpuipc_native_dmabuf;
+/** The start of a ::gpuipc_native_dmabuf: struct_size is set, all else is zero. */
+#define GPUIPC_NATIVE_DMABUF_INIT GPUIPC_SIZED(gpuipc_native_dmabuf)
+
+/**
+ * Makes a Linux dma-buf of a range, for other devices of this machine: network cards (ibv_reg_dmabuf_mr), video,
+ * displays. It consists of whole pages of the host, so it may begin before the range and end after it. Who has it can
+ * read and write these pages. Nothing orders that with the work of the GPU.
+ * @param buffer any that is memory of a GPU, made here, wrapped or opened
+ * @param offset where the range begins, from the start of the buffer, bytes
+ * @param bytes length of the range
+ * @param out_dmabuf with struct_size set by the caller; written only on success
+ * @errors ::GPUIPC_ERR_NOT_SUPPORTED (Windows, or a driver without dma-bufs),
+ *         ::GPUIPC_ERR_NOT_SHAREABLE (no memory of a GPU, or its pages hold other memory too),
+ *         ::GPUIPC_ERR_ACCESS_DENIED (the buffer may only be read), ::GPUIPC_ERR_OUT_OF_RANGE,
+ *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership the descriptor is the caller's, who closes it. Keep the buffer until nobody uses the dma-buf any more
+ * @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_native_export_dmabuf(
+    gpuipc_buffer *buffer, uint64_t offset, uint64_t bytes, gpuipc_native_dmabuf *out_dmabuf);
 
 #ifdef __cplusplus
 }

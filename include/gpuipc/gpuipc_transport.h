@@ -78,21 +78,24 @@ typedef enum gpuipc_reason {
 
 /**
  * The name of a reason, such as "NO_P2P"; "UNKNOWN" for other values.
+ * @param reason any number
  * @errors none  @ownership static text  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API const char *gpuipc_reason_name(gpuipc_reason reason);
 
 /**
  * The name of a transport, such as "vmm"; "unknown" for other values.
+ * @param transport any number
  * @errors none  @ownership static text  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API const char *gpuipc_transport_name(gpuipc_transport transport);
 
 /**
  * The number of transports that this library knows, available or not: they are 1 to this number.
+ * @param out_count transports are numbered from 1 to this number
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT  @ownership copies  @threads any  @blocking no  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_transport_count(uint32_t *out_count);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_transport_count(uint32_t *out_count);
 
 /* ---- query -------------------------------------------------------------------------------- */
 
@@ -106,6 +109,8 @@ typedef struct gpuipc_transport_pair {
      *  to the answer. NULL: another process of this user on this host, in the same namespaces. */
     struct gpuipc_connection *connection;
 } gpuipc_transport_pair;
+/** The start of a ::gpuipc_transport_pair: struct_size is set, all else is zero. */
+#define GPUIPC_TRANSPORT_PAIR_INIT GPUIPC_SIZED(gpuipc_transport_pair)
 
 /** Where a figure comes from. */
 typedef enum gpuipc_figure_source {
@@ -140,24 +145,30 @@ typedef struct gpuipc_transport_info {
      *  (::GPUIPC_PROOF_NONE), why not. Else empty. */
     char sentence[304];
 } gpuipc_transport_info;
+/** The start of a ::gpuipc_transport_info: struct_size is set, all else is zero. */
+#define GPUIPC_TRANSPORT_INFO_INIT GPUIPC_SIZED(gpuipc_transport_info)
 
 /**
  * Whether a transport works between two devices, how fast, and why not. Found by doing it, once per
  * pair (2 MiB on each device, a pattern written by one and verified by the other), and remembered by
- * the context; remembered answers take less than a microsecond. A pair that is not available is no
+ * the context. Remembered answers take less than a microsecond. A pair that is not available is no
  * failure of the call. Refusals that may pass (memory, handles, compute mode) are not remembered.
  * An owner that this process does not see: what vmm, legacy, fabric and host answer then is found with the
  * user's own device, and says so (::GPUIPC_PROOF_NONE); pool and p2p answer
  * ::GPUIPC_REASON_HIDDEN_DEVICE.
+ * @param transport which way is asked about
+ * @param pair between which two devices
+ * @param out_info filled in; struct_size is set by the caller
  * @param context NULL asks about the installed driver as a context with the defaults would find it:
  *        this is how to learn of ::GPUIPC_REASON_NO_DRIVER and its like; nothing is remembered then
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies
  * @threads any  @blocking for the trial, the first time (milliseconds; some 100 ms for a device that
  *          is used first)  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_transport_query(gpuipc_context *context, gpuipc_transport transport,
-                                                const gpuipc_transport_pair *pair,
-                                                gpuipc_transport_info *out_info);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_transport_query(gpuipc_context *context,
+                                                               gpuipc_transport transport,
+                                                               const gpuipc_transport_pair *pair,
+                                                               gpuipc_transport_info *out_info);
 
 /* ---- select ------------------------------------------------------------------------------- */
 
@@ -176,11 +187,17 @@ typedef struct gpuipc_selection {
      *  one, or would do as well. */
     gpuipc_reason refused[GPUIPC_TRANSPORT_ROOM];
 } gpuipc_selection;
+/** The start of a ::gpuipc_selection: struct_size is set, all else is zero. */
+#define GPUIPC_SELECTION_INIT GPUIPC_SIZED(gpuipc_selection)
 
 /**
  * Chooses a transport for a pair of devices, by policy; never one slower than the policy admits. Of two
  * whose figures differ by no more than a tenth, the one with the lower number. p2p is chosen only where
  * the pair's connection leads to this process, or for a buffer of that transport.
+ * @param context the context that it is done in
+ * @param pair between which two devices
+ * @param policy which ways may be chosen
+ * @param out_selection filled in; struct_size is set by the caller
  * @param buffer the memory to be carried, or NULL for memory that gpuipc_buffer_create() will make
  * @errors ::GPUIPC_ERR_NO_TRANSPORT (out_selection is written all the same, and the record has the
  *         sentence of the best one that was refused), ::GPUIPC_ERR_DEVICE_NOT_FOUND,
@@ -188,10 +205,11 @@ typedef struct gpuipc_selection {
  * @ownership copies  @threads any  @blocking as gpuipc_transport_query(), for each transport
  * @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_transport_select(gpuipc_context *context,
-                                                 const gpuipc_transport_pair *pair,
-                                                 gpuipc_buffer *buffer, gpuipc_policy policy,
-                                                 gpuipc_selection *out_selection);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_transport_select(gpuipc_context *context,
+                                                                const gpuipc_transport_pair *pair,
+                                                                gpuipc_buffer *buffer,
+                                                                gpuipc_policy policy,
+                                                                gpuipc_selection *out_selection);
 
 /* ---- measure ------------------------------------------------------------------------------ */
 
@@ -204,21 +222,26 @@ typedef struct gpuipc_measurement {
         both_ways_bytes_per_second; /**< both directions at once, their sum; 0 for one device */
     uint64_t latency_ns;            /**< of one small copy, on the device; median */
 } gpuipc_measurement;
+/** The start of a ::gpuipc_measurement: struct_size is set, all else is zero. */
+#define GPUIPC_MEASUREMENT_INIT GPUIPC_SIZED(gpuipc_measurement)
 
 /**
  * Measures a transport between two devices with the driver's events: launch cost is hidden, the
- * median taken, the data verified. Later queries answer with it, in this process and, by way of a
- * file in the user's cache directory keyed by both UUIDs, driver version and transport, in others
- * (never for the emulated driver).
+ * median taken, the data verified. Later queries answer with it, in this process and in others. For those it is
+ * kept in a file in the user's cache directory, keyed by both UUIDs, driver version and transport (never for the
+ * emulated driver).
+ * @param context the context that it is done in
+ * @param transport which way is measured
+ * @param pair between which two devices
+ * @param out_measurement filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_NO_TRANSPORT (not available between these two; the record says why),
  *         ::GPUIPC_ERR_WRONG_DATA, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_DEVICE_NOT_FOUND,
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership copies  @threads any  @blocking about a second; the devices should be idle  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_transport_measure(gpuipc_context *context,
-                                                  gpuipc_transport transport,
-                                                  const gpuipc_transport_pair *pair,
-                                                  gpuipc_measurement *out_measurement);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status
+gpuipc_transport_measure(gpuipc_context *context, gpuipc_transport transport,
+                         const gpuipc_transport_pair *pair, gpuipc_measurement *out_measurement);
 
 /* ---- topology ----------------------------------------------------------------------------- */
 
@@ -242,15 +265,22 @@ typedef struct gpuipc_topology {
     uint32_t link_width;      /**< NVLinks, or PCIe lanes; 0: not known */
     int32_t is_from_nvml;     /**< 1: generation and width are NVML's; 0: guessed from the device */
 } gpuipc_topology;
+/** The start of a ::gpuipc_topology: struct_size is set, all else is zero. */
+#define GPUIPC_TOPOLOGY_INIT GPUIPC_SIZED(gpuipc_topology)
 
 /**
  * What joins two devices: the P2P attributes of the driver, and links and lanes as NVML has them where
  * it is installed.
+ * @param context the context that it is done in
+ * @param owner number of the device whose memory is reached
+ * @param user number of the device that reaches it; it may be the same one
+ * @param out_topology filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_STRUCT_SIZE  @ownership copies  @threads any
  * @blocking for NVML's start, the first time  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_topology_get(gpuipc_context *context, uint32_t owner, uint32_t user,
-                                             gpuipc_topology *out_topology);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_topology_get(gpuipc_context *context, uint32_t owner,
+                                                            uint32_t user,
+                                                            gpuipc_topology *out_topology);
 
 /* ---- pointer ------------------------------------------------------------------------------ */
 
@@ -265,6 +295,13 @@ typedef enum gpuipc_memory_kind {
     GPUIPC_MEMORY_IMPORTED = 6 /**< opened from another process (legacy or pool) */
 } gpuipc_memory_kind;
 
+/**
+ * The name of a kind of memory, such as "pinned"; "unknown" for other values.
+ * @param kind any number
+ * @errors none  @ownership static text  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API const char *gpuipc_memory_kind_name(gpuipc_memory_kind kind);
+
 /** What gpuipc_pointer_classify() found. */
 typedef struct gpuipc_pointer_info {
     size_t struct_size;        /**< sizeof(gpuipc_pointer_info), set by the caller */
@@ -278,18 +315,23 @@ typedef struct gpuipc_pointer_info {
     char sentence[304]; /**< for a person: what it is, and what to do if it cannot be shared
                                        without a copy */
 } gpuipc_pointer_info;
+/** The start of a ::gpuipc_pointer_info: struct_size is set, all else is zero. */
+#define GPUIPC_POINTER_INFO_INIT GPUIPC_SIZED(gpuipc_pointer_info)
 
 /**
  * Tells which kind of memory a range is, and which transports can carry it to another process (p2p: to
  * another device of this one). Looks, and changes nothing.
+ * @param context the context that it is done in
+ * @param out_info filled in; struct_size is set by the caller
  * @param address a device address, or a host address as a number  @param bytes length of the range
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range begins in memory and ends outside of it, or spans
  *         different kinds), ::GPUIPC_ERR_NOT_DEVICE_MEMORY (mapped with cuMemMap, but its device has no
  *         access to it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership copies  @threads any  @blocking for the driver  @since 0.1
  */
-GPUIPC_API gpuipc_status gpuipc_pointer_classify(gpuipc_context *context, uint64_t address,
-                                                 uint64_t bytes, gpuipc_pointer_info *out_info);
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_pointer_classify(gpuipc_context *context,
+                                                                uint64_t address, uint64_t bytes,
+                                                                gpuipc_pointer_info *out_info);
 
 #ifdef __cplusplus
 }

@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-#include "cuda_api.h"
+#include "base/status.h"
+#include "cuda/cuda_api.h"
 #include "os.h"
-#include "status.h"
 
 /** The driver of one context. Read-only after driver_open, so it needs no lock. */
 typedef struct driver {
@@ -24,6 +24,8 @@ typedef struct driver {
     bool has_pinned;   /**< likewise: host memory that GPUs reach */
     bool has_hostfunc; /**< likewise */
     bool has_word;     /**< likewise: 64-bit words written and waited for by streams */
+    bool has_dmabuf;   /**< likewise: dma-bufs of device memory, since CUDA 11.7 */
+    bool has_ctxevent; /**< likewise: an event behind all work of a context, since CUDA 12.5 */
     bool has_kernel;   /**< likewise */
     bool is_emulated;  /**< it carries the emulated driver's mark, by whatever way it was found */
     int version;       /**< as cuDriverGetVersion says */

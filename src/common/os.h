@@ -10,6 +10,7 @@
 #ifndef GPUIPC_OS_H
 #define GPUIPC_OS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,15 +57,32 @@ void os_handle_close(os_handle *handle);
 
 /* ---- deadline: deadline.c, posix_clock.c, win32_clock.c ---------------------------------- */
 
+/** Whether a signal handler has run in a wait of this thread (EINTR) since os_signal_forget(). Windows: never. */
+bool os_signal_ran(void);
+void os_signal_forget(void);
+
+/** What may end a call's waits early: a signal handler that ran in one, or a count. */
+typedef struct os_interrupt {
+    const atomic_uint *wakes; /**< counted up by whoever wants that */
+    unsigned seen;            /**< so many had come when the call began */
+    bool came;                /**< a wait was interrupted */
+} os_interrupt;
+
 /** A point on the monotonic clock. One is made at the start of a call and passed down. */
 typedef struct os_deadline {
     uint64_t at_ns; /**< UINT64_MAX: never */
+    os_interrupt *
+        interrupt; /**< with which it passes early; NULL: with nothing. Lives as long as the call */
 } os_deadline;
 
 uint64_t os_clock_ns(void);                    /**< monotonic */
 os_deadline os_deadline_after(int timeout_ms); /**< 0: now, negative: never */
 bool os_deadline_passed(os_deadline deadline);
 int os_deadline_left_ms(os_deadline deadline); /**< rounded up; -1: never passes */
+/** How long to wait before looking whether it has passed: what is left, or less where there is an interrupt. */
+int os_deadline_slice_ms(os_deadline deadline);
+/** Another deadline, which passes early with the same interrupt. */
+os_deadline os_deadline_inherit(os_deadline self, os_deadline from);
 void os_sleep_ms(unsigned milliseconds);
 /** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
  *  deadline. */
@@ -100,7 +118,8 @@ void os_static_mutex_unlock(os_static_mutex *mutex);
 gpuipc_status os_condition_init(os_condition *condition);
 void os_condition_destroy(os_condition *condition);
 void os_condition_signal_all(os_condition *condition);
-/** Waits, with the mutex released meanwhile. False when the deadline passed first. */
+/** Waits, with the mutex released meanwhile. False when the deadline passed first. One that may be interrupted looks
+ *  again every few milliseconds. */
 bool os_condition_wait(os_condition *condition, os_mutex *mutex, os_deadline deadline);
 
 /** Starts a thread with all signals blocked. join waits for its end and frees it. */
@@ -116,6 +135,10 @@ uint32_t os_fork_generation(void);
 
 /** Makes the fork handlers known to the system; once per process, any thread, cheap again. */
 gpuipc_status os_fork_watch(void);
+
+/** Has a function called when the process ends (exit()) or the library is unloaded, before what was loaded earlier
+ *  ends. On Windows it is not called: what ends there before a library does are all other threads (ExitProcess). */
+void os_at_exit(void (*run)(void));
 
 uint64_t os_process_id(void);
 
@@ -176,6 +199,10 @@ typedef struct os_directory {
  *  ERR_INVALID_ARGUMENT when it is not absolute, ERR_NAME_TOO_LONG. */
 gpuipc_status os_directory_resolve(const os_directory *directory, char *path, size_t capacity);
 
+/** Removes what processes that are gone have left of names that begin so: of some, other ones each time. What lives
+ *  is told by a connect, never by age. Says nothing of what it could not do. */
+void os_directory_sweep(const os_directory *directory, const char *prefix);
+
 typedef struct os_listener os_listener;
 typedef struct os_connection os_connection;
 
@@ -218,10 +245,22 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
 gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
                                     size_t *out_size, os_handle *handles, size_t *out_count,
                                     os_deadline deadline);
+/** From now on a thread looks for so long whether a packet comes before it sleeps in os_connection_receive(). For who
+ *  has asked and is answered at once, since to be woken takes as long again. */
+void os_connection_set_look(os_connection *connection, uint32_t microseconds);
+/** Whether the other end has taken all that was sent to it so far; true where the system cannot say. */
+bool os_connection_is_read(os_connection *connection);
 /** Whether the other end is known to be closed. Reads nothing; what has come and was not read may hide
  *  the end, and nothing can be told when this end is interrupted: false. Any thread. */
 bool os_connection_has_ended(os_connection *connection);
-/** Wakes every thread that waits in it, now and later; the peer sees the end. */
+/** Wakes every thread that waits in it, now and later. The peer can send no more; that this end is closed it sees when
+ *  os_connection_interrupt() is called, which must follow. */
+void os_connection_stop(os_connection *connection);
+/** After os_connection_stop(), one thread at a time: the next packet that had come and was not received, as
+ *  os_connection_receive() with a deadline that has passed. After any failure there is no more. */
+gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, size_t capacity,
+                                      size_t *out_size, os_handle *handles, size_t *out_count);
+/** The same as os_connection_stop(), and the peer sees the end. */
 void os_connection_interrupt(os_connection *connection);
 void os_connection_destroy(os_connection *connection);
 
@@ -281,6 +320,8 @@ gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle
 gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes);
 gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, void **out_address);
 void os_memory_unmap(void *address, uint64_t bytes);
+/** The size of the host's pages. */
+uint64_t os_page_bytes(void);
 
 /* ---- small files of the user's: posix_file.c, win32_file.c ------------------------------- */
 
@@ -312,6 +353,8 @@ extern const char
     os_emulated_nvml_name[]; /**< libgpuipc-emulated-nvml.so, gpuipc-emulated-nvml.dll */
 extern const int
     os_shareable_handle_type; /**< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (1), _WIN32 (2) */
+
+/* All three: ERR_NOT_SUPPORTED in a program that was linked with -static (Linux). */
 
 /** Loads from where the system keeps its libraries. ERR_NOT_FOUND when there is none;
  *  ERR_OS when there is one that does not load (the record has the loader's words). */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host_room.h"
+
 /* Positive as a signed number, and with bit 47 set but not those above: such an address is not
  * canonical on x86-64 with four-level page tables and is not mapped unless asked for with five, so
  * following it faults (Intel SDM volume 1, 3.3.7.1; Linux Documentation/arch/x86/x86_64/mm.rst). */
@@ -83,13 +85,27 @@ static void list_remove(range_list *list, const range *item) {
             (list->count - position) * sizeof(*list->item));
 }
 
-bool address_is_device(CUdeviceptr address) {
+static bool is_in_space(CUdeviceptr address) {
     return address >= SPACE_BEGIN && address < SPACE_END;
 }
 
-static bool range_is_free(CUdeviceptr base, uint64_t size) {
-    return base >= SPACE_BEGIN && base < SPACE_END && size <= SPACE_END - base &&
-           !list_overlaps(&reservations, base, size);
+bool address_is_device(CUdeviceptr address) {
+    return is_in_space(address) || address_reservation(address) != NULL;
+}
+
+/* Takes the addresses that a caller would like, also among those of the host, where the host's memory must keep
+ * out of them then. */
+static bool take_wanted(CUdeviceptr base, uint64_t size) {
+    if (is_in_space(base)) {
+        return size <= SPACE_END - base && !list_overlaps(&reservations, base, size);
+    }
+    return size <= SPACE_BEGIN && base < SPACE_BEGIN - size && host_room_take(base, size);
+}
+
+static void give_back(const range *at) {
+    if (!is_in_space(at->base)) {
+        host_room_give(at->base, at->size);
+    }
 }
 
 /* The lowest free range from @p from on, or 0. */
@@ -117,7 +133,7 @@ CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, re
         alignment = STATE_GRANULE;
     }
     CUdeviceptr base = hint;
-    if (hint == 0 || hint % alignment != 0 || !range_is_free(hint, size)) {
+    if (hint == 0 || hint % alignment != 0 || !take_wanted(hint, size)) {
         base = find_free(next_address, size, alignment);
         if (base == 0) {
             base = find_free(SPACE_BEGIN, size, alignment);
@@ -129,11 +145,11 @@ CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, re
         next_address = base + size + STATE_GRANULE;
     }
     reservation *reserved = calloc(1, sizeof(*reserved));
-    if (reserved == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (reserved != NULL) {
+        reserved->at = (range){base, size};
     }
-    reserved->at = (range){base, size};
-    if (!list_insert(&reservations, &reserved->at)) {
+    if (reserved == NULL || !list_insert(&reservations, &reserved->at)) {
+        give_back(&(range){base, size});
         free(reserved);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -153,6 +169,7 @@ reservation *address_reservation_from(CUdeviceptr address) {
 
 void address_unreserve(reservation *reserved) {
     list_remove(&reservations, &reserved->at);
+    give_back(&reserved->at);
     free(reserved);
 }
 

@@ -6,6 +6,7 @@
 
 #include "address_space.h"
 #include "event.h"
+#include "graph.h"
 #include "handle_table.h"
 #include "legacy.h"
 #include "pinned.h"
@@ -152,6 +153,7 @@ void context_clear(context *ctx) {
     mapping *mapped;
     ctx->is_active = false; /* no new work while the lock is released to wait for the old */
     ctx->is_clearing = true;
+    graph_exec_forget(ctx);
     for (;;) {
         stream_wait_context(ctx);
         if (ctx->streams == NULL) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The entry points for contexts. */
+#include "capture.h"
 #include "context.h"
 #include "entry.h"
 #include "pool.h"
@@ -219,6 +220,10 @@ static CUresult synchronize(CUcontext handle) {
     const CUresult result = find_or_current(handle, &ctx);
     if (result != CUDA_SUCCESS) {
         return result;
+    }
+    const CUresult captured = capture_check_context(ctx);
+    if (captured != CUDA_SUCCESS) {
+        return captured;
     }
     const CUcontext waited_for = ctx->handle; /* it may be destroyed meanwhile */
     stream_wait_context(ctx);

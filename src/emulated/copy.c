@@ -4,12 +4,13 @@
  * pageable memory returns when its source has been read, which may be before it has arrived (seen by
  * another process on an H200); a copy to it, and any within the host, when it has arrived; one
  * between devices waits for nothing. One with pinned or managed memory waits for nothing either if it
- * is asynchronous, and else until it is done.
+ * is asynchronous, and else until it is done. On a stream that is captured nothing is done, and the host's
+ * memory is read and written at each launch.
  */
+#include "capture.h"
 #include "entry.h"
+#include "operation.h"
 #include "pinned.h"
-#include "stream.h"
-#include "work.h"
 
 typedef enum copy_place {
     COPY_ANY,
@@ -68,6 +69,17 @@ static bool is_waited_for(copy_end to, copy_end from, bool is_async) {
     return !is_async && (to == END_PINNED || from == END_PINNED);
 }
 
+static CUresult capture_copy(stream *on, const copy_request *wanted) {
+    const operation todo = {
+        .type = CU_GRAPH_NODE_TYPE_MEMCPY,
+        .by = on->owner->handle,
+        .as.copy = {{wanted->destination.address, wanted->destination.by->handle},
+                    {wanted->source.address, wanted->source.by->handle},
+                    wanted->bytes},
+    };
+    return capture_add(on, &todo);
+}
+
 /* @param on the stream of the request; both sides have their contexts */
 static CUresult copy_on(stream *on, const copy_request *wanted) {
     work *todo;
@@ -75,6 +87,9 @@ static CUresult copy_on(stream *on, const copy_request *wanted) {
     const copy_end from = end_of(wanted->source.address);
     if (wanted->bytes == 0) {
         return CUDA_SUCCESS;
+    }
+    if (on->captured.capture != NULL) {
+        return capture_copy(on, wanted);
     }
     CUresult result = work_copy(wanted->destination, wanted->source, wanted->bytes, &todo);
     if (result != CUDA_SUCCESS) {
@@ -145,7 +160,7 @@ static CUdeviceptr from_host(const void *pointer) {
 }
 
 GPUIPC_EXPORTED CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t bytes) {
-    const CUresult refused = ENTER(cuMemcpy);
+    const CUresult refused = ENTER_UNSAFE(cuMemcpy);
     return refused != CUDA_SUCCESS
                ? refused
                : entry_leave(copy(request(destination, source, bytes), COPY_ANY, COPY_ANY));
@@ -161,7 +176,7 @@ GPUIPC_EXPORTED CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr sour
 
 GPUIPC_EXPORTED CUresult cuMemcpyHtoD_v2(CUdeviceptr destination, const void *source,
                                          size_t bytes) {
-    const CUresult refused = ENTER(cuMemcpyHtoD_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemcpyHtoD_v2);
     return refused != CUDA_SUCCESS
                ? refused
                : entry_leave(
@@ -178,7 +193,7 @@ GPUIPC_EXPORTED CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr destination, const voi
 }
 
 GPUIPC_EXPORTED CUresult cuMemcpyDtoH_v2(void *destination, CUdeviceptr source, size_t bytes) {
-    const CUresult refused = ENTER(cuMemcpyDtoH_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemcpyDtoH_v2);
     return refused != CUDA_SUCCESS
                ? refused
                : entry_leave(
@@ -196,7 +211,7 @@ GPUIPC_EXPORTED CUresult cuMemcpyDtoHAsync_v2(void *destination, CUdeviceptr sou
 
 GPUIPC_EXPORTED CUresult cuMemcpyDtoD_v2(CUdeviceptr destination, CUdeviceptr source,
                                          size_t bytes) {
-    const CUresult refused = ENTER(cuMemcpyDtoD_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemcpyDtoD_v2);
     return refused != CUDA_SUCCESS
                ? refused
                : entry_leave(copy(request(destination, source, bytes), COPY_DEVICE, COPY_DEVICE));
@@ -212,7 +227,7 @@ GPUIPC_EXPORTED CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdevicep
 
 GPUIPC_EXPORTED CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context,
                                       CUdeviceptr source, CUcontext source_context, size_t bytes) {
-    const CUresult refused = ENTER(cuMemcpyPeer);
+    const CUresult refused = ENTER_UNSAFE(cuMemcpyPeer);
     return refused != CUDA_SUCCESS ? refused
                                    : entry_leave(copy_between(request(destination, source, bytes),
                                                               destination_context, source_context));

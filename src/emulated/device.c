@@ -73,6 +73,8 @@ static int attribute_value(CUdevice_attribute attribute, const device *of) {
         return driver.computer.compute_minor;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
         return driver.computer.has_stream_words;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+        return state_has_dma_buf();
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         return state_has_vmm();

@@ -38,6 +38,10 @@ typedef struct gpuipc_emulated_live {
     uint64_t ipc;          /**< cuIpcOpenMemHandle not closed, each counted */
     uint64_t pinned;       /**< of the host: allocated or registered, not freed or unregistered */
     uint64_t managed;      /**< cuMemAllocManaged not freed */
+    uint64_t graphs;       /**< not destroyed, also those that are captured into */
+    uint64_t graph_execs;  /**< instantiated, not destroyed */
+    uint64_t
+        keeping_out; /**< 1: a call that frees waits for a context, and all others wait for it */
 } gpuipc_emulated_live;
 typedef void (*gpuipc_emulated_live_fn)(gpuipc_emulated_live *out);
 #define GPUIPC_EMULATED_LIVE "gpuipc_emulated_get_live"
@@ -47,7 +51,7 @@ typedef void (*gpuipc_emulated_live_fn)(gpuipc_emulated_live *out);
  * what there is of its size in bytes, its device and how often it is held, such as
  *     allocation 0x800000000023 size 2097152 device 0 count 1
  * The kinds are allocation, reservation, mapping, plain, stream, event, context, primary, pool, pooled,
- * ipc, pinned and managed, as above. Device -2 is one that this process does not see.
+ * ipc, pinned, managed, graph and graph-exec, as above. Device -2 is one that this process does not see.
  * @param text gets as much as fits, always with a terminator; may be NULL when @p capacity is 0
  * @return the length of the whole list without the terminator; 0: nothing is live
  */
@@ -66,9 +70,5 @@ typedef uint64_t (*gpuipc_emulated_calls_fn)(const char *name);
 /** Every piece of asynchronous work waits this long before it starts. */
 typedef void (*gpuipc_emulated_delay_fn)(unsigned milliseconds);
 #define GPUIPC_EMULATED_SET_DELAY "gpuipc_emulated_set_stream_delay"
-
-/** From now on cuStreamIsCapturing calls this stream (NULL: the legacy one) captured, or none. */
-typedef void (*gpuipc_emulated_captured_fn)(int captures, void *stream);
-#define GPUIPC_EMULATED_SET_CAPTURED "gpuipc_emulated_set_captured"
 
 #endif

@@ -7,17 +7,49 @@
 #ifndef GPUIPC_EMULATED_API_H
 #define GPUIPC_EMULATED_API_H
 
-#include "compiler.h"
-#include "cuda_api.h"
+#include "base/compiler.h"
+#include "cuda/cuda_api.h"
 
 #define CUDA_ERROR_MAP_FAILED     ((CUresult)205)
 #define CUDA_ERROR_TOO_MANY_PEERS ((CUresult)711)
 
+#define CUDA_ERROR_ILLEGAL_STATE               ((CUresult)401)
+#define CUDA_ERROR_STREAM_CAPTURE_INVALIDATED  ((CUresult)901)
+#define CUDA_ERROR_STREAM_CAPTURE_MERGE        ((CUresult)902)
+#define CUDA_ERROR_STREAM_CAPTURE_UNMATCHED    ((CUresult)903)
+#define CUDA_ERROR_STREAM_CAPTURE_UNJOINED     ((CUresult)904)
+#define CUDA_ERROR_STREAM_CAPTURE_ISOLATION    ((CUresult)905)
+#define CUDA_ERROR_STREAM_CAPTURE_IMPLICIT     ((CUresult)906)
+#define CUDA_ERROR_CAPTURED_EVENT              ((CUresult)907)
+#define CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ((CUresult)908)
+
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphEdgeData_st CUgraphEdgeData;
+
+typedef enum CUgraphNodeType_enum {
+    CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+    CU_GRAPH_NODE_TYPE_MEMSET = 2,
+    CU_GRAPH_NODE_TYPE_HOST = 3,
+    CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
+    CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
+    CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12
+} CUgraphNodeType;
+
+#define CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH 1u
+#define CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY   8u
+
+/** A flag of cuMemGetHandleForAddressRange, since CUDA 12.8. */
+#define CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE 0x1
+
+/** Flags of cuEventRecordWithFlags and cuStreamWaitEvent. */
+#define CU_EVENT_RECORD_EXTERNAL 0x1
+#define CU_EVENT_WAIT_EXTERNAL   0x1
+
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCigParam_st CUctxCigParam;
-typedef int CUmemRangeHandleType;
-typedef uint32_t cuuint32_t;
 
 typedef struct CUctxCreateParams_st {
     CUexecAffinityParam *execAffinityParams;
@@ -25,30 +57,12 @@ typedef struct CUctxCreateParams_st {
     CUctxCigParam *cigParams;
 } CUctxCreateParams;
 
-typedef enum CUstreamBatchMemOpType_enum {
-    CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1,
-    CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2,
-    CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 3,
-    CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4,
-    CU_STREAM_MEM_OP_WRITE_VALUE_64 = 5,
-    CU_STREAM_MEM_OP_BARRIER = 6
-} CUstreamBatchMemOpType;
-
-/** cuda.h has a member for each operation; those of waits and writes are laid out alike. */
-typedef union CUstreamBatchMemOpParams_union {
-    CUstreamBatchMemOpType operation;
-    struct {
-        CUstreamBatchMemOpType operation;
-        CUdeviceptr address;
-        union {
-            cuuint32_t value;
-            cuuint64_t value64;
-        } to;
-        unsigned int flags;
-        CUdeviceptr alias;
-    } word;
-    cuuint64_t pad[6];
-} CUstreamBatchMemOpParams;
+typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
+    CUcontext ctx;
+    unsigned int count;
+    CUstreamBatchMemOpParams *paramArray;
+    unsigned int flags;
+} CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
 /** Pointer attributes that cuda_api.h leaves out. */
 #define CU_POINTER_ATTRIBUTE_BUFFER_ID                  ((CUpointer_attribute)7)
@@ -91,6 +105,20 @@ typedef union CUstreamBatchMemOpParams_union {
     X(more, cuStreamGetPriority, , 5050, (CUstream stream, int *priority)) \
     X(more, cuStreamGetFlags, , 5050, (CUstream stream, unsigned int *flags)) \
     X(more, cuStreamGetCtx, _v2, 12050, (CUstream stream, CUcontext *context, CUgreenCtx *green)) \
+    X(more, cuStreamBeginCapture, _v2, 10010, (CUstream stream, CUstreamCaptureMode mode)) \
+    X(more, cuStreamEndCapture, , 10000, (CUstream stream, CUgraph *graph)) \
+    X(more, cuStreamGetCaptureInfo, , 10010, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)) \
+    X(more, cuStreamGetCaptureInfo, _v2, 11030, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)) \
+    X(more, cuStreamGetCaptureInfo, _v3, 12030, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)) \
+    X(more, cuGraphInstantiateWithFlags, , 11040, (CUgraphExec *exec, CUgraph graph, unsigned long long flags)) \
+    X(more, cuGraphLaunch, , 10000, (CUgraphExec exec, CUstream stream)) \
+    X(more, cuGraphUpload, , 11010, (CUgraphExec exec, CUstream stream)) \
+    X(more, cuGraphExecDestroy, , 10000, (CUgraphExec exec)) \
+    X(more, cuGraphDestroy, , 10000, (CUgraph graph)) \
+    X(more, cuGraphGetNodes, , 10000, (CUgraph graph, CUgraphNode *nodes, size_t *count)) \
+    X(more, cuGraphNodeGetType, , 10000, (CUgraphNode node, CUgraphNodeType *type)) \
+    X(more, cuGraphBatchMemOpNodeGetParams, , 11070, (CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *params)) \
+    X(more, cuGraphExecBatchMemOpNodeSetParams, , 11070, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)) \
     X(more, cuEventRecordWithFlags, , 11010, (CUevent event, CUstream stream, unsigned int flags)) \
     X(more, cuEventElapsedTime, _v2, 12080, (float *milliseconds, CUevent start, CUevent end)) \
     X(more, cuMemAllocPitch, _v2, 3020, (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
@@ -99,7 +127,6 @@ typedef union CUstreamBatchMemOpParams_union {
     X(more, cuMemAllocManaged, , 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags)) \
     X(more, cuStreamWriteValue32, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
     X(more, cuStreamWaitValue32, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
-    X(more, cuStreamBatchMemOp, _v2, 11070, (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
     X(more, cuMemcpyPeer, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes)) \
     X(more, cuMemcpyPeerAsync, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream)) \
     X(more, cuMemsetD2D8, _v2, 3020, (CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height)) \
@@ -110,8 +137,7 @@ typedef union CUstreamBatchMemOpParams_union {
     X(more, cuMemsetD2D32Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)) \
     X(more, cuDeviceGetMemPool, , 11020, (CUmemoryPool *pool, CUdevice device)) \
     X(more, cuDeviceSetMemPool, , 11020, (CUdevice device, CUmemoryPool pool)) \
-    X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)) \
-    X(more, cuMemGetHandleForAddressRange, , 11070, (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags))
+    X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address))
 /* clang-format on */
 
 /* The group kernel of CUDA_API_LIST is not here: the emulated driver runs no kernels. */
@@ -123,6 +149,8 @@ typedef union CUstreamBatchMemOpParams_union {
 #define EMULATED_HAS_pinned(...)   __VA_ARGS__
 #define EMULATED_HAS_hostfunc(...) __VA_ARGS__
 #define EMULATED_HAS_word(...)     __VA_ARGS__
+#define EMULATED_HAS_ctxevent(...) __VA_ARGS__
+#define EMULATED_HAS_dmabuf(...)   __VA_ARGS__
 #define EMULATED_HAS_more(...)     __VA_ARGS__
 #define EMULATED_HAS_kernel(...)
 

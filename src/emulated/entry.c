@@ -2,6 +2,7 @@
 /** @file See entry.h. */
 #include "entry.h"
 
+#include "capture.h"
 #include "fault.h"
 #include "host_function.h"
 #include "state.h"
@@ -27,7 +28,19 @@ CUresult entry_enter(entry_id id) {
         return CUDA_ERROR_NOT_PERMITTED;
     }
     state_lock();
+    state_wait_admission();
     return CUDA_SUCCESS;
+}
+
+CUresult entry_enter_unsafe(entry_id id) {
+    CUresult result = entry_enter(id);
+    if (result == CUDA_SUCCESS) {
+        result = capture_check_unsafe();
+        if (result != CUDA_SUCCESS) {
+            state_unlock();
+        }
+    }
+    return result;
 }
 
 CUresult entry_leave(CUresult result) {

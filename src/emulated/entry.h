@@ -35,6 +35,10 @@ extern const entry entry_table[ENTRY_COUNT];
 CUresult entry_enter(entry_id id);
 #define ENTER(symbol) entry_enter(ENTRY_##symbol)
 
+/** The same for one that cuThreadExchangeStreamCaptureMode calls potentially unsafe. */
+CUresult entry_enter_unsafe(entry_id id);
+#define ENTER_UNSAFE(symbol) entry_enter_unsafe(ENTRY_##symbol)
+
 /** Opens a call that CUDA answers before cuInit too; the lock is not taken. */
 CUresult entry_enter_anytime(entry_id id);
 #define ENTER_ANYTIME(symbol) entry_enter_anytime(ENTRY_##symbol)

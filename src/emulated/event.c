@@ -30,6 +30,7 @@ void event_free(event *what) {
     *link = what->next;
     handle_remove((uintptr_t)what->handle);
     task_release(what->recorded);
+    capture_forget(&what->captured);
     event_state_close(&what->shared);
     free(what);
     driver.live.events--;
@@ -98,11 +99,39 @@ static CUresult mark_shared(event *what, stream *on, task **out) {
     return result;
 }
 
-/* The only flag there is, EXTERNAL, belongs to stream capture; so here and for waits. */
+CUresult event_record_on(event *what, stream *on) {
+    task *point;
+    const CUresult result =
+        what->shared.page == NULL ? stream_mark(on, &point) : mark_shared(what, on, &point);
+    if (result == CUDA_SUCCESS) {
+        task_release(what->recorded);
+        what->recorded = point;
+        capture_forget(&what->captured);
+    }
+    return result;
+}
+
+/* As a node, or as what a captured stream has come to. */
+static CUresult capture_event(stream *on, event *what, CUgraphNodeType type, unsigned flags) {
+    if (flags != 0) {
+        return capture_add(
+            on, &(operation){.type = type, .by = on->owner->handle, .as.event = what->handle});
+    }
+    return type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? capture_mark(on, &what->captured)
+                                                   : capture_wait(on, &what->captured);
+}
+
+/* The only flag there is, EXTERNAL, is for streams that are captured (the answer is an H200's). */
+static CUresult check_flags(unsigned flags, bool is_captured) {
+    if (flags != 0 && flags != CU_EVENT_RECORD_EXTERNAL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return flags == 0 || is_captured ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+}
+
 static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned flags) {
     event *what;
     stream *on;
-    task *point;
     CUresult result = event_find(handle, &what);
     if (result == CUDA_SUCCESS) {
         result = stream_find(stream_handle, &on);
@@ -110,18 +139,36 @@ static CUresult event_record(CUevent handle, CUstream stream_handle, unsigned fl
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (flags != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
+    const bool is_captured = on->captured.capture != NULL;
+    if ((result = check_flags(flags, is_captured)) != CUDA_SUCCESS) {
+        return result;
     }
     if (what->owner != on->owner) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    result = what->shared.page == NULL ? stream_mark(on, &point) : mark_shared(what, on, &point);
+    return is_captured ? capture_event(on, what, CU_GRAPH_NODE_TYPE_EVENT_RECORD, flags)
+                       : event_record_on(what, on);
+}
+
+static CUresult context_record(CUcontext context_handle, CUevent handle) {
+    event *what;
+    context *ctx;
+    stream *on;
+    CUresult result = context_find_healthy(context_handle, &ctx);
     if (result == CUDA_SUCCESS) {
-        task_release(what->recorded);
-        what->recorded = point;
+        result = event_find(handle, &what);
     }
-    return result;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (what->owner != ctx) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    result = capture_check_context(ctx);
+    if (result == CUDA_SUCCESS) {
+        result = stream_behind_all(ctx, &on);
+    }
+    return result == CUDA_SUCCESS ? event_record_on(what, on) : result;
 }
 
 /* For the latest record, whichever process made it. */
@@ -129,13 +176,17 @@ static CUresult wait_shared(stream *on, event *what) {
     work *todo;
     const uint64_t record = event_state_recorded(&what->shared);
     if (event_state_is_done(&what->shared, record)) {
-        return CUDA_SUCCESS;
+        return capture_check(on);
     }
     if (record == what->record) {
         return stream_wait_for(on, what->recorded);
     }
     const CUresult result = event_state_wait(&what->shared, record, &todo);
     return result == CUDA_SUCCESS ? stream_submit(on, todo) : result;
+}
+
+CUresult event_wait_on(stream *on, event *what) {
+    return what->shared.page == NULL ? stream_wait_for(on, what->recorded) : wait_shared(on, what);
 }
 
 static CUresult event_wait(CUstream stream_handle, CUevent handle, unsigned flags) {
@@ -148,10 +199,13 @@ static CUresult event_wait(CUstream stream_handle, CUevent handle, unsigned flag
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (flags != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
+    const bool is_captured = on->captured.capture != NULL;
+    if ((result = check_flags(flags, is_captured)) != CUDA_SUCCESS) {
+        return result;
     }
-    return what->shared.page == NULL ? stream_wait_for(on, what->recorded) : wait_shared(on, what);
+    return is_captured || what->captured.capture != NULL
+               ? capture_event(on, what, CU_GRAPH_NODE_TYPE_WAIT_EVENT, flags)
+               : event_wait_on(on, what);
 }
 
 static bool is_done(const event *what) {
@@ -161,9 +215,18 @@ static bool is_done(const event *what) {
     return what->recorded == NULL || what->recorded->is_done;
 }
 
+/* For calls that ask how far it is, and may wait for it. */
+static CUresult find_to_ask(CUevent handle, event **out) {
+    CUresult result = event_find(handle, out);
+    if (result == CUDA_SUCCESS) {
+        result = capture_check_event(&(*out)->captured);
+    }
+    return result == CUDA_SUCCESS ? capture_check_unsafe() : result;
+}
+
 static CUresult event_query(CUevent handle) {
     event *what;
-    CUresult result = event_find(handle, &what);
+    CUresult result = find_to_ask(handle, &what);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -191,7 +254,7 @@ static CUresult synchronize_shared(const event *what) {
 
 static CUresult event_synchronize(CUevent handle) {
     event *what;
-    CUresult result = event_find(handle, &what);
+    CUresult result = find_to_ask(handle, &what);
     if (result == CUDA_SUCCESS && what->shared.page != NULL) {
         return synchronize_shared(what);
     }
@@ -208,9 +271,9 @@ static CUresult event_synchronize(CUevent handle) {
 static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent end_handle) {
     event *start;
     event *end;
-    CUresult result = event_find(start_handle, &start);
+    CUresult result = find_to_ask(start_handle, &start);
     if (result == CUDA_SUCCESS) {
-        result = event_find(end_handle, &end);
+        result = find_to_ask(end_handle, &end);
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -257,6 +320,11 @@ GPUIPC_EXPORTED CUresult cuEventRecord(CUevent handle, CUstream on) {
 GPUIPC_EXPORTED CUresult cuEventRecordWithFlags(CUevent handle, CUstream on, unsigned int flags) {
     const CUresult refused = ENTER(cuEventRecordWithFlags);
     return refused != CUDA_SUCCESS ? refused : entry_leave(event_record(handle, on, flags));
+}
+
+GPUIPC_EXPORTED CUresult cuCtxRecordEvent(CUcontext handle, CUevent recorded) {
+    const CUresult refused = ENTER(cuCtxRecordEvent);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(context_record(handle, recorded));
 }
 
 GPUIPC_EXPORTED CUresult cuStreamWaitEvent(CUstream on, CUevent handle, unsigned int flags) {

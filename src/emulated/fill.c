@@ -2,23 +2,12 @@
 /** @file The entry points that fill. All of them return before the work is done (CUDA runtime API,
  *  "API synchronization behavior", memset). */
 #include "entry.h"
+#include "operation.h"
 #include "pinned.h"
-#include "stream.h"
-#include "work.h"
-
-typedef struct fill_request {
-    CUdeviceptr address;
-    uint64_t pitch;
-    uint64_t columns;
-    uint64_t rows;
-    uint32_t value;
-    unsigned width; /* bytes of one value */
-} fill_request;
 
 static CUresult fill(const fill_request *wanted, CUstream handle) {
     stream *on;
-    work *todo;
-    CUresult result = stream_find(handle, &on);
+    const CUresult result = stream_find(handle, &on);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -33,10 +22,9 @@ static CUresult fill(const fill_request *wanted, CUstream handle) {
         (wanted->rows > 1 && (wanted->pitch % wanted->width != 0 || wanted->pitch < row_bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const side destination = {wanted->address, on->owner};
-    result = work_fill(destination, row_bytes, wanted->rows, wanted->pitch, wanted->value,
-                       wanted->width, &todo);
-    return result == CUDA_SUCCESS ? stream_submit(on, todo) : result;
+    return operation_submit(on, &(operation){.type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                             .by = on->owner->handle,
+                                             .as.fill = *wanted});
 }
 
 static CUresult fill_row(CUdeviceptr address, uint32_t value, unsigned width, size_t count,

@@ -4,7 +4,7 @@
 #ifndef GPUIPC_EMULATED_HANDLE_RIGHTS_H
 #define GPUIPC_EMULATED_HANDLE_RIGHTS_H
 
-#include "cuda_api.h"
+#include "cuda/cuda_api.h"
 
 /**
  * Whether @p attributes, of CUmemAllocationProp::win32HandleMetaData, are an OBJECT_ATTRIBUTES that can be

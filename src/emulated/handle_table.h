@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file The values that stand for contexts, streams, events and memory outside the driver. They are
+ * @file The values that stand for contexts, streams, events, graphs and memory outside the driver. They are
  * numbers, not addresses of ours: none is given out twice, so a stale one is known for what it is,
  * and one that was never given out as well. The driver's lock is held in every call.
  */
@@ -15,7 +15,10 @@ typedef enum handle_kind {
     HANDLE_STREAM,
     HANDLE_EVENT,
     HANDLE_MEMORY,
-    HANDLE_POOL
+    HANDLE_POOL,
+    HANDLE_GRAPH,
+    HANDLE_GRAPH_NODE,
+    HANDLE_GRAPH_EXEC
 } handle_kind;
 
 /** A new value for @p object, or 0 when there is no memory. */

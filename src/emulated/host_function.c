@@ -3,7 +3,7 @@
 #include "host_function.h"
 
 #include "entry.h"
-#include "stream.h"
+#include "operation.h"
 
 static GPUIPC_THREAD_LOCAL bool is_running;
 
@@ -19,16 +19,16 @@ bool host_function_is_running(void) {
 
 static CUresult launch(CUstream handle, CUhostFn function, void *data) {
     stream *on;
-    work *todo;
-    CUresult result = stream_find(handle, &on);
+    const CUresult result = stream_find(handle, &on);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (function == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = work_function(function, data, &todo);
-    return result == CUDA_SUCCESS ? stream_submit(on, todo) : result;
+    return operation_submit(on, &(operation){.type = CU_GRAPH_NODE_TYPE_HOST,
+                                             .by = on->owner->handle,
+                                             .as.call = {function, data}});
 }
 
 GPUIPC_EXPORTED CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data) {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "cuda_api.h"
+#include "cuda/cuda_api.h"
 
 /** Calls it; the driver's lock is not held. */
 void host_function_run(CUhostFn function, void *data);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "address_space.h"
-#include "compiler.h"
+#include "base/compiler.h"
 #include "event.h"
 #include "handle_table.h"
 #include "pinned.h"
@@ -128,6 +128,17 @@ static void add_contexts(listing *list) {
     }
 }
 
+static void add_graphs(listing *list) {
+    void *object;
+    uint64_t value = 0;
+    while ((value = handle_next(HANDLE_GRAPH, value, &object)) != 0) {
+        add_line(list, "graph", value, "");
+    }
+    while ((value = handle_next(HANDLE_GRAPH_EXEC, value, &object)) != 0) {
+        add_line(list, "graph-exec", value, "");
+    }
+}
+
 static void add_pools(listing *list) {
     void *object;
     uint64_t value = 0;
@@ -162,6 +173,7 @@ static size_t list_all(char *text, size_t capacity) {
     add_mappings(&list, MAPPING_POOLED);
     add_mappings(&list, MAPPING_OPENED);
     add_pinned(&list);
+    add_graphs(&list);
     return list.length;
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda_api.h"
+#include "cuda/cuda_api.h"
 #include "machine_key.h"
 #include "os.h"
 
@@ -22,6 +22,7 @@ static machine machine_default(void) {
     computer.has_vmm = true;
     computer.has_shareable_handles = true;
     computer.has_stream_words = true;
+    computer.has_dma_buf = true;
     computer.has_nvml = true;
     computer.model = os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32 ? MACHINE_MODEL_WDDM
                                                                           : MACHINE_MODEL_NONE;

@@ -74,6 +74,7 @@ typedef struct machine {
     bool has_vmm;
     bool has_shareable_handles;
     bool has_stream_words;
+    bool has_dma_buf;
     bool has_imex;
     bool has_nvml;
     bool is_wsl;

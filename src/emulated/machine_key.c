@@ -202,6 +202,7 @@ static const key_row keys[] = {
     KEY_FLAG("vmm", has_vmm),
     KEY_FLAG("fd-handles", has_shareable_handles),
     KEY_FLAG("stream-words", has_stream_words),
+    KEY_FLAG("dma-buf", has_dma_buf),
     KEY_FLAG("imex", has_imex),
     KEY_FLAG("wsl", is_wsl),
     KEY_FLAG("nvml", has_nvml),

@@ -9,10 +9,15 @@
 #include "entry.h"
 #include "handle_rights.h"
 
+/* An H200 does not look at other bits, in cuMemCreate and for the granularity (measured). */
+#define KNOWN_HANDLE_TYPES                                                                         \
+    (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |                         \
+     CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC)
+
 /* What a caller may ask memory to be exported as: what this system has, and FABRIC where there is an IMEX
  * channel (the answer where there is none is an H200's). */
 static CUresult check_handle_types(const CUmemAllocationProp *prop) {
-    const int types = (int)prop->requestedHandleTypes;
+    const int types = (int)prop->requestedHandleTypes & KNOWN_HANDLE_TYPES;
     const int own = types & ~CU_MEM_HANDLE_TYPE_FABRIC;
     const bool wants_metadata = own == CU_MEM_HANDLE_TYPE_WIN32;
     if (own != types && !driver.computer.has_imex) {
@@ -40,6 +45,9 @@ static CUresult check_place(const CUmemAllocationProp *prop) {
     device *owner;
     if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST && prop->requestedHandleTypes != 0) {
+        return CUDA_ERROR_INVALID_VALUE; /* measured: only memory of a NUMA node has handles */
     }
     if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST ||
         prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
@@ -278,17 +286,4 @@ GPUIPC_EXPORTED CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHa
                                                         CUmemAllocationHandleType type) {
     const CUresult refused = ENTER(cuMemImportFromShareableHandle);
     return refused != CUDA_SUCCESS ? refused : entry_leave(import(handle, shareable, type));
-}
-
-/* DMA-BUF stands for memory that other devices reach; there is nothing here that could. */
-GPUIPC_EXPORTED CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
-                                                       size_t bytes, CUmemRangeHandleType type,
-                                                       unsigned long long flags) {
-    (void)handle;
-    (void)address;
-    (void)bytes;
-    (void)type;
-    (void)flags;
-    const CUresult refused = ENTER(cuMemGetHandleForAddressRange);
-    return refused != CUDA_SUCCESS ? refused : entry_leave(CUDA_ERROR_NOT_SUPPORTED);
 }

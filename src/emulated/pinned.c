@@ -132,7 +132,7 @@ bool pinned_remove(CUdeviceptr base, pinned_kind kind) {
     if (one == NULL) {
         return false;
     }
-    stream_wait_context(one->owner);
+    stream_wait_context_alone(one->owner);
     /* It may be gone whenever the lock was released. */
     for (one = find_start(base, kind); one != NULL; one = find_start(base, kind)) {
         if (one->references == 1) {

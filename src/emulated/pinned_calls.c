@@ -139,27 +139,27 @@ static CUresult managed_alloc(CUdeviceptr *out, uint64_t bytes, unsigned flags) 
 }
 
 GPUIPC_EXPORTED CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags) {
-    const CUresult refused = ENTER(cuMemHostAlloc);
+    const CUresult refused = ENTER_UNSAFE(cuMemHostAlloc);
     return refused != CUDA_SUCCESS ? refused : entry_leave(host_alloc(out, bytes, flags));
 }
 
 GPUIPC_EXPORTED CUresult cuMemAllocHost_v2(void **out, size_t bytes) {
-    const CUresult refused = ENTER(cuMemAllocHost_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemAllocHost_v2);
     return refused != CUDA_SUCCESS ? refused : entry_leave(host_alloc(out, bytes, 0));
 }
 
 GPUIPC_EXPORTED CUresult cuMemFreeHost(void *pointer) {
-    const CUresult refused = ENTER(cuMemFreeHost);
+    const CUresult refused = ENTER_UNSAFE(cuMemFreeHost);
     return refused != CUDA_SUCCESS ? refused : entry_leave(free_host(pointer));
 }
 
 GPUIPC_EXPORTED CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags) {
-    const CUresult refused = ENTER(cuMemHostRegister_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemHostRegister_v2);
     return refused != CUDA_SUCCESS ? refused : entry_leave(host_register(pointer, bytes, flags));
 }
 
 GPUIPC_EXPORTED CUresult cuMemHostUnregister(void *pointer) {
-    const CUresult refused = ENTER(cuMemHostUnregister);
+    const CUresult refused = ENTER_UNSAFE(cuMemHostUnregister);
     return refused != CUDA_SUCCESS ? refused : entry_leave(host_unregister(pointer));
 }
 
@@ -175,6 +175,6 @@ GPUIPC_EXPORTED CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer) {
 }
 
 GPUIPC_EXPORTED CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags) {
-    const CUresult refused = ENTER(cuMemAllocManaged);
+    const CUresult refused = ENTER_UNSAFE(cuMemAllocManaged);
     return refused != CUDA_SUCCESS ? refused : entry_leave(managed_alloc(out, bytes, flags));
 }

@@ -134,7 +134,7 @@ static CUresult plain_free(CUdeviceptr address) {
     if (mapped == NULL) {
         return free_pooled(current, address);
     }
-    stream_wait_context(mapped->owner);
+    stream_wait_context_alone(mapped->owner);
     mapped = find_plain(address); /* the lock was released */
     if (mapped == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -185,20 +185,20 @@ static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 }
 
 GPUIPC_EXPORTED CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
-    const CUresult refused = ENTER(cuMemAlloc_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemAlloc_v2);
     return refused != CUDA_SUCCESS ? refused : entry_leave(allocate(address, bytes));
 }
 
 GPUIPC_EXPORTED CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width,
                                             size_t height, unsigned int element) {
-    const CUresult refused = ENTER(cuMemAllocPitch_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemAllocPitch_v2);
     return refused != CUDA_SUCCESS
                ? refused
                : entry_leave(allocate_rows(address, pitch, width, height, element));
 }
 
 GPUIPC_EXPORTED CUresult cuMemFree_v2(CUdeviceptr address) {
-    const CUresult refused = ENTER(cuMemFree_v2);
+    const CUresult refused = ENTER_UNSAFE(cuMemFree_v2);
     return refused != CUDA_SUCCESS ? refused : entry_leave(plain_free(address));
 }
 

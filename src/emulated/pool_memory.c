@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Memory of pools: allocated and freed in the order of a stream. */
+#include "capture.h"
 #include "entry.h"
 #include "plain_memory.h"
 #include "pool.h"
@@ -32,6 +33,10 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes, bool has_pool, CUmemory
     }
     if (out == NULL || from->is_imported) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = capture_check(on); /* nodes that allocate are not emulated */
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     if (bytes == 0) {
         *out = 0; /* measured: no error; freeing 0 is none either */

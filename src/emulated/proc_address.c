@@ -9,6 +9,9 @@
 static const entry *find(const char *name, int version, int driver_version,
                          CUdriverProcAddressQueryResult *status) {
     const entry *best = NULL;
+    if (strcmp(name, "cuGraphInstantiate") == 0 && version >= 12000) {
+        name = "cuGraphInstantiateWithFlags"; /* cuda.h: since 12.0 the one means the other */
+    }
     *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     for (size_t i = 0; i < ENTRY_COUNT; i++) {
         const entry *one = &entry_table[i];

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "dma_buf.h"
 #include "entry.h"
 #include "fault.h"
 #include "live.h"
@@ -60,6 +61,33 @@ static bool read_machine(machine *out, bool complain) {
     return false;
 }
 
+/* Its address tells one thread from another. */
+static GPUIPC_THREAD_LOCAL char thread_mark;
+
+/* A thread's call does, which makes no other meanwhile. */
+static bool keeps_out;
+
+const void *state_thread(void) {
+    return &thread_mark;
+}
+
+void state_keep_out(void) {
+    keeps_out = true;
+    driver.live.keeping_out = 1;
+}
+
+void state_let_in(void) {
+    keeps_out = false;
+    driver.live.keeping_out = 0;
+    state_announce();
+}
+
+void state_wait_admission(void) {
+    while (keeps_out) {
+        state_wait();
+    }
+}
+
 void state_machine(machine *out) {
     os_static_mutex_lock(&start_mutex);
     if (atomic_load(&is_started)) {
@@ -88,6 +116,10 @@ bool state_has_ipc(void) {
 
 bool state_has_pools(void) {
     return state_has_vmm();
+}
+
+bool state_has_dma_buf(void) {
+    return dma_buf_is_there && driver.computer.has_dma_buf && !driver.computer.is_wsl;
 }
 
 CUresult state_result(gpuipc_status status) {

@@ -50,6 +50,15 @@ void state_announce(void);
 /** Waits for the next announcement, with the lock released meanwhile. */
 void state_wait(void);
 
+/** Tells the calling thread from all others. */
+const void *state_thread(void);
+
+/** From now on the calls of all other threads wait, until state_let_in. */
+void state_keep_out(void);
+void state_let_in(void);
+/** Waits while another thread keeps this one out. */
+void state_wait_admission(void);
+
 /** The machine, before cuInit too; one without any key when its description is malformed. */
 void state_machine(machine *out);
 
@@ -62,6 +71,9 @@ bool state_has_vmm(void);
 bool state_has_ipc(void);
 /** Whether it has memory pools, which are built on virtual memory management. */
 bool state_has_pools(void);
+
+/** Whether it has dma-bufs: Linux alone, and not WSL. */
+bool state_has_dma_buf(void);
 
 /** What CUDA says for a failure of the operating system. */
 CUresult state_result(gpuipc_status status);

@@ -4,10 +4,8 @@
 
 #include <stdlib.h>
 
+#include "capture.h"
 #include "handle_table.h"
-
-/* Its address tells one thread from another. */
-static GPUIPC_THREAD_LOCAL char thread_mark;
 
 static void stream_free(stream *on) {
     stream **link = &on->owner->streams;
@@ -94,8 +92,16 @@ CUresult stream_create(context *owner, unsigned flags, int priority, stream **ou
     return CUDA_SUCCESS;
 }
 
+CUresult stream_create_lane(context *owner, stream **out) {
+    const CUresult result = stream_new(owner, STREAM_LANE, out);
+    if (result == CUDA_SUCCESS) {
+        (*out)->flags = CU_STREAM_NON_BLOCKING;
+    }
+    return result;
+}
+
 static CUresult find_default(context *owner, stream_kind kind, stream **out) {
-    const void *thread = kind == STREAM_PER_THREAD ? &thread_mark : NULL;
+    const void *thread = kind == STREAM_PER_THREAD ? state_thread() : NULL;
     for (stream *on = owner->streams; on != NULL; on = on->next) {
         if (on->kind == kind && on->thread == thread) {
             *out = on;
@@ -111,6 +117,14 @@ static CUresult find_default(context *owner, stream_kind kind, stream **out) {
 
 CUresult stream_legacy(context *owner, stream **out) {
     return find_default(owner, STREAM_LEGACY, out);
+}
+
+CUresult stream_behind_all(context *owner, stream **out) {
+    const CUresult result = find_default(owner, STREAM_BEHIND_ALL, out);
+    if (result == CUDA_SUCCESS) {
+        (*out)->flags = CU_STREAM_NON_BLOCKING; /* nothing waits for it but who has its points */
+    }
+    return result;
 }
 
 CUresult stream_find(CUstream handle, stream **out) {
@@ -147,7 +161,8 @@ static CUresult wait_for_earlier(stream *on, task *one) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     for (const stream *other = on->owner->streams; other != NULL; other = other->next) {
-        if (is_tied(on, other) && !task_add_after(one, other->latest)) {
+        const bool is_behind = on->kind == STREAM_BEHIND_ALL || is_tied(on, other);
+        if (is_behind && !task_add_after(one, other->latest)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -183,12 +198,13 @@ static CUresult enqueue(stream *on, task *one) {
 
 /* A task with all that it must wait for; the caller's reference. */
 static CUresult prepare(stream *on, work *todo, task **out) {
-    task *one = task_new(on->owner->handle, todo);
+    CUresult result = capture_check(on);
+    task *one = result == CUDA_SUCCESS ? task_new(on->owner->handle, todo) : NULL;
     if (one == NULL) {
         work_free(todo);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     }
-    CUresult result = wait_for_earlier(on, one);
+    result = wait_for_earlier(on, one);
     if (result != CUDA_SUCCESS) {
         task_release(one);
         return result;
@@ -258,7 +274,7 @@ CUresult stream_mark(stream *on, task **out) {
 CUresult stream_wait_for(stream *on, task *point) {
     task *one;
     if (point == NULL || point->is_done) {
-        return CUDA_SUCCESS;
+        return capture_check(on);
     }
     CUresult result = prepare(on, NULL, &one);
     if (result != CUDA_SUCCESS) {
@@ -271,11 +287,11 @@ CUresult stream_wait_for(stream *on, task *point) {
 
 /* A point behind all that the stream has, outside of it. */
 static CUresult stream_end(stream *on, task **out) {
-    task *one = task_new(on->owner->handle, NULL);
+    CUresult result = capture_check(on);
+    task *one = result == CUDA_SUCCESS ? task_new(on->owner->handle, NULL) : NULL;
     if (one == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     }
-    CUresult result = CUDA_SUCCESS;
     if (on->kind == STREAM_LEGACY) {
         result = wait_for_earlier(on, one);
     } else if (!task_add_after(one, on->latest)) {
@@ -357,7 +373,14 @@ void stream_wait_context(context *owner) {
     }
 }
 
+void stream_wait_context_alone(context *owner) {
+    state_keep_out();
+    stream_wait_context(owner);
+    state_let_in();
+}
+
 void stream_close(stream *on) {
+    capture_leave(on);
     if (on->handle != NULL) {
         handle_remove((uintptr_t)on->handle);
         on->handle = NULL;

@@ -10,10 +10,20 @@
 #include "task.h"
 
 typedef enum stream_kind {
-    STREAM_MADE,      /**< by cuStreamCreate */
-    STREAM_LEGACY,    /**< the default stream of a context, 0 and CU_STREAM_LEGACY */
-    STREAM_PER_THREAD /**< CU_STREAM_PER_THREAD of one thread */
+    STREAM_MADE,       /**< by cuStreamCreate */
+    STREAM_LEGACY,     /**< the default stream of a context, 0 and CU_STREAM_LEGACY */
+    STREAM_PER_THREAD, /**< CU_STREAM_PER_THREAD of one thread */
+    STREAM_LANE,       /**< of an executable graph */
+    STREAM_BEHIND_ALL  /**< of nobody's work: where points behind all streams of a context stand */
 } stream_kind;
+
+/** Where a stream or an event stands in a capture. */
+typedef struct capture_place {
+    struct capture *capture; /**< an event holds one reference; NULL: in none */
+    unsigned lane;           /**< of a stream */
+    CUgraphNode *after;      /**< what comes next depends on these nodes */
+    size_t after_count;
+} capture_place;
 
 typedef struct stream {
     CUstream handle; /**< of a STREAM_MADE that is not closed */
@@ -29,6 +39,7 @@ typedef struct stream {
     bool is_closed;     /**< nothing comes any more: the worker ends with the queue */
     bool is_finished;   /**< the worker has ended */
     bool is_awaited;    /**< a call waits for that and frees it then */
+    capture_place captured;
     struct stream *next;
 } stream;
 
@@ -41,6 +52,15 @@ CUresult stream_find(CUstream handle, stream **out);
 
 /** The default stream of a context. */
 CUresult stream_legacy(context *owner, stream **out);
+
+/** The stream whose work is behind all that the other streams of a context had before it. */
+CUresult stream_behind_all(context *owner, stream **out);
+
+/** A stream without a handle that nothing else waits for, for the nodes of an executable graph. */
+CUresult stream_create_lane(context *owner, stream **out);
+
+/* On a stream that is captured these calls do nothing, answer what capture_check says, and make the capture
+ * invalid. */
 
 /** Appends work, to run some time later. Takes @p todo over, whatever the result. */
 CUresult stream_submit(stream *on, work *todo);
@@ -60,6 +80,9 @@ CUresult stream_query(stream *on);
 CUresult stream_synchronize(stream *on);
 /** Waits for all streams of a context. */
 void stream_wait_context(context *owner);
+/** The same for calls that free, during which every other call of the process waits (measured on an H100): what
+ *  the streams wait for must come without one. */
+void stream_wait_context_alone(context *owner);
 
 /** The handle becomes invalid; what is queued is still done, and then it is freed. */
 void stream_close(stream *on);

@@ -8,12 +8,6 @@
 #define PRIORITY_LEAST    0
 #define PRIORITY_GREATEST (-5)
 
-/* Nothing can begin a capture here: which stream is said to be captured. */
-static bool is_captured;
-static CUstream captured;
-
-static GPUIPC_THREAD_LOCAL CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
 static CUresult create(CUstream *out, unsigned flags, int priority) {
     context *current;
     stream *made;
@@ -172,44 +166,4 @@ GPUIPC_EXPORTED CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) 
         *greatest = PRIORITY_GREATEST;
     }
     return entry_leave(result);
-}
-
-GPUIPC_EXPORTED void gpuipc_emulated_set_captured(int captures, void *handle);
-GPUIPC_EXPORTED void gpuipc_emulated_set_captured(int captures, void *handle) {
-    state_lock();
-    is_captured = captures != 0;
-    captured = handle;
-    state_unlock();
-}
-
-GPUIPC_EXPORTED CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
-    const CUresult refused = ENTER(cuStreamIsCapturing);
-    if (refused != CUDA_SUCCESS) {
-        return refused;
-    }
-    stream *on;
-    CUresult result = stream_find(handle, &on);
-    if (result == CUDA_SUCCESS && status == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
-        *status = is_captured && handle == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                                    : CU_STREAM_CAPTURE_STATUS_NONE;
-    }
-    return entry_leave(result);
-}
-
-GPUIPC_EXPORTED CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
-    const CUresult refused = ENTER(cuThreadExchangeStreamCaptureMode);
-    if (refused != CUDA_SUCCESS) {
-        return refused;
-    }
-    if (mode == NULL) {
-        return entry_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    /* Any value is taken, as measured: it would matter only to a capture. */
-    const CUstreamCaptureMode before = capture_mode;
-    capture_mode = *mode;
-    *mode = before;
-    return entry_leave(CUDA_SUCCESS);
 }

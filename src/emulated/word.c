@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "entry.h"
+#include "operation.h"
 #include "pinned.h"
 
 /* So many looks between two questions of whether the wait goes on at all. */
@@ -75,6 +76,40 @@ void word_watch(const work *todo, uint64_t waited_ns) {
     }
 }
 
+/** A wait or a write that a program asks for. */
+typedef struct word_request {
+    work_kind kind; /**< WORK_WRITE or WORK_WAIT */
+    CUdeviceptr address;
+    uint64_t value;
+    unsigned width; /**< 4 or 8 */
+    unsigned flags;
+} word_request;
+
+/* False: none that there is here. */
+static bool read_operation(const CUstreamBatchMemOpParams *from, word_request *out) {
+    *out = (word_request){.kind = WORK_WAIT, .width = 8};
+    switch (from->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        out->kind = WORK_WRITE;
+        out->width = 4;
+        break;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        out->width = 4;
+        break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        out->kind = WORK_WRITE;
+        break;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        break;
+    default:
+        return false;
+    }
+    out->address = from->word.address;
+    out->value = out->width == 8 ? from->word.to.value64 : from->word.to.value;
+    out->flags = from->word.flags;
+    return true;
+}
+
 static CUresult check_flags(const word_request *wanted) {
     if (wanted->kind == WORK_WRITE) {
         /* NO_MEMORY_BARRIER of the first version is no flag any more (measured). */
@@ -88,8 +123,8 @@ static CUresult check_flags(const word_request *wanted) {
                                                              : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult word_prepare(const stream *on, const word_request *wanted, work **out) {
-    const side at = {wanted->address, on->owner};
+static CUresult prepare(const context *by, const word_request *wanted, work **out) {
+    const side at = {wanted->address, by};
     const pinned *host = pinned_find(wanted->address);
     const mapping *mapped = address_mapping(wanted->address);
     const CUresult result =
@@ -108,41 +143,74 @@ CUresult word_prepare(const stream *on, const word_request *wanted, work **out) 
                      wanted->flags & WAIT_COMPARE_MASK, out);
 }
 
-static CUresult submit(CUstream handle, const word_request *wanted) {
+CUresult word_prepare(const context *by, const CUstreamBatchMemOpParams *wanted, work **out) {
+    word_request request;
+    return read_operation(wanted, &request) ? prepare(by, &request, out) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* All of them or, if one is wrong, none. */
+static CUresult submit(CUstream handle, CUstreamBatchMemOpParams *wanted, unsigned count,
+                       unsigned flags) {
     stream *on;
-    work *todo;
-    CUresult result = stream_find(handle, &on);
+    const CUresult result = stream_find(handle, &on);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = word_prepare(on, wanted, &todo);
-    return result == CUDA_SUCCESS ? stream_submit(on, todo) : result;
+    if (count > OPERATION_WORDS_MAX || flags != 0 || (count > 0 && wanted == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return operation_submit(on, &(operation){.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                             .by = on->owner->handle,
+                                             .as.words = {wanted, count}});
+}
+
+static CUresult submit_one(CUstream handle, CUstreamBatchMemOpType what, CUdeviceptr address,
+                           uint64_t value, unsigned flags) {
+    CUstreamBatchMemOpParams wanted = {
+        .word = {.operation = what, .address = address, .flags = flags}};
+    if (what == CU_STREAM_MEM_OP_WRITE_VALUE_32 || what == CU_STREAM_MEM_OP_WAIT_VALUE_32) {
+        wanted.word.to.value = (cuuint32_t)value;
+    } else {
+        wanted.word.to.value64 = value;
+    }
+    return submit(handle, &wanted, 1, 0);
+}
+
+GPUIPC_EXPORTED CUresult cuStreamBatchMemOp_v2(CUstream on, unsigned int count,
+                                               CUstreamBatchMemOpParams *operations,
+                                               unsigned int flags) {
+    const CUresult refused = ENTER(cuStreamBatchMemOp_v2);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(submit(on, operations, count, flags));
 }
 
 GPUIPC_EXPORTED CUresult cuStreamWriteValue64_v2(CUstream on, CUdeviceptr address, cuuint64_t value,
                                                  unsigned int flags) {
     const CUresult refused = ENTER(cuStreamWriteValue64_v2);
-    const word_request wanted = {WORK_WRITE, address, value, 8, flags};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(submit(on, &wanted));
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(submit_one(on, CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                                                            address, value, flags));
 }
 
 GPUIPC_EXPORTED CUresult cuStreamWaitValue64_v2(CUstream on, CUdeviceptr address, cuuint64_t value,
                                                 unsigned int flags) {
     const CUresult refused = ENTER(cuStreamWaitValue64_v2);
-    const word_request wanted = {WORK_WAIT, address, value, 8, flags};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(submit(on, &wanted));
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(submit_one(on, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags));
 }
 
 GPUIPC_EXPORTED CUresult cuStreamWriteValue32_v2(CUstream on, CUdeviceptr address, cuuint32_t value,
                                                  unsigned int flags) {
     const CUresult refused = ENTER(cuStreamWriteValue32_v2);
-    const word_request wanted = {WORK_WRITE, address, value, 4, flags};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(submit(on, &wanted));
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(submit_one(on, CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                                            address, value, flags));
 }
 
 GPUIPC_EXPORTED CUresult cuStreamWaitValue32_v2(CUstream on, CUdeviceptr address, cuuint32_t value,
                                                 unsigned int flags) {
     const CUresult refused = ENTER(cuStreamWaitValue32_v2);
-    const word_request wanted = {WORK_WAIT, address, value, 4, flags};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(submit(on, &wanted));
+    return refused != CUDA_SUCCESS
+               ? refused
+               : entry_leave(submit_one(on, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags));
 }

@@ -4,21 +4,12 @@
 #ifndef GPUIPC_EMULATED_WORD_H
 #define GPUIPC_EMULATED_WORD_H
 
-#include "stream.h"
+#include "context.h"
 #include "work.h"
 
-/** A wait or a write that a program asks for. */
-typedef struct word_request {
-    work_kind kind; /**< WORK_WRITE or WORK_WAIT */
-    CUdeviceptr address;
-    uint64_t value;
-    unsigned width; /**< 4 or 8 */
-    unsigned flags;
-} word_request;
-
-/** The work of a request, for stream_submit; the driver's lock is held. CUDA_ERROR_INVALID_VALUE,
- *  CUDA_ERROR_NOT_SUPPORTED: flags, or the machine has no such words. */
-CUresult word_prepare(const stream *on, const word_request *wanted, work **out);
+/** The work of one operation, for stream_submit; the driver's lock is held. CUDA_ERROR_INVALID_VALUE: also
+ *  for an operation that there is not; CUDA_ERROR_NOT_SUPPORTED: flags, or the machine has no such words. */
+CUresult word_prepare(const context *by, const CUstreamBatchMemOpParams *wanted, work **out);
 
 /** Writes it. */
 void word_write(const work *todo);

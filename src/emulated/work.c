@@ -81,11 +81,16 @@ static CUresult resolve_device(side at, uint64_t bytes, touch how, pieces *list)
     return CUDA_SUCCESS;
 }
 
-static CUresult resolve_pinned(CUdeviceptr address, uint64_t bytes, pieces *list) {
+static CUresult resolve_pinned(CUdeviceptr address, uint64_t bytes, touch how, pieces *list) {
+    const bool is_written = how == TOUCH_COPY_TO || how == TOUCH_FILL;
     while (bytes > 0) {
         pinned *found = pinned_find(address);
         if (found == NULL) {
             return CUDA_ERROR_INVALID_VALUE; /* it starts in pinned memory and leaves it */
+        }
+        if (is_written && found->kind == PINNED_REGISTERED &&
+            (found->flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) {
+            return CUDA_ERROR_INVALID_VALUE; /* a GPU takes it, and its context dies (measured) */
         }
         const uint64_t left = found->at.size - (address - found->at.base);
         const uint64_t size = bytes < left ? bytes : left;
@@ -114,7 +119,7 @@ static CUresult resolve(side at, uint64_t bytes, touch how, pieces *list) {
         return resolve_device(at, bytes, how, list);
     }
     if (pinned_find(at.address) != NULL) {
-        return resolve_pinned(at.address, bytes, list);
+        return resolve_pinned(at.address, bytes, how, list);
     }
     if (at.address == 0 || at.address > UINTPTR_MAX) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -290,8 +295,14 @@ static bool pieces_are_mapped(const pieces *list) {
     return true;
 }
 
+CUresult work_illegal(work **out) {
+    *out = work_new(WORK_ILLEGAL);
+    return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
 bool work_is_mapped(const work *todo) {
-    return pieces_are_mapped(&todo->destination) && pieces_are_mapped(&todo->source);
+    return todo->kind != WORK_ILLEGAL && pieces_are_mapped(&todo->destination) &&
+           pieces_are_mapped(&todo->source);
 }
 
 void work_run(const work *todo) {
@@ -314,6 +325,7 @@ void work_run(const work *todo) {
         word_raise(todo->destination.item[0].bytes, todo->value);
         break;
     case WORK_WAIT:
+    case WORK_ILLEGAL:
         break; /* not here: the one who waits looks after the context too */
     }
 }

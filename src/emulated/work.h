@@ -34,7 +34,8 @@ typedef enum work_kind {
     WORK_FUNCTION, /**< a function of the caller's */
     WORK_WRITE,    /**< of one word */
     WORK_RAISE,    /**< of one word, unless it is more already */
-    WORK_WAIT      /**< for one word */
+    WORK_WAIT,     /**< for one word */
+    WORK_ILLEGAL   /**< what cannot be done: the context ends when its turn comes */
 } work_kind;
 
 typedef struct work {
@@ -77,6 +78,9 @@ CUresult work_page_word(work_kind kind, allocation *page, uint64_t offset, uint6
 
 /** A call of a function; the driver's lock is held. */
 CUresult work_function(CUhostFn function, void *data, work **out);
+
+/** What cannot be done; the driver's lock is held. */
+CUresult work_illegal(work **out);
 
 /** Whether all that it touches is still mapped, and accessible, by the same cuMemMap and
  *  cuMemSetAccess as when it was made; the driver's lock is held. */

@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
+#include "base/status.h"
 #include "os.h"
-#include "status.h"
 
 /* ---- errno: posix_error.c ---------------------------------------------------------------- */
 
@@ -68,10 +68,15 @@ void posix_static_mutexes_unlock(void);
  *  @return the events that came, 0 at the deadline, -1 with errno */
 int fd_wait(int fd, short events, os_deadline deadline);
 
+/** os_signal_ran() of this thread; each wait that ends with EINTR sets it. */
+extern GPUIPC_THREAD_LOCAL bool posix_signal_ran;
+
 /* ---- directory and addresses: posix_directory.c ------------------------------------------- */
 
 /** A name that stands for an abstract address begins with this. */
 #define POSIX_ABSTRACT_MARK '@'
+/** The file of a name ends with this. */
+#define POSIX_SOCKET_SUFFIX ".sock"
 
 typedef struct posix_address {
     struct sockaddr_un socket;
@@ -95,6 +100,7 @@ gpuipc_status posix_socket_make(int type, int *out_fd);
 struct os_connection {
     int fd;
     uint32_t generation; /**< os_fork_generation() when it was made */
+    uint32_t look_us;    /**< os_connection_set_look() */
     atomic_bool interrupted;
 };
 

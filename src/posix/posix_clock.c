@@ -10,6 +10,16 @@
 #define NS_PER_S  UINT64_C(1000000000)
 #define MS_PER_S  UINT64_C(1000)
 
+GPUIPC_THREAD_LOCAL bool posix_signal_ran;
+
+bool os_signal_ran(void) {
+    return posix_signal_ran;
+}
+
+void os_signal_forget(void) {
+    posix_signal_ran = false;
+}
+
 uint64_t os_clock_ns(void) {
     struct timespec now;
     /* Cannot fail: CLOCK_MONOTONIC is part of every Linux, and the address is ours. */
@@ -30,13 +40,14 @@ void os_sleep_ms(unsigned milliseconds) {
                           .tv_nsec = (long)(until % NS_PER_S)};
     /* An absolute time, so that signals that interrupt it do not make it longer. */
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
+        posix_signal_ran = true;
     }
 }
 
 int fd_wait(int fd, short events, os_deadline deadline) {
     struct pollfd entry = {.fd = fd, .events = events};
     for (;;) {
-        int ready = poll(&entry, 1, os_deadline_left_ms(deadline));
+        int ready = poll(&entry, 1, os_deadline_slice_ms(deadline));
         if (ready > 0) {
             return entry.revents;
         }
@@ -45,6 +56,9 @@ int fd_wait(int fd, short events, os_deadline deadline) {
         }
         if (ready < 0 && errno != EINTR) {
             return -1;
+        }
+        if (ready < 0) {
+            posix_signal_ran = true;
         }
         if (ready < 0 && os_deadline_passed(deadline)) {
             return 0;

@@ -7,7 +7,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <linux/sockios.h>
 
 gpuipc_status posix_fail_forked(const char *operation) {
     return status_fail(GPUIPC_ERR_FORKED, operation,
@@ -65,8 +68,11 @@ static gpuipc_status address_connect(int fd, const posix_address *address) {
                                  "the listener at %s does not accept the connections it has", path);
         case EACCES:
         case EPERM:
-            return posix_fail_as(GPUIPC_ERR_ACCESS_DENIED, errno, "connect",
-                                 "this user (%u) may not connect to %s", (unsigned)geteuid(), path);
+            return posix_fail_as(
+                GPUIPC_ERR_ACCESS_DENIED, errno, "connect",
+                "this user (%u) may not connect to %s; in a directory that a group "
+                "shares, new sockets have that group with: chmod 2770 DIRECTORY",
+                (unsigned)geteuid(), path);
         case EPROTOTYPE:
             return posix_fail_as(GPUIPC_ERR_PROTOCOL, errno, "connect",
                                  "the socket at %s is another program's", path);
@@ -146,11 +152,31 @@ gpuipc_status os_connection_get_peer(os_connection *connection, os_peer *out_pee
     return posix_peer_of_socket(connection->fd, out_peer);
 }
 
+/* With SHUT_RD the peer's next sendmsg() answers EPIPE, and no packet comes after what is queued, which is still given out
+ * (net/unix/af_unix.c, unix_dgram_sendmsg(), unix_dgram_recvmsg()). POLLHUP, which is what the peer knows the end by,
+ * comes with SHUT_WR alone. */
+void os_connection_stop(os_connection *connection) {
+    if (connection->generation == os_fork_generation()) {
+        atomic_store(&connection->interrupted, true);
+        shutdown(connection->fd, SHUT_RD);
+    }
+}
+
 void os_connection_interrupt(os_connection *connection) {
     if (connection->generation == os_fork_generation()) {
         atomic_store(&connection->interrupted, true);
         shutdown(connection->fd, SHUT_RDWR);
     }
+}
+
+void os_connection_set_look(os_connection *connection, uint32_t microseconds) {
+    connection->look_us = microseconds;
+}
+
+/* unix(7), SIOCOUTQ: what has been sent and not been received is charged to the sender. */
+bool os_connection_is_read(os_connection *connection) {
+    int unread = 0;
+    return ioctl(connection->fd, SIOCOUTQ, &unread) != 0 || unread == 0;
 }
 
 bool os_connection_has_ended(os_connection *connection) {

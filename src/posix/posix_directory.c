@@ -12,7 +12,9 @@
 #define MODE_OWN        0700u
 #define MODE_SHARED     0770u
 #define ABSTRACT_PREFIX "gpuipc/"
-#define SOCKET_SUFFIX   ".sock"
+
+/* Where the default, below XDG_RUNTIME_DIR, is missing or another user's (su, sudo -E, a container). */
+#define REMEDY "name one of your own: export GPUIPC_RUNTIME_DIR=$HOME/.gpuipc"
 
 static gpuipc_status path_too_long(const char *text, size_t capacity) {
     return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "runtime directory",
@@ -76,7 +78,7 @@ static gpuipc_status directory_open_failed(const char *path, int code) {
                              path);
     case EACCES:
         return posix_fail_as(GPUIPC_ERR_ACCESS_DENIED, code, "open",
-                             "this user (%u) may not enter the runtime directory %s",
+                             "this user (%u) may not enter the runtime directory %s; " REMEDY,
                              (unsigned)geteuid(), path);
     default:
         return posix_fail(code, "open", "the runtime directory %s cannot be opened", path);
@@ -100,13 +102,15 @@ static gpuipc_status directory_check(int fd, const char *path, bool shared) {
     }
     return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "runtime directory",
                        "%s belongs to user %u and has mode %04o; wanted: %s, and no rights beyond "
-                       "mode %04o",
+                       "mode %04o; set them, or " REMEDY,
                        path, (unsigned)found.st_uid, mode, owner, allowed);
 }
 
 gpuipc_status posix_directory_open(const char *path, bool shared, bool create, int *out_fd) {
     if (create && mkdir(path, shared ? MODE_SHARED : MODE_OWN) != 0 && errno != EEXIST) {
-        return posix_fail(errno, "mkdir", "the runtime directory %s cannot be made", path);
+        return posix_fail(
+            errno, "mkdir",
+            "the runtime directory %s cannot be made (is XDG_RUNTIME_DIR right?); " REMEDY, path);
     }
     /* Who only connects needs no right to list the directory; who listens locks it. */
     int flags = (create ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -157,7 +161,7 @@ gpuipc_status posix_address_make(const char *directory_path, const char *name,
     }
     char *path = address.socket.sun_path;
     size_t capacity = sizeof(address.socket.sun_path);
-    int length = snprintf(path, capacity, "%s/%s" SOCKET_SUFFIX, directory_path, name);
+    int length = snprintf(path, capacity, "%s/%s" POSIX_SOCKET_SUFFIX, directory_path, name);
     if (length < 0 || (size_t)length >= capacity) {
         return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "sun_path",
                            "the socket path for \"%.40s\" in %.120s has %d characters; %zu are "

@@ -9,8 +9,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define BACKLOG        128
@@ -303,9 +305,11 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
         }
         /* At the limit the waiting connection stays, and with it readiness: waiting for that
          * would spin. With no events asked for, poll() still answers a shutdown (POLLHUP). */
-        int came = at_limit ? fd_wait(listener->fd, 0,
-                                      os_deadline_after((int)os_backoff_next(&pause, deadline)))
-                            : fd_wait(listener->fd, POLLIN, deadline);
+        const os_deadline until =
+            at_limit ? os_deadline_inherit(
+                           os_deadline_after((int)os_backoff_next(&pause, deadline)), deadline)
+                     : deadline;
+        int came = fd_wait(listener->fd, at_limit ? 0 : POLLIN, until);
         if (came < 0) {
             return posix_fail(errno, "poll", "the listener cannot be waited for");
         }
@@ -327,6 +331,97 @@ static void name_remove(const os_listener *listener) {
     }
     directory_unlock(listener->directory);
 }
+
+/* ---- what is left of others ------------------------------------------------------------------ */
+
+/* So many are asked at once, so that what it costs does not grow with those that live. */
+#define SWEPT_AT_ONCE 16u
+
+/* What getdents64(2) writes; glibc has it from 2.30 on, musl by another name. */
+typedef struct directory_entry {
+    uint64_t inode;
+    int64_t next;
+    unsigned short size;
+    unsigned char type;
+    char name[];
+} directory_entry;
+
+/* Of which names one is looked at. */
+typedef struct sweep {
+    int directory;
+    const char *path;
+    const char *prefix;
+    uint64_t start; /**< the number of the first that is asked */
+    uint64_t count; /**< how many names there are; 0: they are being counted */
+    uint64_t at;
+} sweep;
+
+static void sweep_name(const sweep *self, const char *file) {
+    char name[NAME_MAX + 1];
+    posix_address address;
+    struct stat found;
+    bool alive = true;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(POSIX_SOCKET_SUFFIX)),
+                   file);
+    if (fstatat(self->directory, file, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISSOCK(found.st_mode) && posix_address_make(self->path, name, &address) == GPUIPC_OK &&
+        address_probe(&address, &alive) == GPUIPC_OK && !alive) {
+        unlinkat(self->directory, file, 0);
+    }
+}
+
+static bool is_swept(const sweep *self, const directory_entry *entry) {
+    const size_t length = strlen(entry->name);
+    const size_t suffix = strlen(POSIX_SOCKET_SUFFIX);
+    return length > suffix && strncmp(entry->name, self->prefix, strlen(self->prefix)) == 0 &&
+           strcmp(entry->name + length - suffix, POSIX_SOCKET_SUFFIX) == 0;
+}
+
+/** @return how many names there are */
+static uint64_t sweep_entries(sweep *self) {
+    _Alignas(directory_entry) char entries[8192];
+    long size;
+    lseek(self->directory, 0, SEEK_SET);
+    for (self->at = 0;
+         (size = syscall(SYS_getdents64, self->directory, entries, sizeof(entries))) > 0;) {
+        for (long offset = 0; offset < size;) {
+            const directory_entry *entry =
+                (const directory_entry *)(const void *)(entries + offset);
+            offset += entry->size;
+            if (is_swept(self, entry)) {
+                if (self->count > 0 &&
+                    (self->at + self->count - self->start) % self->count < SWEPT_AT_ONCE) {
+                    sweep_name(self, entry->name);
+                }
+                self->at++;
+            }
+        }
+    }
+    return self->at;
+}
+
+void os_directory_sweep(const os_directory *directory, const char *prefix) {
+    char path[PATH_MAX];
+    sweep all = {.directory = -1, .path = path, .prefix = prefix};
+    const bool shared = directory != NULL && directory->shared;
+    const gpuipc_error why = status_save();
+    if (os_directory_resolve(directory, path, sizeof(path)) == GPUIPC_OK &&
+        posix_directory_open(path, shared, true, &all.directory) == GPUIPC_OK) {
+        if (os_random(&all.start, sizeof(all.start)) == GPUIPC_OK &&
+            directory_lock(all.directory, UNLINK_WAIT_MS) == GPUIPC_OK) {
+            all.count = sweep_entries(&all);
+            if (all.count > 0) {
+                all.start %= all.count;
+                (void)sweep_entries(&all);
+            }
+            directory_unlock(all.directory);
+        }
+        posix_register_close(all.directory);
+    }
+    status_restore(&why);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------- */
 
 /* On Linux, shutdown() of a listening Unix socket wakes all who poll it: net/unix/af_unix.c,
  * unix_shutdown() calls sk_state_change, unix_dgram_poll() answers EPOLLHUP from then on. The name goes

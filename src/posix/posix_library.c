@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 const char os_cuda_driver_name[] = "libcuda.so.1";
@@ -75,7 +76,36 @@ static bool words_say_missing(const char *words, const char *name) {
     return at != NULL && at[strlen(name)] == ':';
 }
 
+/* One that was linked with -static names no loader (elf(5), PT_INTERP; getauxval(3), AT_PHDR). glibc's dlopen
+ * gives it a library with a second C library beside its own, where nothing has set up what a thread has of
+ * its own: a CUDA driver, which has threads, crashes at its first call. */
+static bool program_is_static(void) {
+    /* getauxval answers a number for what is an address here. */
+    const ElfW(Phdr) *header = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    const unsigned long count = getauxval(AT_PHNUM);
+    for (unsigned long i = 0; i < count; i++) {
+        if (header[i].p_type == PT_INTERP) {
+            return false;
+        }
+    }
+    return count > 0;
+}
+
+static gpuipc_status check_program(const char *name) {
+    return program_is_static()
+               ? status_fail(
+                     GPUIPC_ERR_NOT_SUPPORTED, "dlopen",
+                     "this program was linked with -static and cannot load %s: gpuipc may be "
+                     "static, the C library may not (leave -static away)",
+                     name)
+               : GPUIPC_OK;
+}
+
 gpuipc_status os_library_open_system(const char *name, os_library **out_library) {
+    const gpuipc_status status = check_program(name);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (handle != NULL) {
         return library_wrap(handle, name, out_library);
@@ -96,6 +126,10 @@ gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
         gpuipc_status status =
             errno == ENOENT || errno == ENOTDIR ? GPUIPC_ERR_NOT_FOUND : GPUIPC_ERR_OS;
         return posix_fail_as(status, errno, "dlopen", "there is no %s", path);
+    }
+    const gpuipc_status status = check_program(path);
+    if (status != GPUIPC_OK) {
+        return status;
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
@@ -127,8 +161,8 @@ gpuipc_status os_library_open_own(const char *name, os_library **out_library) {
     static const char *const places[] = {"", "/gpuipc", "/../lib/gpuipc", "/../lib"};
     char folder[PATH_MAX];
     char path[PATH_MAX + NAME_MAX];
-    gpuipc_status status = own_folder(folder);
-    if (status != GPUIPC_OK) {
+    gpuipc_status status = check_program(name);
+    if (status != GPUIPC_OK || (status = own_folder(folder)) != GPUIPC_OK) {
         return status;
     }
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {

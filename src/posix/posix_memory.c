@@ -103,3 +103,7 @@ void os_memory_unmap(void *address, uint64_t bytes) {
         munmap(address, (size_t)bytes);
     }
 }
+
+uint64_t os_page_bytes(void) {
+    return (uint64_t)sysconf(_SC_PAGESIZE); /* sysconf(3): never fails for a name that there is */
+}

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,7 +89,8 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
             return status_fail(GPUIPC_ERR_TIMEOUT, "sendmsg",
                                "the peer did not take its packets before the time ran out");
         }
-        if (code == EAGAIN && fd_wait(connection->fd, POLLOUT, deadline) < 0) {
+        /* POLLRDHUP: of an end that was stopped here, which is no hang-up yet */
+        if (code == EAGAIN && fd_wait(connection->fd, POLLOUT | POLLRDHUP, deadline) < 0) {
             return posix_fail(errno, "poll", "the connection cannot be waited for");
         }
     }
@@ -253,6 +255,8 @@ static gpuipc_status packet_judge(int fd, const packet *received, size_t capacit
 /** Waits for one packet. *received holds registered descriptors on success only. */
 static gpuipc_status packet_wait(os_connection *connection, void *bytes, size_t capacity,
                                  packet *received, os_deadline deadline) {
+    const uint64_t look_until =
+        connection->look_us == 0 ? 0 : os_clock_ns() + connection->look_us * UINT64_C(1000);
     bool reset_seen = false;
     received->fd_count = 0;
     for (;;) {
@@ -278,10 +282,23 @@ static gpuipc_status packet_wait(os_connection *connection, void *bytes, size_t 
             return status_fail(GPUIPC_ERR_TIMEOUT, "recvmsg",
                                "no packet came before the time ran out");
         }
+        if (code == EAGAIN && look_until != 0 && os_clock_ns() < look_until) {
+            sched_yield(); /* who is to answer may need this very processor */
+            continue;
+        }
         if (code == EAGAIN && fd_wait(connection->fd, POLLIN, deadline) < 0) {
             return posix_fail(errno, "poll", "the connection cannot be waited for");
         }
     }
+}
+
+static void packet_deliver(packet *received, size_t *out_size, os_handle *handles,
+                           size_t *out_count) {
+    for (size_t i = 0; i < received->fd_count; i++) {
+        handles[i] = (os_handle){received->fds[i]};
+    }
+    *out_size = received->size;
+    *out_count = received->fd_count;
 }
 
 gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
@@ -302,11 +319,32 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
         packet_close(&received);
         return status;
     }
-    for (size_t i = 0; i < received.fd_count; i++) {
-        handles[i] = (os_handle){received.fds[i]};
+    packet_deliver(&received, out_size, handles, out_count);
+    return GPUIPC_OK;
+}
+
+gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, size_t capacity,
+                                      size_t *out_size, os_handle *handles, size_t *out_count) {
+    packet received = {.fd_count = 0};
+    gpuipc_status status = GPUIPC_OK;
+    int code;
+    if (connection->generation != os_fork_generation()) {
+        return posix_fail_forked("recvmsg");
     }
-    *out_size = received.size;
-    *out_count = received.fd_count;
+    do { /* ECONNRESET comes once: packet_wait() */
+        code = packet_take(connection->fd, bytes, capacity, &received, &status);
+    } while (code == EINTR || code == ECONNRESET);
+    if (code != 0) {
+        status = posix_fail(code, "recvmsg", "no packet can be received");
+    }
+    if (status == GPUIPC_OK) {
+        status = packet_judge(connection->fd, &received, capacity);
+    }
+    if (status != GPUIPC_OK) {
+        packet_close(&received);
+        return status;
+    }
+    packet_deliver(&received, out_size, handles, out_count);
     return GPUIPC_OK;
 }
 

@@ -131,7 +131,7 @@ static bool wake_take(const os_poller *poller) {
 static int poller_try(os_poller *poller, os_deadline deadline, void **tags, size_t capacity) {
     struct epoll_event events[EVENTS_MAX];
     int most = capacity < EVENTS_MAX ? (int)capacity : EVENTS_MAX;
-    int found = epoll_wait(poller->epoll, events, most, os_deadline_left_ms(deadline));
+    int found = epoll_wait(poller->epoll, events, most, os_deadline_slice_ms(deadline));
     int count = 0;
     for (int i = 0; i < found; i++) {
         if (events[i].data.ptr != OS_POLLER_WOKEN || wake_take(poller)) {
@@ -158,6 +158,9 @@ gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tag
         int count = poller_try(poller, deadline, tags, capacity);
         if (count < 0 && errno != EINTR) {
             return posix_fail(errno, "epoll_wait", "the poller cannot be waited for");
+        }
+        if (count < 0) {
+            posix_signal_ran = true;
         }
         if (count > 0 || os_deadline_passed(deadline)) {
             *out_count = count > 0 ? (size_t)count : 0;

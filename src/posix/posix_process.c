@@ -57,6 +57,12 @@ gpuipc_status os_fork_watch(void) {
                      : posix_fail(code, "pthread_atfork", "forks cannot be watched for");
 }
 
+/* atexit(3): a shared library's are called when it is unloaded as well. It fails only without memory, and then the
+ * threads of the library run until the process is gone. */
+void os_at_exit(void (*run)(void)) {
+    (void)atexit(run);
+}
+
 static int hex_digit(char digit) {
     static const char digits[] = "0123456789abcdef";
     const char *found = digit != '\0' ? strchr(digits, digit) : NULL;

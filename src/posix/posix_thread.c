@@ -162,7 +162,19 @@ void os_condition_signal_all(os_condition *condition) {
     must_be_zero(pthread_cond_broadcast(condition_of(condition)));
 }
 
+/* pthread_cond_timedwait(3p) never answers EINTR, so this looks again every few milliseconds. */
+static bool wait_interruptibly(os_mutex *mutex, os_deadline deadline) {
+    unsigned pause = 2;
+    os_mutex_unlock(mutex);
+    os_sleep_ms(os_backoff_next(&pause, deadline));
+    os_mutex_lock(mutex);
+    return !os_deadline_passed(deadline);
+}
+
 bool os_condition_wait(os_condition *condition, os_mutex *mutex, os_deadline deadline) {
+    if (deadline.interrupt != NULL) {
+        return wait_interruptibly(mutex, deadline);
+    }
     if (deadline.at_ns == UINT64_MAX) {
         must_be_zero(pthread_cond_wait(condition_of(condition), mutex_of(mutex)));
         return true;

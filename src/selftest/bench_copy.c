@@ -123,7 +123,8 @@ static gpuipc_status copy_contents(const timer *by, gpuipc_buffer *shared, gpuip
 
 static gpuipc_status make(const session *on, uint32_t device, uint64_t bytes,
                           gpuipc_buffer **out_buffer) {
-    gpuipc_buffer_config config = {.struct_size = sizeof(config), .device = device, .bytes = bytes};
+    gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(device), .bytes = bytes};
     return gpuipc_buffer_create(on->context, &config, out_buffer);
 }
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "status.h"
+#include "base/status.h"
 
 /* Copied in pieces, so that 1 GiB of GPU memory needs no 1 GiB of the host's. */
 #define PIECE_WORDS (UINT64_C(4) << 20)

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "status.h"
+#include "base/status.h"
 
 #define ARGUMENTS_MAX 64
 #define KILL_WAIT_MS  5000
@@ -184,7 +184,7 @@ static bool reap(child *self, int options) {
 
 child_end child_finish(child *self, os_deadline deadline, bool *out_killed) {
     bool killed = false;
-    os_deadline given_up = {UINT64_MAX};
+    os_deadline given_up = {.at_ns = UINT64_MAX};
     /* A child's end cannot be waited for with a deadline without a pidfd, which Linux before 5.3
      * lacks; this waits for a program that has closed its output already. */
     while (self->process_id != 0 && !reap(self, WNOHANG)) {

@@ -92,7 +92,7 @@ static void print_fail(producer *self, uint64_t bytes) {
 static bool make_buffer(producer *self, uint64_t bytes, gpuipc_buffer **out_buffer,
                         uint64_t *out_allocated) {
     gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = self->device, .bytes = bytes};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(self->device), .bytes = bytes};
     gpuipc_buffer_info info = {.struct_size = sizeof(info)};
     gpuipc_buffer *buffer;
     if (!role_check(&self->role, gpuipc_buffer_create(self->role.session.context, &config, &buffer),

@@ -27,14 +27,14 @@ typedef struct step {
 
 static gpuipc_status make(step *self) {
     gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                   .device = self->owner,
+                                   .device = GPUIPC_DEVICE(self->owner),
                                    .bytes = self->bytes,
                                    .transport = self->transport};
     gpuipc_status status = gpuipc_buffer_create(self->context, &config, &self->target);
     if (status != GPUIPC_OK) {
         return status;
     }
-    config.device = self->writer;
+    config.device = GPUIPC_DEVICE(self->writer);
     status = gpuipc_buffer_create(self->context, &config, &self->source);
     return status != GPUIPC_OK
                ? status

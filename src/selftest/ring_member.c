@@ -62,7 +62,7 @@ static bool offer(member *self, gpuipc_transport transport, gpuipc_buffer **out_
                                   .connection = self->before};
     gpuipc_transport_info info = {.struct_size = sizeof(info)};
     gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                   .device = self->device,
+                                   .device = GPUIPC_DEVICE(self->device),
                                    .bytes = self->bytes,
                                    .transport = transport};
     gpuipc_context *context = self->role.session.context;
@@ -95,7 +95,7 @@ static bool offer(member *self, gpuipc_transport transport, gpuipc_buffer **out_
 /* Fills the memory of the next member from memory of this one's device. */
 static bool fill(member *self, gpuipc_buffer *theirs) {
     gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = self->device, .bytes = self->bytes};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(self->device), .bytes = self->bytes};
     gpuipc_device_info info;
     gpuipc_buffer *source;
     uint32_t word;

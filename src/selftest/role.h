@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "session.h"
 
 /** A role started by the tool marks its lines, so that the tool can tell them apart. */

@@ -78,21 +78,19 @@ bool ticket_offer(role *self, gpuipc_buffer *buffer, uint64_t bytes, uint64_t *o
     return role_check(self, gpuipc_server_destroy(server), "ending the server") && answer != NULL;
 }
 
-static bool is_ours(role *self, gpuipc_buffer *buffer) {
-    const void *attached;
-    size_t size;
-    return role_check(self, gpuipc_buffer_get_attachment(buffer, &attached, &size),
-                      "asking what is attached to the ticket") &&
-           ((size == sizeof(mark) && memcmp(attached, mark, size) == 0) ||
-            role_fail(self, "the ticket is another program's"));
+static bool is_ours(role *self, const gpuipc_buffer_info *opened) {
+    return (opened->attachment_bytes == sizeof(mark) &&
+            memcmp(opened->attachment, mark, sizeof(mark)) == 0) ||
+           role_fail(self, "the ticket is another program's");
 }
 
 bool ticket_open(role *self, const char *text, gpuipc_buffer **out_buffer, uint64_t *out_bytes,
                  uint64_t *out_ns) {
+    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
     const gpuipc_open_config config = {.struct_size = sizeof(config),
                                        .device = self->receive_device,
-                                       .timeout_ms = self->options->timeout_ms};
-    gpuipc_buffer_info info = {.struct_size = sizeof(info)};
+                                       .timeout_ms = self->options->timeout_ms,
+                                       .info = &info};
     gpuipc_buffer *buffer;
     gpuipc_ticket ticket;
     if (!role_check(self, gpuipc_ticket_from_text(text, &ticket), "reading the ticket")) {
@@ -105,8 +103,7 @@ bool ticket_open(role *self, const char *text, gpuipc_buffer **out_buffer, uint6
         return false;
     }
     *out_ns = os_clock_ns() - before_ns;
-    if (!is_ours(self, buffer) ||
-        !role_check(self, gpuipc_buffer_get_info(buffer, &info), "describing the memory")) {
+    if (!is_ours(self, &info)) {
         (void)gpuipc_buffer_release(buffer);
         return false;
     }
@@ -129,7 +126,7 @@ typedef struct giver {
 
 static bool make(giver *self) {
     const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = self->device, .bytes = self->bytes};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(self->device), .bytes = self->bytes};
     const gpuipc_server_config serving = {.struct_size = sizeof(serving)};
     const uint32_t unseen = UNSEEN;
     gpuipc_context *context = self->role.session.context;

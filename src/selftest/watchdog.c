@@ -18,7 +18,7 @@ static struct {
     char step[200];
 } dog;
 
-static const os_deadline never = {UINT64_MAX};
+static const os_deadline never = {.at_ns = UINT64_MAX};
 
 static void watch(void *unused) {
     (void)unused;

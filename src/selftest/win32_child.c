@@ -8,7 +8,7 @@
 #include <wchar.h>
 #include <windows.h>
 
-#include "status.h"
+#include "base/status.h"
 #include "win32_job.h"
 #include "win32_words.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <tlhelp32.h>
 
+#include "base/status.h"
 #include "child.h"
-#include "status.h"
 
 static gpuipc_status failed(const char *operation) {
     DWORD code = GetLastError();

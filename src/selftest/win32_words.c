@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <windows.h>
 
-#include "status.h"
+#include "base/status.h"
 
 gpuipc_status words_widen(const char *text, wchar_t **out_wide) {
     int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, NULL, 0);

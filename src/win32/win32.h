@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <windows.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
+#include "base/status.h"
 #include "os.h"
-#include "status.h"
 
 _Static_assert(sizeof(HANDLE) == 8, "32-bit Windows has no CUDA driver that shares memory");
 
@@ -84,7 +84,8 @@ gpuipc_status win32_owner_only(const SECURITY_ATTRIBUTES **out_attributes);
 
 /* ---- waiting: win32_clock.c ---------------------------------------------------------------- */
 
-/** What is left, for the Wait functions: rounded up; INFINITE when it never passes. */
+/** How long to wait before looking again, for the Wait functions (os_deadline_slice_ms()): rounded up; INFINITE
+ *  when it never passes. */
 DWORD win32_left_ms(os_deadline deadline);
 
 /* ---- directory and names: win32_directory.c, win32_name.c ----------------------------------- */
@@ -240,6 +241,7 @@ struct os_connection {
     os_handle interrupted; /**< event, set with is_interrupted */
     os_handle reading;     /**< events of the two operations that can be under way */
     os_handle writing;
+    uint32_t look_us; /**< os_connection_set_look() */
     win32_lender lender;
     win32_borrower borrower;
     SRWLOCK watch_mutex;     /**< guards the next two; with it the pipe of a watch is open */

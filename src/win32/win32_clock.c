@@ -30,8 +30,15 @@ uint64_t os_time_unix_ms(void) {
     return ms < MS_UNTIL_1970 ? 0 : ms - MS_UNTIL_1970;
 }
 
+bool os_signal_ran(void) {
+    return false;
+}
+
+void os_signal_forget(void) {
+}
+
 void os_sleep_ms(unsigned milliseconds) {
-    os_deadline until = {os_clock_ns() + milliseconds * NS_PER_MS};
+    os_deadline until = {.at_ns = os_clock_ns() + milliseconds * NS_PER_MS};
     /* learn.microsoft.com, Sleep: may be shorter than asked for by up to a tick of the system. */
     for (int left; (left = os_deadline_left_ms(until)) > 0;) {
         Sleep((DWORD)left);
@@ -39,6 +46,6 @@ void os_sleep_ms(unsigned milliseconds) {
 }
 
 DWORD win32_left_ms(os_deadline deadline) {
-    int left = os_deadline_left_ms(deadline);
+    int left = os_deadline_slice_ms(deadline);
     return left < 0 ? INFINITE : (DWORD)left;
 }

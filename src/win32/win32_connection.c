@@ -135,6 +135,17 @@ gpuipc_status os_connection_get_peer(os_connection *connection, os_peer *out_pee
     return status;
 }
 
+void os_connection_set_look(os_connection *connection, uint32_t microseconds) {
+    connection->look_us = microseconds;
+}
+
+/* The system tells the reader what is there, and not the writer. The handles of what is unread are in the peer's process
+ * already, which so pays for them itself. */
+bool os_connection_is_read(os_connection *connection) {
+    (void)connection;
+    return true;
+}
+
 bool os_connection_has_ended(os_connection *connection) {
     bool ended = false;
     AcquireSRWLockShared(&connection->use);
@@ -146,25 +157,30 @@ bool os_connection_has_ended(os_connection *connection) {
     return ended;
 }
 
+/* The pipe stays, with what is in it, for os_connection_take_rest(). */
+void os_connection_stop(os_connection *connection) {
+    atomic_store(&connection->is_interrupted, true);
+    SetEvent(win32_handle_native(connection->interrupted));
+}
+
 /* Closing the pipe is what makes the peer see the end; it may still read what was sent. A client's
  * end has no other way, and DisconnectNamedPipe, which a server's has, throws away what the client
  * has not read. So calls that wait are woken first, and when all have left the pipe goes. */
 void os_connection_interrupt(os_connection *connection) {
-    if (atomic_exchange(&connection->is_interrupted, true)) {
-        return;
-    }
-    SetEvent(win32_handle_native(connection->interrupted));
+    os_connection_stop(connection);
     AcquireSRWLockExclusive(&connection->use);
-    gpuipc_error why = status_save();
-    win32_watch_end(connection);
-    win32_packet_drain(connection);
-    /* With nothing left to read, this fails if and only if the other end is closed. */
-    bool peer_closed =
-        !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, NULL, NULL);
-    win32_lender_end(&connection->lender, peer_closed);
-    win32_borrower_end(&connection->borrower);
-    os_handle_close(&connection->pipe);
-    status_restore(&why);
+    if (os_handle_is_valid(connection->pipe)) {
+        gpuipc_error why = status_save();
+        win32_watch_end(connection);
+        win32_packet_drain(connection);
+        /* With nothing left to read, this fails if and only if the other end is closed. */
+        bool peer_closed =
+            !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, NULL, NULL);
+        win32_lender_end(&connection->lender, peer_closed);
+        win32_borrower_end(&connection->borrower);
+        os_handle_close(&connection->pipe);
+        status_restore(&why);
+    }
     ReleaseSRWLockExclusive(&connection->use);
 }
 

@@ -296,9 +296,11 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
                             : status_fail(GPUIPC_ERR_TIMEOUT, "accept",
                                           "nobody connected before the time ran out");
         }
-        os_deadline until = at_limit || has_poller
-                                ? os_deadline_after((int)os_backoff_next(&pause, deadline))
-                                : deadline;
+        os_deadline until =
+            at_limit || has_poller
+                ? os_deadline_inherit(os_deadline_after((int)os_backoff_next(&pause, deadline)),
+                                      deadline)
+                : deadline;
         status = listener_wait(listener, until);
         if (status != GPUIPC_OK) {
             return status;

@@ -141,3 +141,9 @@ void os_memory_unmap(void *address, uint64_t bytes) {
         UnmapViewOfFile(address);
     }
 }
+
+uint64_t os_page_bytes(void) {
+    SYSTEM_INFO system;
+    GetSystemInfo(&system);
+    return system.dwPageSize;
+}

@@ -191,6 +191,15 @@ static gpuipc_status receive_failed(DWORD code) {
     }
 }
 
+/** Looks for a while, as os_connection_set_look() says, whether a reading has ended. */
+static void frame_look(os_connection *connection, const OVERLAPPED *operation) {
+    const uint64_t until = os_clock_ns() + connection->look_us * UINT64_C(1000);
+    while (!HasOverlappedIoCompleted(operation) && !atomic_load(&connection->is_interrupted) &&
+           os_clock_ns() < until) {
+        SwitchToThread(); /* who is to answer may need this very processor */
+    }
+}
+
 /** Reads one message of the pipe into frame_in. */
 static gpuipc_status frame_read(os_connection *connection, os_deadline deadline, size_t *out_size) {
     HANDLE pipe = win32_handle_native(connection->pipe);
@@ -205,6 +214,9 @@ static gpuipc_status frame_read(os_connection *connection, os_deadline deadline,
         /* After ERROR_MORE_DATA the operation is over as well. */
         if (code != ERROR_IO_PENDING) {
             return receive_failed(code);
+        }
+        if (connection->look_us > 0 && !os_deadline_passed(deadline)) {
+            frame_look(connection, &operation);
         }
     }
     DWORD code = win32_pipe_finish(pipe, &operation, win32_handle_native(connection->interrupted),
@@ -253,18 +265,14 @@ static gpuipc_status packet_receive(os_connection *connection, os_handle *handle
     return frame_take(connection, out_found, handles, out_count);
 }
 
-gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
-                                    size_t *out_size, os_handle *handles, size_t *out_count,
-                                    os_deadline deadline) {
+/** One packet, with connection->use held. */
+static gpuipc_status packet_take(os_connection *connection, void *bytes, size_t capacity,
+                                 size_t *out_size, os_handle *handles, size_t *out_count,
+                                 os_deadline deadline) {
     envelope found;
     os_handle came[OS_PACKET_HANDLES_MAX];
     size_t count = 0;
-    AcquireSRWLockShared(&connection->use);
-    atomic_store(&connection->is_used, true);
-    gpuipc_status status = win32_connection_usable(connection, "ReadFile");
-    if (status == GPUIPC_OK) {
-        status = packet_receive(connection, came, &count, &found, deadline);
-    }
+    gpuipc_status status = packet_receive(connection, came, &count, &found, deadline);
     if (status == GPUIPC_OK && found.byte_count > capacity) {
         for (size_t i = 0; i < count; i++) {
             os_handle_close(&came[i]);
@@ -279,6 +287,18 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
         memcpy(handles, came, count * sizeof(*handles));
         *out_size = found.byte_count;
         *out_count = count;
+    }
+    return status;
+}
+
+gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
+                                    size_t *out_size, os_handle *handles, size_t *out_count,
+                                    os_deadline deadline) {
+    AcquireSRWLockShared(&connection->use);
+    atomic_store(&connection->is_used, true);
+    gpuipc_status status = win32_connection_usable(connection, "ReadFile");
+    if (status == GPUIPC_OK) {
+        status = packet_take(connection, bytes, capacity, out_size, handles, out_count, deadline);
     }
     ReleaseSRWLockShared(&connection->use);
     return status;
@@ -318,4 +338,22 @@ void win32_packet_drain(os_connection *connection) {
         }
     }
     SetEvent(win32_handle_native(connection->interrupted));
+}
+
+/* The same as draining, but one at a time, and given out. */
+gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, size_t capacity,
+                                      size_t *out_size, os_handle *handles, size_t *out_count) {
+    gpuipc_status status;
+    AcquireSRWLockExclusive(&connection->use);
+    if (!os_handle_is_valid(connection->pipe) || !drain_may_take(connection)) {
+        status = win32_connection_usable(connection, "ReadFile");
+    } else {
+        win32_watch_end(connection);
+        ResetEvent(win32_handle_native(connection->interrupted));
+        status = packet_take(connection, bytes, capacity, out_size, handles, out_count,
+                             os_deadline_after(0));
+        SetEvent(win32_handle_native(connection->interrupted));
+    }
+    ReleaseSRWLockExclusive(&connection->use);
+    return status;
 }

@@ -23,6 +23,12 @@ gpuipc_status os_fork_watch(void) {
     return GPUIPC_OK;
 }
 
+/* learn.microsoft.com, ExitProcess: all of the threads except the calling one end before the libraries are told, so no
+ * thread of ours is under way when the driver ends; it may have held a lock, so that nothing may be done any more. */
+void os_at_exit(void (*run)(void)) {
+    (void)run;
+}
+
 static int hex_digit(wchar_t digit) {
     static const wchar_t digits[] = L"0123456789abcdef";
     const wchar_t *found = digit != L'\0' ? wcschr(digits, digit) : NULL;

@@ -5,7 +5,7 @@
 
 #include <gpuipc/gpuipc.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "driver.h"
 
 /** The driver's own entry points. */

@@ -17,6 +17,8 @@ typedef struct bench_row {
     double target; /**< 0: none */
     /** Whether it wants the processes that share memory without gpuipc. */
     bool wants_floor;
+    bool
+        is_new; /**< memory made the moment before (stock.h); a ticket of a server that nobody has met */
 } bench_row;
 
 /** NULL: there is none. */
@@ -32,6 +34,7 @@ void row_batch(bench_pair *pair, const bench_row *row);      /**< row_batch.c */
 void row_live(bench_pair *pair, const bench_row *row);       /**< row_live.c */
 void row_manifest(bench_pair *pair, const bench_row *row);   /**< row_manifest.c */
 void row_consumers(bench_pair *pair, const bench_row *row);  /**< row_consumers.c */
+void row_give_up(bench_pair *pair, const bench_row *row);    /**< row_give_up.c */
 void row_copy(bench_pair *pair, const bench_row *row);       /**< row_copy.c */
 void row_open_again(bench_pair *pair, const bench_row *row); /**< row_ticket.c */
 void row_ticket(bench_pair *pair, const bench_row *row);     /**< row_ticket.c */

@@ -193,15 +193,20 @@ static pair_times hand_over_times(uint64_t begin_ns, uint64_t sent_ns, const uin
                         answer[0] - answer[1], calls_ns};
 }
 
-/* Makes memory and shares it with the process at the other end of the courier. */
-static pair_times share_by_hand(child_process *partner, courier *by, const floor_plan *plan,
-                                uint32_t owner, uint32_t device, uint32_t value, bool keep) {
-    uint64_t answer[3];
+static floor_memory *make_by_hand(const floor_plan *plan, uint32_t owner, const uint32_t *value) {
     bench_enter((int)owner);
     floor_memory *memory = floor_make(plan, (int)owner);
-    for (uint32_t i = 0; i < plan->count; i++) {
-        fill(memory[i].address, plan->bytes, value, owner);
+    for (uint32_t i = 0; value != NULL && i < plan->count; i++) {
+        fill(memory[i].address, plan->bytes, *value, owner);
     }
+    return memory;
+}
+
+/* Shares memory with the process at the other end of the courier, and ends it. */
+static pair_times share_by_hand(child_process *partner, courier *by, floor_memory *memory,
+                                const floor_plan *plan, uint32_t device, uint32_t value,
+                                bool keep) {
+    uint64_t answer[3];
     pair_tell(partner, "open_by_hand %u %llu %llu %u %u %d", (unsigned)plan->count,
               (unsigned long long)plan->bytes, (unsigned long long)plan->segment_bytes,
               (unsigned)device, (unsigned)value, (int)keep);
@@ -212,21 +217,27 @@ static pair_times share_by_hand(child_process *partner, courier *by, const floor
     return hand_over_times(times.begin_ns, times.end_ns, answer, times.calls_ns + answer[2]);
 }
 
-pair_times pair_bare(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value,
-                     bool keep) {
-    return share_by_hand(self->partner, self->courier, plan, self->owner, device, value, keep);
+floor_memory *pair_memory(bench_pair *self, const floor_plan *plan, const uint32_t *value) {
+    return make_by_hand(plan, self->owner, value);
 }
 
-uint64_t pair_floor(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value) {
+pair_times pair_bare(bench_pair *self, floor_memory *memory, const floor_plan *plan,
+                     uint32_t device, uint32_t value, bool keep) {
+    bench_enter((int)self->owner);
+    return share_by_hand(self->partner, self->courier, memory, plan, device, value, keep);
+}
+
+uint64_t pair_floor(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value,
+                    uint32_t ahead) {
     uint64_t nanoseconds;
     if (self->floor == NULL) {
         char name[UNIQUE_NAME_MAX];
         unique_name(name);
         self->floor = pair_start_process(self->options, "floor", name);
     }
-    pair_tell(self->floor, "%u %llu %llu %u %u %u", (unsigned)plan->count,
+    pair_tell(self->floor, "%u %llu %llu %u %u %u %u", (unsigned)plan->count,
               (unsigned long long)plan->bytes, (unsigned long long)plan->segment_bytes,
-              (unsigned)self->owner, (unsigned)device, (unsigned)value);
+              (unsigned)self->owner, (unsigned)device, (unsigned)value, (unsigned)ahead);
     pair_hear(self->floor, &nanoseconds, 1);
     return nanoseconds;
 }
@@ -237,8 +248,39 @@ void pair_drop(bench_pair *self, uint32_t count) {
     pair_hear(self->partner, &before, 1);
 }
 
+/* The floor owner's memory: how it is made. */
+typedef struct floor_order {
+    floor_plan plan;
+    uint32_t owner;
+    bool is_new;
+} floor_order;
+
+static void *make_for_floor(void *order_of, uint32_t value) {
+    const floor_order *order = order_of;
+    return make_by_hand(&order->plan, order->owner, order->is_new ? NULL : &value);
+}
+
+/* One hand-over, as pair_floor() asks for it. */
+static void share_for_floor(child_process *partner, courier *by, stock *from, char *line) {
+    uint64_t numbers[7];
+    char *at = line;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        numbers[i] = strtoull(at, &at, 10);
+    }
+    floor_order order = {.plan = {(uint32_t)numbers[0], numbers[1], numbers[2]},
+                         .owner = (uint32_t)numbers[3],
+                         .is_new = numbers[6] == 0};
+    const uint32_t value = (uint32_t)numbers[5];
+    floor_memory *memory = stock_take(from, (uint32_t)numbers[6], make_for_floor, &order, value);
+    bench_enter((int)order.owner);
+    const pair_times times =
+        share_by_hand(partner, by, memory, &order.plan, (uint32_t)numbers[4], value, false);
+    helper_say("%llu", (unsigned long long)times.total_ns);
+}
+
 int pair_floor_run(const options *given) {
     char line[LINE_MAX_BYTES];
+    stock from = {.count = 0};
     helper_begin();
     system_raise_limits();
     bench_driver_open();
@@ -247,19 +289,11 @@ int pair_floor_run(const options *given) {
     courier_accept(by);
     pair_hear_ready(partner);
     while (helper_hear(line, sizeof(line))) {
-        char *at = line;
-        uint64_t numbers[6];
         if (strncmp(line, "rest ", 5) == 0) {
             rest_say((uint32_t)strtoul(line + 5, NULL, 10));
-            continue;
+        } else {
+            share_for_floor(partner, by, &from, line);
         }
-        for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
-            numbers[i] = strtoull(at, &at, 10);
-        }
-        const floor_plan plan = {(uint32_t)numbers[0], numbers[1], numbers[2]};
-        const pair_times times = share_by_hand(partner, by, &plan, (uint32_t)numbers[3],
-                                               (uint32_t)numbers[4], (uint32_t)numbers[5], false);
-        helper_say("%llu", (unsigned long long)times.total_ns);
     }
     pair_end_process(partner);
     courier_end(by);
@@ -274,13 +308,13 @@ gpuipc_buffer_info pair_info(gpuipc_buffer *buffer) {
     return info;
 }
 
-gpuipc_buffer *pair_buffer(bench_pair *self, uint64_t bytes, uint64_t segment_bytes,
-                           uint32_t device, uint32_t value, uint64_t *out_create_ns) {
+gpuipc_buffer *pair_buffer_make(bench_pair *self, uint64_t bytes, uint64_t segment_bytes,
+                                uint32_t device, const uint32_t *value, uint64_t *out_create_ns) {
     gpuipc_device_info opener = {.struct_size = sizeof(opener)};
     gpuipc_buffer *made = NULL;
     bench_check(gpuipc_device_get_info(self->context, device, &opener), "a device");
     gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                   .device = self->owner,
+                                   .device = GPUIPC_DEVICE(self->owner),
                                    .bytes = bytes,
                                    .segment_bytes = segment_bytes};
     if (segment_bytes == 0) {
@@ -292,8 +326,14 @@ gpuipc_buffer *pair_buffer(bench_pair *self, uint64_t bytes, uint64_t segment_by
     if (out_create_ns != NULL) {
         *out_create_ns = os_clock_ns() - begin;
     }
-    fill(pair_info(made).address, bytes, value, self->owner);
+    if (value != NULL) {
+        fill(pair_info(made).address, bytes, *value, self->owner);
+    }
     return made;
+}
+
+gpuipc_buffer *pair_buffer(bench_pair *self, uint64_t bytes, uint32_t device, uint32_t value) {
+    return pair_buffer_make(self, bytes, 0, device, &value, NULL);
 }
 
 pair_times pair_send(bench_pair *self, gpuipc_buffer *const *buffers, uint32_t count,

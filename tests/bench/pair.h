@@ -9,6 +9,7 @@
 #include "child.h"
 #include "floor.h"
 #include "options.h"
+#include "stock.h"
 #include "unique.h"
 
 #define MIB         UINT64_C(1048576)
@@ -70,21 +71,31 @@ typedef struct pair_times {
     uint64_t calls_ns; /**< by hand: in calls of the driver, of both */
 } pair_times;
 
+/** Memory of this process's, made by hand and full of @p value.
+ *  @param value NULL: as it was made, which is full of 0 */
+floor_memory *pair_memory(bench_pair *self, const floor_plan *plan, const uint32_t *value);
+
 /** The straightforward way, in the two processes that keep nothing alive: seconds are too long for it,
- *  so nanoseconds from the first call until the last memory is open. */
-uint64_t pair_floor(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value);
+ *  so nanoseconds from the first call until the last memory is open.
+ *  @param ahead as for stock_take(); 0: memory just made, and not filled: @p value is 0 */
+uint64_t pair_floor(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value,
+                    uint32_t ahead);
 /** The driver's calls by hand in this process and its partner, where gpuipc keeps something alive.
+ *  @param memory of pair_memory(), full of @p value; the call ends it
  *  @param keep the partner keeps it open until pair_drop() */
-pair_times pair_bare(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value,
-                     bool keep);
+pair_times pair_bare(bench_pair *self, floor_memory *memory, const floor_plan *plan,
+                     uint32_t device, uint32_t value, bool keep);
 /** The partner releases what it kept, but for the first @p count. */
 void pair_drop(bench_pair *self, uint32_t count);
 
-/** A new buffer of this process's, full of @p value.
+/** A new buffer of this process's.
  *  @param device that will open it  @param segment_bytes 0: as the library lays it out for that device
+ *  @param value what it is filled with; NULL: it stays as it was made, which is full of 0
  *  @param out_create_ns what making it took, without filling it; may be NULL */
-gpuipc_buffer *pair_buffer(bench_pair *self, uint64_t bytes, uint64_t segment_bytes,
-                           uint32_t device, uint32_t value, uint64_t *out_create_ns);
+gpuipc_buffer *pair_buffer_make(bench_pair *self, uint64_t bytes, uint64_t segment_bytes,
+                                uint32_t device, const uint32_t *value, uint64_t *out_create_ns);
+/** The same as the library lays it out, full of @p value. */
+gpuipc_buffer *pair_buffer(bench_pair *self, uint64_t bytes, uint32_t device, uint32_t value);
 gpuipc_buffer_info pair_info(gpuipc_buffer *buffer);
 /** Sends buffers in one message. */
 pair_times pair_send(bench_pair *self, gpuipc_buffer *const *buffers, uint32_t count,

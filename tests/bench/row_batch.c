@@ -33,7 +33,7 @@ void row_batch(bench_pair *pair, const bench_row *row) {
     const uint32_t warm = pair->is_quick ? 1 : WARM_UP;
     for (uint32_t i = 0; i < rounds + warm; i++) {
         for (uint32_t j = 0; j < plan.count; j++) {
-            buffers[j] = pair_buffer(pair, row->bytes, 0, device, i, NULL);
+            buffers[j] = pair_buffer(pair, row->bytes, device, i);
         }
         const uint64_t before = packets_sent();
         const pair_times took = pair_send(pair, buffers, plan.count, device, i, false);
@@ -47,7 +47,9 @@ void row_batch(bench_pair *pair, const bench_row *row) {
         if (pair->courier == NULL) {
             continue;
         }
-        const pair_times by_hand = pair_bare(pair, &plan, device, ~i, false);
+        const uint32_t value = ~i;
+        floor_memory *memory = pair_memory(pair, &plan, &value);
+        const pair_times by_hand = pair_bare(pair, memory, &plan, device, value, false);
         if (i >= warm) {
             samples_add(&bare, (double)by_hand.total_ns / 1000);
             samples_add(&calls, (double)by_hand.calls_ns / 1000);

@@ -38,7 +38,7 @@ typedef struct consumers_found {
 static void take_round(bench_pair *pair, const consumers *all, uint32_t device, uint32_t value,
                        consumers_found *out) {
     uint64_t collected;
-    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, 0, device, value, NULL);
+    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, device, value);
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .buffers = &buffer,
                                      .buffer_count = 1,

@@ -33,7 +33,7 @@ static void measure(bench_pair *pair, const bench_row *row, uint64_t bytes) {
     const uint32_t device = pair_device(pair, row->is_peer);
     const uint32_t rounds = pair_rounds(pair, ROUNDS);
     const uint64_t actual = pair_bytes(pair, bytes);
-    gpuipc_buffer *buffer = pair_buffer(pair, actual, 0, device, 1, NULL);
+    gpuipc_buffer *buffer = pair_buffer(pair, actual, device, 1);
     (void)pair_send(pair, &buffer, 1, device, 1, true);
     pair_tell(pair->partner, "copy %u %u %u", (unsigned)pair->owner, (unsigned)device,
               (unsigned)rounds);

@@ -29,7 +29,7 @@ typedef struct live {
 
 static void take_gpuipc(void *live_of, uint32_t value, bool counts) {
     live *of = live_of;
-    gpuipc_buffer *buffer = pair_buffer(of->pair, of->bytes, 0, of->device, value, NULL);
+    gpuipc_buffer *buffer = pair_buffer(of->pair, of->bytes, of->device, value);
     const bool keep = of->keep || counts;
     const pair_times times = pair_send(of->pair, &buffer, 1, of->device, value, keep);
     bench_check(gpuipc_buffer_release(buffer), "releasing");
@@ -43,7 +43,8 @@ static void take_gpuipc(void *live_of, uint32_t value, bool counts) {
 static void take_bare(void *live_of, uint32_t value, bool counts) {
     live *of = live_of;
     const floor_plan plan = {1, of->bytes, 0};
-    const pair_times times = pair_bare(of->pair, &plan, of->device, value, counts);
+    floor_memory *memory = pair_memory(of->pair, &plan, &value);
+    const pair_times times = pair_bare(of->pair, memory, &plan, of->device, value, counts);
     if (counts) {
         samples_add(&of->bare[of->step], (double)times.total_ns / 1000);
     }

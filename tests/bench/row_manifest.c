@@ -79,7 +79,7 @@ void row_manifest(bench_pair *pair, const bench_row *row) {
     uint64_t descriptors = 0;
     model *of = describe(count, bytes);
     for (uint32_t i = 0; i < rounds + 1; i++) { /* the first one warms up */
-        gpuipc_buffer *buffer = pair_buffer(pair, bytes, 0, device, i, NULL);
+        gpuipc_buffer *buffer = pair_buffer(pair, bytes, device, i);
         fill(pair, buffer, of, count, i * TENSORS);
         const uint64_t took = send(pair, buffer, of, count, i * TENSORS, device, &descriptors);
         bench_check(gpuipc_buffer_release(buffer), "releasing");

@@ -15,7 +15,7 @@ static gpuipc_buffer *share(bench_pair *pair, gpuipc_server *server, uint32_t de
     char text[GPUIPC_TICKET_TEXT_SIZE];
     gpuipc_ticket ticket;
     uint64_t took;
-    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, 0, device, 9, NULL);
+    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, device, 9);
     bench_check(gpuipc_buffer_share(server, buffer, NULL, &ticket), "gpuipc_buffer_share");
     bench_check(gpuipc_ticket_to_text(&ticket, text), "gpuipc_ticket_to_text");
     pair_tell(pair->partner, "ticket %s %u 9", text, (unsigned)device);
@@ -37,7 +37,7 @@ void row_at_rest(bench_pair *pair, const bench_row *row) {
     }
     bench_check(gpuipc_server_create(pair->context, NULL, &server), "gpuipc_server_create");
     gpuipc_buffer *buffer = share(pair, server, device);
-    (void)pair_floor(pair, &plan, device, 9);
+    (void)pair_floor(pair, &plan, device, 9, 1);
     os_sleep_ms(pair->is_quick ? QUICK_MS : SETTLE);
     (void)rest_measure(milliseconds, &own);
     pair_tell(pair->partner, "rest %u", (unsigned)milliseconds);

@@ -35,6 +35,8 @@ static void choose_plans(const bench_pair *pair, uint64_t bytes, block_plan *out
 /* ---- what is measured -------------------------------------------------------------------------- */
 
 typedef struct way {
+    stock stock;
+    uint32_t left; /* rounds of this block that are still to come */
     samples total;
     samples send;
     samples come;
@@ -46,9 +48,12 @@ typedef struct share {
     uint64_t bytes;
     uint64_t segment_bytes; /* 0: as the library lays it out */
     uint32_t device;
+    bool is_new;   /* each made the moment before; else in advance, and filled: stock.h */
+    uint32_t room; /* how many there can be at once */
     way gpuipc;
     way bare;
     samples floor;
+    uint32_t floor_left;
     samples create;      /* making the buffer, which the table does not count */
     uint32_t segments;   /* as it was laid out */
     uint64_t alike_each; /* of the same layout by hand, bytes; 0: whole */
@@ -72,27 +77,51 @@ static void clear(way *of) {
     samples_clear(&of->open);
 }
 
-static void take_gpuipc(void *share_of, uint32_t value, bool counts) {
+/* How many to make when there are none, if the block has as many rounds left; one round less is left. */
+static uint32_t take_ahead(const share *of, uint32_t *left) {
+    const uint32_t ahead = of->is_new || *left == 0 ? 1 : *left < of->room ? *left : of->room;
+    *left -= *left > 0;
+    return ahead;
+}
+
+static void *make_gpuipc(void *share_of, uint32_t value) {
     share *of = share_of;
     uint64_t create_ns = 0;
-    gpuipc_buffer *buffer =
-        pair_buffer(of->pair, of->bytes, of->segment_bytes, of->device, value, &create_ns);
-    const pair_times times = pair_send(of->pair, &buffer, 1, of->device, value, false);
+    gpuipc_buffer *made = pair_buffer_make(of->pair, of->bytes, of->segment_bytes, of->device,
+                                           of->is_new ? NULL : &value, &create_ns);
+    samples_add(&of->create, microseconds(create_ns));
+    return made;
+}
+
+static void take_gpuipc(void *share_of, uint32_t value, bool counts) {
+    share *of = share_of;
+    const uint32_t ahead = take_ahead(of, &of->gpuipc.left);
+    gpuipc_buffer *buffer = stock_take(&of->gpuipc.stock, ahead, make_gpuipc, of, value);
+    const pair_times times =
+        pair_send(of->pair, &buffer, 1, of->device, of->is_new ? 0 : value, false);
     const gpuipc_buffer_info info = pair_info(buffer);
     const uint64_t each = info.allocated_bytes / info.segment_count;
     of->segments = info.segment_count;
     of->alike_each = of->segments == 1 ? 0 : (each + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
     bench_check(gpuipc_buffer_release(buffer), "releasing");
     if (counts) {
-        samples_add(&of->create, microseconds(create_ns));
         add(&of->gpuipc, &times);
     }
+}
+
+static void *make_bare(void *share_of, uint32_t value) {
+    share *of = share_of;
+    const floor_plan plan = {1, of->bytes, of->alike_each};
+    return pair_memory(of->pair, &plan, of->is_new ? NULL : &value);
 }
 
 static void take_bare(void *share_of, uint32_t value, bool counts) {
     share *of = share_of;
     const floor_plan plan = {1, of->bytes, of->alike_each};
-    const pair_times times = pair_bare(of->pair, &plan, of->device, value, false);
+    const uint32_t ahead = take_ahead(of, &of->bare.left);
+    floor_memory *memory = stock_take(&of->bare.stock, ahead, make_bare, of, value);
+    const pair_times times =
+        pair_bare(of->pair, memory, &plan, of->device, of->is_new ? 0 : value, false);
     if (counts) {
         add(&of->bare, &times);
     }
@@ -101,7 +130,9 @@ static void take_bare(void *share_of, uint32_t value, bool counts) {
 static void take_floor(void *share_of, uint32_t value, bool counts) {
     share *of = share_of;
     const floor_plan plan = {1, of->bytes, 0};
-    const uint64_t nanoseconds = pair_floor(of->pair, &plan, of->device, value);
+    const uint32_t ahead = take_ahead(of, &of->floor_left);
+    const uint64_t nanoseconds =
+        pair_floor(of->pair, &plan, of->device, of->is_new ? 0 : value, of->is_new ? 0 : ahead);
     if (counts) {
         samples_add(&of->floor, microseconds(nanoseconds));
     }
@@ -113,12 +144,15 @@ static void take_all(share *of, bool with_floor) {
     block_plan block;
     block_plan floor;
     choose_plans(of->pair, of->bytes, &block, &floor);
+    of->room = stock_room(of->pair->owner, of->bytes);
     for (uint32_t i = 0; i < block.blocks; i++) {
         pair_wake(of->pair);
         take_gpuipc(of, i, false); /* what it keeps alive is there for the bare calls too */
+        of->gpuipc.left = of->bare.left = block.warm + block.rounds;
         block_take_each(ways, count, of, &block, i);
         if (with_floor) {
             pair_quiet(of->pair);
+            of->floor_left = floor.warm + floor.rounds;
             block_take(take_floor, of, &floor);
         }
     }
@@ -188,7 +222,8 @@ void row_share(bench_pair *pair, const bench_row *row) {
     }
     share of = {.pair = pair,
                 .bytes = pair_bytes(pair, row->bytes),
-                .device = pair_device(pair, row->is_peer)};
+                .device = pair_device(pair, row->is_peer),
+                .is_new = row->is_new};
     bench_result found = measure(&of, true, row->name, NULL);
     check_floor(&found, row->target);
     if (row->is_peer && row->bytes == 2 * MIB) {

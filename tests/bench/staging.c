@@ -53,7 +53,7 @@ double bench_time(void (*put)(void *argument, CUstream stream), void *argument, 
 gpuipc_buffer *bench_buffer(gpuipc_context *context, uint32_t device, uint64_t bytes,
                             uint32_t value) {
     const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = device, .bytes = bytes};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(device), .bytes = bytes};
     gpuipc_buffer *made = NULL;
     uint8_t last = 0;
     bench_check(gpuipc_buffer_create(context, &config, &made), "a buffer");

@@ -59,6 +59,7 @@ static void check_nothing_is_left(void) {
         {"contexts left", live.contexts},   {"primary contexts left", live.primary},
         {"pools left", live.pools},         {"allocations of pools left", live.pooled},
         {"opened memory left", live.ipc},   {"pinned memory left", live.pinned},
+        {"graphs left", live.graphs},       {"executable graphs left", live.graph_execs},
     };
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
         if (left[i].count != 0) {

@@ -22,4 +22,4 @@ add_dependencies(ordinary_program gpuipc_emulated)
 gpuipc_test_command(_command conformance.ordinary_program ordinary_program)
 add_test(NAME conformance.ordinary_program COMMAND ${_command})
 set_tests_properties(conformance.ordinary_program PROPERTIES TIMEOUT 60
-                     ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_BINARY_DIR}/bin/emulated)
+                     ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${PROJECT_BINARY_DIR}/bin/emulated)

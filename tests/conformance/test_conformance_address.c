@@ -51,6 +51,24 @@ Test(address, reserve_alignment) {
     }
 }
 
+Test(address, reserve_at_a_hint) {
+    /* Far from all that a program has. */
+    const CUdeviceptr hint = (CUdeviceptr)0x600000000000;
+    CUdeviceptr address = 0, again = 0, other = 0;
+    OK(drv.cuMemAddressReserve(&address, 2 * GRANULE, 0, 0, 0));
+    OK(drv.cuMemAddressFree(address, 2 * GRANULE));
+    OK(drv.cuMemAddressReserve(&again, 2 * GRANULE, 0, address, 0));
+    cr_assert_eq(again, address, "measured: a hint that is free is taken");
+    OK(drv.cuMemAddressReserve(&other, GRANULE, 0, address + GRANULE, 0));
+    cr_assert(other < address || other >= address + 2 * GRANULE, "cuda.h: else it is elsewhere");
+    OK(drv.cuMemAddressFree(other, GRANULE));
+    OK(drv.cuMemAddressFree(again, 2 * GRANULE));
+
+    /* Measured: the driver has a part of the addresses for itself, and takes no hint outside of it. */
+    CHECK("cuda.h: a hint", CUDA_SUCCESS, drv.cuMemAddressReserve(&address, GRANULE, 0, hint, 0));
+    OK(drv.cuMemAddressFree(address, GRANULE));
+}
+
 Test(address, free_refuses_parts_and_mapped_ranges) {
     const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
     const CUdeviceptr address = reserve(2 * GRANULE);

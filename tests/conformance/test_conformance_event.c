@@ -133,3 +133,74 @@ Test(event, of_another_device) {
     OK(drv.cuEventDestroy(event));
     OK(drv.cuStreamDestroy(here));
 }
+
+/* ---- events of a context ------------------------------------------------------------------ */
+
+static void need_context_events(void) {
+    if (!drv.has_ctxevent) {
+        cr_skip_test("cuCtxRecordEvent came with CUDA 12.5");
+    }
+}
+
+Test(event, of_a_context_is_behind_all_its_streams) {
+    need_context_events();
+    const busy_work work = busy_start();
+    const CUcontext context = conformance_context(0);
+    CUstream first = NULL, second = NULL;
+    CUevent event = NULL;
+    unsigned char byte = 0;
+    OK(drv.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    OK(drv.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    OK(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK("cuda.h: cuCtxRecordEvent without work", CUDA_SUCCESS,
+          drv.cuCtxRecordEvent(context, event));
+    CHECK("cuda.h: it is done", CUDA_SUCCESS, drv.cuEventSynchronize(event));
+    busy_submit(&work, first, 0x51);
+    CHECK("cuda.h: cuCtxRecordEvent", CUDA_SUCCESS, drv.cuCtxRecordEvent(context, event));
+    CHECK("cuda.h: the work of a non-blocking stream is left", CUDA_ERROR_NOT_READY,
+          drv.cuEventQuery(event));
+    OK(drv.cuStreamWaitEvent(second, event, 0));
+    OK(drv.cuMemcpyDtoHAsync(&byte, work.address + work.bytes - 1, 1, second));
+    OK(drv.cuStreamSynchronize(second));
+    cr_assert_eq(byte, 0x51, "cuda.h: what waits for it is behind that work");
+    CHECK("cuda.h: cuEventQuery after the work", CUDA_SUCCESS, drv.cuEventQuery(event));
+    OK(drv.cuEventDestroy(event));
+    OK(drv.cuStreamDestroy(first));
+    OK(drv.cuStreamDestroy(second));
+    busy_end(&work);
+}
+
+Test(event, of_a_context_does_not_see_later_work) {
+    need_context_events();
+    const busy_work work = busy_start();
+    CUstream stream = NULL;
+    CUevent event = NULL;
+    OK(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(drv.cuCtxRecordEvent(conformance_context(0), event));
+    OK(drv.cuEventSynchronize(event));
+    busy_submit(&work, stream, 1);
+    CHECK("cuda.h: uses of the context after the call do not modify the event", CUDA_SUCCESS,
+          drv.cuEventQuery(event));
+    OK(drv.cuStreamSynchronize(stream));
+    OK(drv.cuEventDestroy(event));
+    OK(drv.cuStreamDestroy(stream));
+    busy_end(&work);
+}
+
+Test(event, of_a_context_that_is_none_of_its) {
+    need_context_events();
+    CUevent event = NULL;
+    OK(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK("cuda.h: cuCtxRecordEvent of no event", CUDA_ERROR_INVALID_HANDLE,
+          drv.cuCtxRecordEvent(conformance_context(0), NULL));
+    OK(drv.cuCtxSetCurrent(NULL));
+    CHECK("reading: it needs no current context", CUDA_SUCCESS,
+          drv.cuCtxRecordEvent(conformance_context(0), event));
+    OK(drv.cuCtxSetCurrent(conformance_context(0)));
+    if (device_count > 1) {
+        CHECK("cuda.h: event and context must be of one context", CUDA_ERROR_INVALID_HANDLE,
+              drv.cuCtxRecordEvent(conformance_context(1), event));
+    }
+    OK(drv.cuEventDestroy(event));
+}

@@ -50,10 +50,27 @@ Test(memory, create_refuses_size_and_device) {
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));
 }
 
+Test(memory, of_the_host_without_a_node_cannot_be_shared) {
+    CUmemAllocationProp properties = memory_properties(0, false);
+    CUmemGenericAllocationHandle handle = 0;
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    properties.requestedHandleTypes = SYSTEM_TYPE;
+    CHECK("measured: cuMemCreate of host memory without a NUMA node", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    properties.requestedHandleTypes = 0;
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    CHECK("measured: nor of the thread's node", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+}
+
 Test(memory, create_refuses_handle_types) {
     CUmemAllocationProp properties = memory_properties(0, false);
     CUmemGenericAllocationHandle handle = 0;
     int fabric = 0;
+    properties.requestedHandleTypes = (CUmemAllocationHandleType)0x40;
+    CHECK("measured: a handle type that there is not is not looked at", CUDA_SUCCESS,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    OK(drv.cuMemRelease(handle));
     properties.requestedHandleTypes = FOREIGN_TYPE;
     CHECK(of_system()->create_foreign, CUDA_ERROR_INVALID_VALUE,
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));

@@ -9,12 +9,13 @@
 #include <string.h>
 
 #include "allocation.h"
+#include "base/object.h"
 #include "check.h"
 #include "child.h"
-#include "context.h"
+#include "cuda/context.h"
 #include "leak_gate.h"
-#include "object.h"
 #include "scenario.h"
+#include "sync/deferred.h"
 
 TestSuite(fault_memory, .timeout = 300);
 
@@ -32,7 +33,7 @@ static void end_what_is_deferred(const scenario_state *state) {
     const gpuipc_error why = status_save();
     context *ctx;
     if (context_acquire(state->context, "test", &ctx) == GPUIPC_OK) {
-        (void)context_run_deferred(ctx);
+        (void)deferred_work_off(ctx);
         context_unreference(ctx);
     }
     status_restore(&why);
@@ -192,4 +193,62 @@ Test(fault_memory, every_allocation_fails_the_first_time_as_well) {
     fail_first_time("life");
     fail_first_time("native");
     fail_first_time("share");
+}
+
+/* ---- giving up --------------------------------------------------------------------------- */
+
+static gpuipc_buffer *make_buffer(const scenario_state *state) {
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 4096};
+    gpuipc_buffer *made = NULL;
+    check_ok(gpuipc_buffer_create(state->context, &config, &made));
+    return made;
+}
+
+/* There is nobody to free for whom a destructor runs. The thread cannot be started, and the end of the context does
+ * its work. */
+Test(fault_memory, a_drop_needs_none) {
+    scenario_state state;
+    int64_t live;
+    leak_gate gate;
+    check_ok(run(scenario_find("create"), 0).status); /* what is made once in a process is made */
+    leak_gate_begin(&gate);
+    check_ok(scenario_begin(scenario_find("create"), &state));
+    gpuipc_buffer *made = make_buffer(&state);
+    allocation_watch_large(0);
+    check_ok(gpuipc_buffer_drop(made));
+    cr_assert_eq(allocation_unwatch(&live), 1, "the thread's");
+    scenario_end(&state);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}
+
+Test(fault_memory, after_a_release_on_a_stream_that_fails_the_buffer_is_the_callers) {
+    scenario_state state;
+    int64_t live;
+    check_ok(scenario_begin(scenario_find("create"), &state));
+    gpuipc_buffer *made = make_buffer(&state);
+    allocation_watch(1);
+    check_status(GPUIPC_ERR_OUT_OF_MEMORY, gpuipc_buffer_release_async(made, NULL));
+    (void)allocation_unwatch(&live);
+    cr_assert_eq(live, 0);
+    check_ok(gpuipc_buffer_release_async(made, NULL));
+    scenario_end(&state);
+}
+
+Test(fault_memory, a_wait_handle_is_made_whole_or_not_at_all) {
+    scenario_state state;
+    gpuipc_status status = GPUIPC_ERR_OUT_OF_MEMORY;
+    check_ok(scenario_begin(scenario_find("create"), &state));
+    gpuipc_buffer *made = make_buffer(&state);
+    for (uint64_t number = 1; status == GPUIPC_ERR_OUT_OF_MEMORY; number++) {
+        int64_t live;
+        intptr_t native;
+        allocation_watch(number);
+        status = gpuipc_buffer_get_returns_wait_handle(made, &native);
+        (void)allocation_unwatch(&live);
+        cr_assert(status == GPUIPC_OK || live == 0);
+        cr_assert_lt(number, 20);
+    }
+    check_ok(status);
+    check_ok(gpuipc_buffer_release(made));
+    scenario_end(&state);
 }

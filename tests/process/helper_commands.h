@@ -11,7 +11,7 @@
 
 #include "raw_peer.h"
 
-#define HELPER_BUFFERS_MAX 4096
+#define HELPER_BUFFERS_MAX 12288
 
 /** What the helper has. */
 typedef struct helper_state {

@@ -34,21 +34,18 @@ static void receive_tensors(helper_state *self, const char *arguments) {
 static void open_tensors(helper_state *self, const char *arguments) {
     uint32_t seed = 0;
     char text[GPUIPC_TICKET_TEXT_SIZE] = "";
-    const void *attached;
-    size_t size;
+    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
+    const gpuipc_open_config config = {.struct_size = sizeof(config), .info = &info};
     gpuipc_ticket ticket;
     gpuipc_buffer *buffer;
     (void)sscanf(arguments, " %" SCNu32 " %94s", &seed, text);
     gpuipc_status status = gpuipc_ticket_from_text(text, &ticket);
     if (status != GPUIPC_OK ||
-        (status = gpuipc_buffer_open(self->context, &ticket, NULL, &buffer)) != GPUIPC_OK) {
+        (status = gpuipc_buffer_open(self->context, &ticket, &config, &buffer)) != GPUIPC_OK) {
         helper_say_status(status);
         return;
     }
-    status = gpuipc_buffer_get_attachment(buffer, &attached, &size);
-    if (status == GPUIPC_OK) {
-        status = tensors_check(attached, size, buffer, seed);
-    }
+    status = tensors_check(info.attachment, info.attachment_bytes, buffer, seed);
     helper_say_status(status);
     (void)gpuipc_buffer_release(buffer);
 }

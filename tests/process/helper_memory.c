@@ -20,9 +20,11 @@ gpuipc_status helper_release(helper_state *self) {
 static void create(helper_state *self, const char *arguments) {
     size_t count = 0;
     gpuipc_buffer_config config = {.struct_size = sizeof(config)};
+    uint32_t device = 0;
     int transport = GPUIPC_TRANSPORT_DEFAULT;
     (void)sscanf(arguments, " %zu %" SCNu64 " %" SCNu64 " %" SCNu32 " %d", &count, &config.bytes,
-                 &config.segment_bytes, &config.device, &transport);
+                 &config.segment_bytes, &device, &transport);
+    config.device = GPUIPC_DEVICE(device);
     config.transport = (gpuipc_transport)transport;
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < count && self->buffer_count < HELPER_BUFFERS_MAX; i++) {

@@ -69,6 +69,41 @@ static void ticket(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
-const helper_command helper_ticket_commands[] = {{"serve", serve},   {"serve-end", serve_end},
-                                                 {"share", share},   {"revoke", revoke},
-                                                 {"ticket", ticket}, {NULL, NULL}};
+/* Opens a ticket for one byte of what another stands for. */
+static gpuipc_status open_byte(const helper_state *self, const gpuipc_ticket *whole,
+                               uint64_t offset, gpuipc_buffer **out_buffer) {
+    gpuipc_ticket part;
+    gpuipc_status status = gpuipc_ticket_narrow(whole, offset, 1, &part);
+    return status == GPUIPC_OK ? gpuipc_buffer_open(self->context, &part, NULL, out_buffer)
+                               : status;
+}
+
+/* ticket-parts TEXT HELD RELEASED: opens so many single bytes of it, which are the helper's from then on, and then so
+ * many others, each of which it releases before the next */
+static void ticket_parts(helper_state *self, const char *arguments) {
+    char text[GPUIPC_TICKET_TEXT_SIZE] = "";
+    uint64_t held = 0;
+    uint64_t released = 0;
+    uint64_t done = 0;
+    gpuipc_ticket whole;
+    (void)sscanf(arguments, " %94s %" SCNu64 " %" SCNu64, text, &held, &released);
+    gpuipc_status status = gpuipc_ticket_from_text(text, &whole);
+    while (status == GPUIPC_OK && done < held && self->buffer_count < HELPER_BUFFERS_MAX) {
+        status = open_byte(self, &whole, done, &self->buffers[self->buffer_count]);
+        self->buffer_count += status == GPUIPC_OK;
+        done += status == GPUIPC_OK;
+    }
+    while (status == GPUIPC_OK && done < held + released) {
+        gpuipc_buffer *opened = NULL;
+        status = open_byte(self, &whole, done, &opened);
+        if (status == GPUIPC_OK) {
+            status = gpuipc_buffer_release(opened);
+            done++;
+        }
+    }
+    helper_say("%s %" PRIu64, gpuipc_status_name(status), done);
+}
+
+const helper_command helper_ticket_commands[] = {
+    {"serve", serve},   {"serve-end", serve_end},       {"share", share}, {"revoke", revoke},
+    {"ticket", ticket}, {"ticket-parts", ticket_parts}, {NULL, NULL}};

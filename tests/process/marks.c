@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "status.h"
+#include "base/status.h"
 
 #define MARK_WORDS 4
 #define MARK_BYTES (MARK_WORDS * sizeof(uint32_t))

@@ -3,8 +3,8 @@
 #ifndef GPUIPC_TEST_PARTNER_H
 #define GPUIPC_TEST_PARTNER_H
 
+#include "base/compiler.h"
 #include "child.h"
-#include "compiler.h"
 #include "process_case.h"
 
 typedef struct partner {

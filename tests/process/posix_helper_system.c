@@ -30,14 +30,15 @@ static void become_user(helper_state *self, const char *arguments) {
 static void hide_shm(helper_state *self, const char *arguments) {
     (void)self;
     (void)arguments;
-    /* Private, so that the mount does not reach the others: mount_namespaces(7). */
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", "/dev/shm", "tmpfs", 0, NULL) != 0) {
-        helper_say("a /dev/shm of its own: %s",
-                   errno == EPERM || errno == EACCES ? "not permitted" : strerror(errno));
+    /* Private, so that the mount does not reach the others: mount_namespaces(7). EINVAL: "/" is no mount point,
+     * as after chroot(2). */
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        bool refused = errno == EPERM || errno == EACCES || errno == EINVAL;
+        helper_say("%s: %s", refused ? "not possible" : "failed", strerror(errno));
         return;
     }
-    helper_say("GPUIPC_OK");
+    bool done = mount("none", "/dev/shm", "tmpfs", 0, NULL) == 0;
+    helper_say("%s", done ? "GPUIPC_OK" : strerror(errno));
 }
 
 /* Of the parent's, with a thread; and a ticket of it. */

@@ -88,7 +88,7 @@ int process_case_is_emulated(const process_case *self) {
 gpuipc_buffer *process_case_buffer(const process_case *self, uint32_t device, uint64_t bytes,
                                    uint64_t segment_bytes, uint32_t seed, uint64_t stride) {
     gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                   .device = device,
+                                   .device = GPUIPC_DEVICE(device),
                                    .bytes = bytes,
                                    .segment_bytes = segment_bytes};
     gpuipc_buffer *buffer;

@@ -26,7 +26,7 @@ bool raw_packet_make(gpuipc_buffer *of, raw_packet *out_packet) {
                                           .offset = layout.offset,
                                           .bytes = layout.bytes,
                                           .segment_count = 1,
-                                          .memory = WIRE_MEMORY_VMM,
+                                          .memory = SEGMENT_MEMORY_VMM,
                                           .handle_type = (uint16_t)os_shareable_handle_type,
                                           .access = GPUIPC_ACCESS_READ_WRITE},
                                .segment = {.bytes = segment.bytes},

@@ -6,8 +6,8 @@
 #include <gpuipc/gpuipc.h>
 #include <stdbool.h>
 
+#include "message/wire.h"
 #include "raw_peer.h"
-#include "wire.h"
 
 #define RAW_PACKET_HANDLES_MAX 253
 #define RAW_PACKET_TEXT        "raw"
@@ -33,7 +33,7 @@ enum {
 typedef struct raw_packet {
     wire_header header;
     wire_buffer buffer;
-    wire_segment segment;
+    segment_record segment;
     intptr_t handles[RAW_PACKET_HANDLES_MAX]; /**< the first is closed by raw_packet_close */
     size_t handle_count;
     uint8_t bytes[RAW_END];

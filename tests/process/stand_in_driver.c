@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler.h"
-#include "cuda_api.h"
+#include "base/compiler.h"
+#include "cuda/cuda_api.h"
 
 GPUIPC_EXPORTED CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version,
                                           cuuint64_t flags);

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "marks.h"
-#include "status.h"
 
 #define NAME_SIZE 40
 

@@ -131,10 +131,10 @@ static void buffer_with_all_segments(raw_packet *packet) {
     packet->buffer.segment_count = UINT32_MAX;
 }
 static void buffer_of_other_memory(raw_packet *packet) {
-    packet->buffer.memory = WIRE_MEMORY_FABRIC + 1;
+    packet->buffer.memory = SEGMENT_MEMORY_FABRIC + 1;
 }
 static void segment_not_named_as_its_memory(raw_packet *packet) {
-    packet->buffer.memory = WIRE_MEMORY_LEGACY;
+    packet->buffer.memory = SEGMENT_MEMORY_LEGACY;
 }
 static void buffer_with_other_ready_point(raw_packet *packet) {
     packet->buffer.ready = WIRE_READY_EVENT + 1;

@@ -7,7 +7,7 @@
 #include "partner.h"
 
 #define PAINTED_BYTES 4096
-#define REFUSED       "not permitted"
+#define REFUSED       "not possible"
 
 static process_case at;
 static partner other;
@@ -19,10 +19,12 @@ static void begin(void) {
     partner_start(&other, &at, NULL, NULL);
     partner_tell(&other, "no-shm");
     partner_hear(&other, "");
-    if (strstr(other.answer, REFUSED) != NULL) {
-        partner_end(&other);
+    if (strncmp(other.answer, REFUSED, strlen(REFUSED)) == 0) {
+        partner_kill(
+            &other); /* its descriptors may have other names in the namespace that it has now */
         process_case_end(&at);
-        cr_skip_test("only a process with CAP_SYS_ADMIN can have a /dev/shm of its own");
+        cr_skip_test(
+            "a /dev/shm of one's own takes CAP_SYS_ADMIN, and a root directory that is a mount point");
     }
     cr_assert_str_eq(other.answer, "GPUIPC_OK");
     partner_do(&other, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
@@ -39,6 +41,7 @@ TestSuite(container, .timeout = 100);
 
 Test(container, points_need_no_shared_dev_shm) {
     gpuipc_buffer *buffer;
+    gpuipc_buffer *own;
     gpuipc_incoming message = {.struct_size = sizeof(message),
                                .buffers = &buffer,
                                .buffer_capacity = 1,
@@ -54,7 +57,9 @@ Test(container, points_need_no_shared_dev_shm) {
     check_ok(gpuipc_buffer_read(buffer, 0, &word, sizeof(word)));
     cr_assert_eq(word, 5);
     check_ok(gpuipc_buffer_return_async(buffer, NULL));
-    check_ok(gpuipc_buffer_read(buffer, 0, &word, sizeof(word))); /* the stream has passed it */
+    own = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+    check_ok(gpuipc_buffer_read(own, 0, &word, sizeof(word))); /* the stream has passed it */
+    check_ok(gpuipc_buffer_release(own));
     check_ok(gpuipc_buffer_release(buffer));
     partner_do(&other, "GPUIPC_OK", "await %d", PATIENCE_MS);
     end();

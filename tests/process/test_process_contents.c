@@ -5,10 +5,10 @@
 
 #include "check.h"
 #include "marks.h"
+#include "message/wire.h"
 #include "os.h"
 #include "partner.h"
 #include "raw_peer.h"
-#include "wire.h"
 
 static process_case at;
 static partner other;
@@ -332,10 +332,10 @@ static bool send_record(const wire_contents *record, uint64_t number, uint64_t s
                                 .segments = slots > 0};
     const wire_buffer buffer = {.bytes = slots,
                                 .segment_count = 1,
-                                .memory = WIRE_MEMORY_HOST,
+                                .memory = SEGMENT_MEMORY_HOST,
                                 .handle_type = (uint16_t)os_shareable_handle_type,
                                 .access = GPUIPC_ACCESS_READ_WRITE};
-    const wire_segment segment = {.bytes = slots, .naming = WIRE_NAMED_BY_HANDLE};
+    const segment_record segment = {.bytes = slots, .naming = SEGMENT_NAMED_BY_HANDLE};
     uint8_t *into = packet + WIRE_HEADER_BYTES;
     wire_encode_header(&header, packet);
     wire_encode_contents(record, into);
@@ -355,23 +355,23 @@ typedef struct bad_row {
     uint64_t slots; /* bytes; 0: none come */
 } bad_row;
 
-#define PAGE  UINT64_C(65536)
+#define PAGE  UINT64_C(73728)
 #define SLOTS (32 * MIB)
 
 static const bad_row bad_rows[] = {
     {"no way", GPUIPC_ERR_VERSION, {0, 0, 64, 0}, 0, 0},
     {"a later way", GPUIPC_ERR_VERSION, {6, 0, 64, 0}, 0, 0},
-    {"no bytes", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 0, 0}, PAGE, SLOTS},
-    {"an offset", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 8, 64, 0}, PAGE, SLOTS},
-    {"a range beyond 64 bits", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_VMM, 64, UINT64_MAX, 0}, 0, 0},
-    {"memory, but none came", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_VMM, 0, 64, 0}, 0, 0},
-    {"vmm, but host memory came", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_VMM, 0, 64, 0}, 0, PAGE},
-    {"no ring", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 64, 0}, 0, 0},
-    {"no words", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 64, 0}, 0, SLOTS},
-    {"no slots", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 64, 0}, PAGE, 0},
-    {"a page that is too large", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 64, 0}, 2 * PAGE, 0},
-    {"slots that are too small", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 64, 0}, PAGE, PAGE},
-    {"a later piece", GPUIPC_ERR_PROTOCOL, {WIRE_MEMORY_HOST, 0, 64, 1}, PAGE, SLOTS}};
+    {"no bytes", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 0, 0}, PAGE, SLOTS},
+    {"an offset", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 8, 64, 0}, PAGE, SLOTS},
+    {"a range beyond 64 bits", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_VMM, 64, UINT64_MAX, 0}, 0, 0},
+    {"memory, but none came", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_VMM, 0, 64, 0}, 0, 0},
+    {"vmm, but host memory came", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_VMM, 0, 64, 0}, 0, PAGE},
+    {"no ring", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 64, 0}, 0, 0},
+    {"no words", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 64, 0}, 0, SLOTS},
+    {"no slots", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 64, 0}, PAGE, 0},
+    {"a page that is too large", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 64, 0}, 2 * PAGE, 0},
+    {"slots that are too small", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 64, 0}, PAGE, PAGE},
+    {"a later piece", GPUIPC_ERR_PROTOCOL, {SEGMENT_MEMORY_HOST, 0, 64, 1}, PAGE, SLOTS}};
 
 Test(contents, that_break_the_rules_end_the_connection) {
     for (size_t i = 0; i < sizeof(bad_rows) / sizeof(bad_rows[0]); i++) {
@@ -391,7 +391,7 @@ Test(contents, that_break_the_rules_end_the_connection) {
 }
 
 Test(contents, a_second_ring_ends_the_connection) {
-    const wire_contents record = {.memory = WIRE_MEMORY_HOST, .bytes = 64};
+    const wire_contents record = {.memory = SEGMENT_MEMORY_HOST, .bytes = 64};
     for (int i = 0; i < 3; i++) {
         begin_raw();
         gpuipc_buffer *mine = process_case_buffer(&at, 0, 64, 0, 3, 0);
@@ -400,7 +400,7 @@ Test(contents, a_second_ring_ends_the_connection) {
             cr_assert(send_record(&record, 0, SLOTS));
             check_status(GPUIPC_ERR_SIZE_MISMATCH, receive_all(mine, 32));
         }
-        const wire_contents next = {.memory = WIRE_MEMORY_HOST, .bytes = 64, .number = 1};
+        const wire_contents next = {.memory = SEGMENT_MEMORY_HOST, .bytes = 64, .number = 1};
         cr_assert(i == 2 ? send_record(&next, 1, SLOTS) : send_ring(PAGE));
         check_status(GPUIPC_ERR_PROTOCOL, receive_all(mine, 64));
         check_status(GPUIPC_ERR_CONNECTION_BROKEN, receive_all(mine, 64));

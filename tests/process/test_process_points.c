@@ -142,6 +142,51 @@ Test(points, the_producer_is_killed_while_a_call_waits_for_it) {
     end();
 }
 
+Test(points, the_producer_is_killed_before_anybody_waits_for_it) {
+    gpuipc_buffer *buffer;
+    begin();
+    offer_late(1, 7, GPUIPC_SEND_ASYNC);
+    check_ok(receive(GPUIPC_RECEIVE_DEFERRED, &buffer, 1, PATIENCE_MS));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_ready(buffer, 0));
+    partner_kill(&other);
+    check_refused(GPUIPC_ERR_LOST, "ended", gpuipc_buffer_await_ready(buffer, PATIENCE_MS));
+    check_status(GPUIPC_ERR_LOST, gpuipc_buffer_await_ready_async(buffer, NULL));
+    cr_assert_eq(info_of(buffer).is_lost, 1);
+    cr_assert_eq(info_of(buffer).is_ready, 0);
+    check_stream_works();
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
+Test(points, the_producer_is_killed_while_a_stream_waits_later) {
+    gpuipc_buffer *buffer;
+    begin();
+    offer_late(1, 7, GPUIPC_SEND_ASYNC);
+    check_ok(receive(GPUIPC_RECEIVE_DEFERRED, &buffer, 1, PATIENCE_MS));
+    check_ok(gpuipc_buffer_await_ready_async(buffer, NULL));
+    cr_assert_eq(info_of(buffer).is_ready, 0);
+    partner_kill(&other);
+    check_stream_works(); /* it has gone on */
+    cr_assert_eq(info_of(buffer).is_lost, 1);
+    cr_assert_eq(info_of(buffer).is_ready, 0);
+    check_status(GPUIPC_ERR_LOST, gpuipc_buffer_await_ready(buffer, 0));
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
+Test(points, contents_are_waited_for_by_the_host_later) {
+    gpuipc_buffer *buffer;
+    begin();
+    offer_late(1, 12, GPUIPC_SEND_ASYNC);
+    check_ok(receive(GPUIPC_RECEIVE_DEFERRED, &buffer, 1, PATIENCE_MS));
+    partner_do(&other, "GPUIPC_OK", "open");
+    check_ok(gpuipc_buffer_await_ready(buffer, PATIENCE_MS));
+    cr_assert_eq(first_word(buffer), 12);
+    cr_assert_eq(info_of(buffer).is_ready, 1);
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
 /* What was ready stays ready, whatever becomes of its producer. */
 Test(points, the_producer_is_killed_after_its_point) {
     gpuipc_buffer *buffer;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "cuda_api.h"
+#include "cuda/cuda_api.h"
 #include "os.h"
 #include "selftest_run.h"
 #include "system.h"

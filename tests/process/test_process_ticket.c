@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Tickets between processes: what they admit, who has them open, and exporters that come and go. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "check.h"
+#include "driver.h"
+#include "emulated.h"
 #include "marks.h"
 #include "os.h"
 #include "partner.h"
@@ -280,5 +283,149 @@ Test(ticket, names_its_holders_until_they_have_released_it_or_are_gone) {
     partner_end(&second);
     check_ok(marks_check(buffer, 51, 0));
     check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
+/* ---- returned, and opened again ---------------------------------------------------------------- */
+
+/* The first one is returned and not released yet: another thread of the process opens the same ticket meanwhile. What it gets
+ * is a hand-over of its own. */
+Test(ticket, is_handed_over_anew_when_what_is_open_was_returned) {
+    begin();
+    partner exporter;
+    gpuipc_context *within = opener(at.directory);
+    exporter_start(&exporter, 49);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    gpuipc_buffer *first = open_marked(within, &wanted, 49);
+    check_ok(gpuipc_buffer_return_async(first, NULL));
+    gpuipc_buffer *second = open_marked(within, &wanted, 49);
+    check_ok(gpuipc_buffer_release(first));
+    check_ok(marks_check(second, 49, 0));
+    check_ok(gpuipc_buffer_return_async(second, NULL));
+    check_ok(gpuipc_buffer_release(second));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+typedef struct returner {
+    gpuipc_buffer *of;
+    atomic_bool is_over;
+    uint32_t calls;
+    gpuipc_status status; /* the last that was not as it must be */
+} returner;
+
+static void return_again_and_again(void *argument) {
+    returner *self = argument;
+    while (!atomic_load(&self->is_over)) {
+        const gpuipc_status status = gpuipc_buffer_return_async(self->of, NULL);
+        self->status = status == GPUIPC_ERR_INVALID_ARGUMENT ? self->status : status;
+        self->calls++;
+    }
+}
+
+/* It is open twice, so that a return is refused; meanwhile the other one is as usable as before. */
+Test(ticket, that_is_open_twice_is_used_while_its_return_is_refused) {
+    begin();
+    partner exporter;
+    gpuipc_context *within = opener(at.directory);
+    os_thread *thread;
+    exporter_start(&exporter, 50);
+    const gpuipc_ticket wanted = exporter_share(&exporter, 0, 0);
+    returner other = {.of = open_marked(within, &wanted, 50)};
+    gpuipc_buffer *used = open_marked(within, &wanted, 50);
+    check_ok(os_thread_start(return_again_and_again, &other, &thread));
+    for (int i = 0; i < 20000; i++) {
+        uint32_t word;
+        check_ok(gpuipc_buffer_read(used, 0, &word, sizeof(word)));
+    }
+    atomic_store(&other.is_over, true);
+    os_thread_join(thread);
+    check_ok(other.status);
+    check_ok(gpuipc_buffer_release(used));
+    check_ok(gpuipc_buffer_release(other.of));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&exporter);
+    end();
+}
+
+/* ---- many ------------------------------------------------------------------------------------ */
+
+/* More are open all the time than two processes have points in a page, and many more come and go: who opens and
+ * releases is never told that the server has no room. */
+Test(ticket, come_and_go_beside_as_many_that_stay_open) {
+    begin();
+    partner other;
+    gpuipc_ticket made;
+    gpuipc_buffer_info info = {.struct_size = sizeof(info)};
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    char expected[CHILD_LINE_MAX];
+    const unsigned held = 4095;
+    const unsigned released =
+        os_shareable_handle_type == 1 ? 65500 : 4000; /* Wine takes its time */
+    gpuipc_buffer *shared = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+    check_ok(gpuipc_buffer_share(server, shared, NULL, &made));
+    check_ok(gpuipc_ticket_to_text(&made, text));
+    partner_start(&other, &at, NULL, NULL);
+    (void)snprintf(expected, sizeof(expected), "GPUIPC_OK %u", held + released);
+    partner_do(&other, expected, "ticket-parts %s %u %u", text, held, released);
+    check_ok(gpuipc_buffer_get_info(shared, &info));
+    cr_assert_eq(info.lent_count, held, "%u are listed", info.lent_count);
+    partner_end(&other);
+    check_ok(gpuipc_buffer_await_returns(shared, PATIENCE_MS));
+    check_ok(gpuipc_buffer_release(shared));
+    end();
+}
+
+/* ---- what could not be handed over ---------------------------------------------------------- */
+
+/* Lets calls of the emulated driver fail in this process; "": none. */
+static void set_failures(const char *text) {
+    static driver drv;
+    gpuipc_emulated_fail_fn set_fail;
+    if (drv.library == NULL) {
+        check_ok(driver_open("emulated", &drv));
+    }
+    void *symbol = os_library_symbol(drv.library, GPUIPC_EMULATED_SET_FAIL);
+    memcpy(&set_fail, &symbol, sizeof(set_fail));
+    cr_assert_eq(set_fail(text), 0, "%s", text);
+}
+
+/* The same buffer, by another ticket, is open there already: that is not what failed. */
+Test(ticket, that_could_not_be_handed_over_has_no_holder) {
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .max_kept_handles = GPUIPC_KEEP_NONE};
+    process_case_begin(&at, &config);
+    if (!process_case_is_emulated(&at)) {
+        process_case_end(&at);
+        cr_skip_test("needs calls of the driver that fail");
+    }
+    check_ok(gpuipc_server_create(at.context, NULL, &server));
+    partner other;
+    gpuipc_ticket tickets[2];
+    char texts[2][GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_holder holders[4];
+    size_t count = 0;
+    gpuipc_buffer *shared = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+    for (size_t i = 0; i < 2; i++) {
+        check_ok(gpuipc_buffer_share(server, shared, NULL, &tickets[i]));
+        check_ok(gpuipc_ticket_to_text(&tickets[i], texts[i]));
+    }
+    partner_start(&other, &at, NULL, NULL);
+    partner_do(&other, "GPUIPC_OK", "ticket %s", texts[0]);
+    set_failures("cuMemExportToShareableHandle:*=999");
+    partner_do(&other, "GPUIPC_ERR", "ticket %s", texts[1]);
+    set_failures("");
+    check_ok(gpuipc_server_holders(server, &tickets[1], holders, 4, &count));
+    cr_assert_eq(count, 0, "a ticket that nobody has open lists %zu", count);
+    check_ok(gpuipc_server_holders(server, &tickets[0], holders, 4, &count));
+    cr_assert_eq(count, 1);
+    cr_assert_eq(holders[0].openings, 1);
+    partner_do(&other, "GPUIPC_OK", "ticket %s", texts[1]);
+    check_ok(gpuipc_server_holders(server, &tickets[1], holders, 4, &count));
+    cr_assert_eq(count, 1);
+    partner_end(&other);
+    check_ok(gpuipc_buffer_await_returns(shared, PATIENCE_MS));
+    check_ok(gpuipc_buffer_release(shared));
     end();
 }

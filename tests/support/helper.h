@@ -8,7 +8,7 @@
 
 #include <gpuipc/gpuipc_status.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
 
 /** First of all: from now on this process dies with the one that started it; on Linux with the thread
  *  that did, and to be called again after a change of user, which undoes it (prctl(2),

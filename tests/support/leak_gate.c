@@ -100,7 +100,9 @@ static int gate_compare_driver(leak_gate *gate) {
         gate_compare_count(gate, "allocations of pools", then->pooled, now.pooled) +
         gate_compare_count(gate, "opened legacy handles", then->ipc, now.ipc) +
         gate_compare_count(gate, "pinned ranges of the host", then->pinned, now.pinned) +
-        gate_compare_count(gate, "managed allocations", then->managed, now.managed);
+        gate_compare_count(gate, "managed allocations", then->managed, now.managed) +
+        gate_compare_count(gate, "graphs", then->graphs, now.graphs) +
+        gate_compare_count(gate, "executable graphs", then->graph_execs, now.graph_execs);
     if (leaks > 0) {
         gate_list_driver(gate);
     }

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "os.h"
-#include "status.h"
 
 struct child_process {
     pid_t process_id;

@@ -19,6 +19,9 @@ void unique_name(char name[UNIQUE_NAME_MAX]);
 /** Makes an empty directory that this user alone may enter. False when it cannot be made. */
 bool runtime_directory_make(char path[RUNTIME_DIRECTORY_MAX]);
 
+/** How many files are in it. */
+size_t runtime_directory_count(const char *path);
+
 /** Removes it and the files in it (a test has no directories in it). */
 void runtime_directory_remove(const char *path);
 

@@ -9,8 +9,8 @@
 #include <windows.h>
 #include <winternl.h>
 
+#include "base/status.h"
 #include "os.h"
-#include "status.h"
 #include "unique.h"
 #include "win32_command.h"
 

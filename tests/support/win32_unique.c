@@ -66,23 +66,49 @@ bool runtime_directory_make(char path[RUNTIME_DIRECTORY_MAX]) {
     return made;
 }
 
-void runtime_directory_remove(const char *path) {
-    wchar_t directory[RUNTIME_DIRECTORY_MAX];
+/* Calls it for each file; @return how many there are */
+static size_t each_file(const wchar_t *directory, void (*act)(const wchar_t *file)) {
     wchar_t file[RUNTIME_DIRECTORY_MAX + MAX_PATH];
     WIN32_FIND_DATAW found;
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, directory,
-                            RUNTIME_DIRECTORY_MAX) == 0) {
-        return;
-    }
+    size_t count = 0;
     swprintf(file, RUNTIME_DIRECTORY_MAX + MAX_PATH, L"%ls\\*", directory);
     HANDLE search = FindFirstFileW(file, &found);
     if (search != INVALID_HANDLE_VALUE) {
         do {
-            swprintf(file, RUNTIME_DIRECTORY_MAX + MAX_PATH, L"%ls\\%ls", directory,
-                     found.cFileName);
-            DeleteFileW(file); /* refused for "." and "..", which are directories */
+            if ((found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) == 0) { /* not "." and ".." */
+                swprintf(file, RUNTIME_DIRECTORY_MAX + MAX_PATH, L"%ls\\%ls", directory,
+                         found.cFileName);
+                count++;
+                act(file);
+            }
         } while (FindNextFileW(search, &found));
         FindClose(search);
     }
-    RemoveDirectoryW(directory);
+    return count;
+}
+
+static bool widen(const char *path, wchar_t directory[RUNTIME_DIRECTORY_MAX]) {
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, directory,
+                               RUNTIME_DIRECTORY_MAX) != 0;
+}
+
+static void leave_file(const wchar_t *file) {
+    (void)file;
+}
+
+static void remove_file(const wchar_t *file) {
+    DeleteFileW(file);
+}
+
+size_t runtime_directory_count(const char *path) {
+    wchar_t directory[RUNTIME_DIRECTORY_MAX];
+    return widen(path, directory) ? each_file(directory, leave_file) : 0;
+}
+
+void runtime_directory_remove(const char *path) {
+    wchar_t directory[RUNTIME_DIRECTORY_MAX];
+    if (widen(path, directory)) {
+        (void)each_file(directory, remove_file);
+        RemoveDirectoryW(directory);
+    }
 }

@@ -19,7 +19,6 @@ const transport_promise promise = {
                  TRANSPORT_UNDER_TEST == GPUIPC_TRANSPORT_FABRIC,
     .survives_owner = TRANSPORT_UNDER_TEST != GPUIPC_TRANSPORT_FABRIC,
     .after_owner = TRANSPORT_UNDER_TEST == GPUIPC_TRANSPORT_LEGACY ? GPUIPC_ERR_LOST : GPUIPC_OK,
-    .wraps_itself = TRANSPORT_UNDER_TEST != GPUIPC_TRANSPORT_HOST,
 };
 
 static gpuipc_status create(const transport_case *self, uint64_t bytes,

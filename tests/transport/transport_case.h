@@ -20,7 +20,6 @@ typedef struct transport_promise {
     bool passed_on;            /**< a receiver that kept its handle can send it on */
     bool survives_owner;       /**< what is open stays good when the owner's process has ended */
     gpuipc_status after_owner; /**< what receiving it after that answers */
-    bool wraps_itself;         /**< a range of it can be wrapped, and is of the same kind */
 } transport_promise;
 
 extern const transport_promise promise;

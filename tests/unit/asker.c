@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "ticket/server.h"
+
 gpuipc_server *asker_server(uint32_t flags) {
     const gpuipc_server_config config = {.struct_size = sizeof(config), .flags = flags};
     gpuipc_server *made = NULL;
@@ -11,9 +13,9 @@ gpuipc_server *asker_server(uint32_t flags) {
     return made;
 }
 
-gpuipc_ticket asker_share(gpuipc_server *server, gpuipc_buffer *of) {
+gpuipc_ticket asker_share(gpuipc_server *by, gpuipc_buffer *of) {
     gpuipc_ticket made;
-    check_ok(gpuipc_buffer_share(server, of, NULL, &made));
+    check_ok(gpuipc_buffer_share(by, of, NULL, &made));
     return made;
 }
 
@@ -31,23 +33,29 @@ gpuipc_ticket asker_forge(const gpuipc_ticket *of) {
     return made;
 }
 
-server_local asker_here(const gpuipc_ticket *of) {
+bool asker_is_here(const gpuipc_ticket *of) {
     const ticket decoded = asker_decode(of);
-    server_local local;
-    check_ok(server_ask_local(&decoded, &local));
-    if (local.is_here && local.answer == WIRE_GRANTED) {
-        server_local_settle(&local, true);
+    server *found = server_find(decoded.server_id);
+    if (found != NULL) {
+        object_unreference(&found->object);
     }
-    return local;
+    return found != NULL;
 }
 
-wire_answer asker_answer_here(const gpuipc_ticket *of) {
-    const server_local local = asker_here(of);
-    cr_assert(local.is_here);
-    if (local.answer == WIRE_GRANTED) {
-        buffer_unreference(local.original);
+wire_answer asker_answer_here(const gpuipc_ticket *of, offer **out_offer) {
+    const ticket decoded = asker_decode(of);
+    server *from = server_find(decoded.server_id);
+    offer *found = NULL;
+    cr_assert_not_null(from);
+    const wire_answer answer = share_find(&from->shares, &decoded, &found);
+    object_unreference(&from->object);
+    cr_assert_eq(found != NULL, answer == WIRE_GRANTED);
+    if (out_offer != NULL) {
+        *out_offer = found;
+    } else {
+        offer_unreference(found, false);
     }
-    return local.answer;
+    return answer;
 }
 
 void asker_begin(asker *self, gpuipc_context *from, const gpuipc_ticket *of) {

@@ -3,9 +3,10 @@
 #ifndef GPUIPC_TEST_ASKER_H
 #define GPUIPC_TEST_ASKER_H
 
-#include "connection.h"
 #include "core_fixture.h"
-#include "server.h"
+#include "message/connection.h"
+#include "ticket/offer.h"
+#include "ticket/ticket.h"
 
 typedef struct asker {
     gpuipc_connection *handle;
@@ -28,11 +29,10 @@ ticket asker_decode(const gpuipc_ticket *of);
 /** The same ticket with another secret. */
 gpuipc_ticket asker_forge(const gpuipc_ticket *of);
 
-/** What a server of this process says to this process. Granted: it counts as open, and the original has a
- *  reference for the caller. */
-server_local asker_here(const gpuipc_ticket *of);
-/** The same; what is granted is given back. */
-wire_answer asker_answer_here(const gpuipc_ticket *of);
+/** Whether a server of this process gave it out. */
+bool asker_is_here(const gpuipc_ticket *of);
+/** What a server of this process says to this process. *out_offer, unless NULL: a reference when that is GRANTED. */
+wire_answer asker_answer_here(const gpuipc_ticket *of, offer **out_offer);
 
 /** Connects to the server of a ticket. */
 void asker_begin(asker *self, gpuipc_context *from, const gpuipc_ticket *of);

@@ -146,12 +146,58 @@ void core_set_stream_delay(unsigned milliseconds) {
     set_delay(milliseconds);
 }
 
+/* ---- a stream that is being captured ------------------------------------------------------- */
+
+static struct {
+    CUstream stream; /* NULL: none is */
+    CUstream made;   /* for the legacy stream: a blocking one, which makes that unusable */
+} captured;
+
+static void find_entry(const char *name, void *function) {
+    void *symbol = os_library_symbol(core_driver()->library, name);
+    cr_assert_not_null(symbol, "%s", name);
+    memcpy(function, &symbol, sizeof(symbol));
+}
+
+static CUstream make_blocking_stream(void) {
+    const driver *drv = core_driver();
+    CUcontext primary;
+    CUcontext popped;
+    CUstream made;
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPushCurrent(primary), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamCreate(&made, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    return made;
+}
+
+static void end_capture(void) {
+    CUresult (*end)(CUstream, void **);
+    CUresult (*destroy)(void *);
+    void *graph = NULL;
+    find_entry("cuStreamEndCapture", &end);
+    find_entry("cuGraphDestroy", &destroy);
+    cr_assert_eq(end(captured.stream, &graph), CUDA_SUCCESS, "the capture was made invalid");
+    cr_assert_eq(destroy(graph), CUDA_SUCCESS);
+    if (captured.made != NULL) {
+        cr_assert_eq(core_driver()->cuStreamDestroy(captured.made), CUDA_SUCCESS);
+    }
+    captured.stream = captured.made = NULL;
+}
+
 void core_set_captured(bool captures, CUstream stream) {
-    void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_SET_CAPTURED);
-    gpuipc_emulated_captured_fn set_captured;
-    cr_assert_not_null(symbol);
-    memcpy(&set_captured, &symbol, sizeof(set_captured));
-    set_captured(captures, stream);
+    CUresult (*begin)(CUstream, CUstreamCaptureMode);
+    if (captured.stream != NULL) {
+        end_capture();
+    }
+    if (captures) {
+        find_entry("cuStreamBeginCapture_v2", &begin);
+        const bool is_legacy = stream == NULL || stream == CU_STREAM_LEGACY;
+        captured.made = is_legacy ? make_blocking_stream() : NULL;
+        captured.stream = is_legacy ? captured.made : stream;
+        cr_assert_eq(begin(captured.stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    }
 }
 
 static void wait_in_call(void *argument) {

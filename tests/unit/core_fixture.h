@@ -72,7 +72,9 @@ uint64_t core_calls(const char *name);
 /** Every piece of asynchronous work of the emulated driver waits so long before it starts. */
 void core_set_stream_delay(unsigned milliseconds);
 
-/** From now on the emulated driver calls this stream captured; core_set_captured(false, NULL): none. */
+/** From now on this stream is captured; NULL, CU_STREAM_LEGACY: the legacy one cannot be used, for the capture of
+ *  another;
+ *  core_set_captured(false, NULL): none. Asserts that the capture before was not made invalid. */
 void core_set_captured(bool captures, CUstream stream);
 
 /* ---- a thread that waits ----------------------------------------------------------------- */

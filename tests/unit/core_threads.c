@@ -10,8 +10,8 @@
 
 #include <gpuipc/gpuipc.h>
 
-#include "buffer.h"
-#include "lease.h"
+#include "memory/buffer.h"
+#include "ticket/server_link.h"
 #include "unique.h"
 
 #define THREADS 4
@@ -53,6 +53,21 @@ static gpuipc_buffer *make(uint32_t value) {
     return made;
 }
 
+/* At once, behind all work of its devices, or behind that of the default stream. */
+static void give_up(gpuipc_buffer *of, uint32_t value) {
+    switch (value % 3) {
+    case 0:
+        CHECK(gpuipc_buffer_release(of));
+        break;
+    case 1:
+        CHECK(gpuipc_buffer_drop(of));
+        break;
+    default:
+        CHECK(gpuipc_buffer_release_async(of, NULL));
+        break;
+    }
+}
+
 static void check_word(gpuipc_buffer *of, uint32_t expected) {
     gpuipc_buffer_info info = {.struct_size = sizeof(info)};
     uint32_t word = 0;
@@ -89,21 +104,34 @@ static void receive_all(void *argument) {
     const direction *way = argument;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         gpuipc_buffer *opened;
-        gpuipc_incoming message = {
-            .struct_size = sizeof(message), .buffers = &opened, .buffer_capacity = 1};
+        gpuipc_mark mark;
+        gpuipc_incoming message = {.struct_size = sizeof(message),
+                                   .bytes = &mark,
+                                   .bytes_capacity = sizeof(mark),
+                                   .buffers = &opened,
+                                   .buffer_capacity = 1};
         CHECK(gpuipc_connection_receive(way->to, &message, SOON_MS));
+        CHECK(gpuipc_buffer_await_mark_async(opened, &mark, NULL));
+        CHECK(gpuipc_buffer_await_mark(opened, &mark, SOON_MS));
         check_word(opened, i);
-        CHECK(gpuipc_buffer_release(opened));
+        give_up(opened, i);
     }
 }
 
 static void send_all(const direction *way) {
     for (uint32_t i = 0; i < ROUNDS; i++) {
         gpuipc_buffer *own = make(i);
-        const gpuipc_outgoing message = {
-            .struct_size = sizeof(message), .buffers = &own, .buffer_count = 1};
+        gpuipc_mark mark; /* its word is in the pages of all threads */
+        CHECK(gpuipc_buffer_mark(own, NULL, &mark));
+        const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                         .bytes = &mark,
+                                         .bytes_size = sizeof(mark),
+                                         .buffers = &own,
+                                         .buffer_count = 1};
+        intptr_t native;
         CHECK(gpuipc_connection_send(way->from, &message, SOON_MS));
-        CHECK(gpuipc_buffer_release(own));
+        CHECK(gpuipc_buffer_get_returns_wait_handle(own, &native));
+        give_up(own, i / 3);
         use_shared(i);
     }
 }
@@ -142,7 +170,8 @@ static gpuipc_buffer *open_leased(context *ctx, const gpuipc_ticket *of) {
     buffer *found = NULL;
     gpuipc_buffer *opened = NULL;
     CHECK(ticket_decode(of, "test", &decoded));
-    CHECK(lease_request(ctx, of, &decoded, &config, os_deadline_after(SOON_MS), &found, &opened));
+    CHECK(
+        server_link_open(ctx, of, &decoded, &config, os_deadline_after(SOON_MS), &found, &opened));
     if (found != NULL) {
         atomic_fetch_sub(&found->handles, 1u); /* which is counted when it is published */
         CHECK(buffer_publish(found, &opened));

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # unit.cuda_api: our declarations of the CUDA Driver API against the real cuda.h, where there is one.
 
-# Every type, enumerator and flag that src/common/cuda_api.h declares, taken from its own lines, so
+# Every type, enumerator and flag that src/common/cuda/cuda_api.h declares, taken from its own lines, so
 # that none can be forgotten. Members and signatures are listed in cuda_api_table.h.
-set(_ours ${PROJECT_SOURCE_DIR}/src/common/cuda_api.h)
+set(_ours ${PROJECT_SOURCE_DIR}/src/common/cuda/cuda_api.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_ours})
 file(STRINGS ${_ours} _lines REGEX "^    CU[A-Z0-9_a-z]+ = ")
 string(REGEX MATCHALL "CU[A-Z0-9_a-z]+ = " _values "${_lines}")
@@ -54,7 +54,7 @@ else()
   list(APPEND _sources cuda_api_absent.c)
 endif()
 
-set(_names "/* Made by cuda_api.cmake from src/common/cuda_api.h. */\n#define CUDA_API_TYPES(X)")
+set(_names "/* Made by cuda_api.cmake from src/common/cuda/cuda_api.h. */\n#define CUDA_API_TYPES(X)")
 foreach(_type IN LISTS _types)
   string(APPEND _names " \\\n    X(${_type})")
 endforeach()

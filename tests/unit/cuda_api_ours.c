@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Our side of the comparison: what cuda_api.h says. */
-#include "cuda_api.h"
+#include "cuda/cuda_api.h"
 
 #include "cuda_api_table.h"
 

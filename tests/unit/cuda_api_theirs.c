@@ -3,7 +3,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#include "cuda_entry_points.h"
+#include "cuda/cuda_entry_points.h"
 
 #include "cuda_api_table.h"
 

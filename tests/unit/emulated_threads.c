@@ -93,10 +93,12 @@ static void exchange(uint64_t value) {
     const CUdeviceptr words = (CUdeviceptr)(uintptr_t)page;
     CHECK(drv.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
     CHECK(drv.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    /* Before the wait: a call after it is kept out when another thread's call frees, which waits for this very
+     * stream, on a GPU as well. */
+    CHECK(drv.cuStreamWriteValue64(second, words, value + 1, CU_STREAM_WRITE_VALUE_DEFAULT));
     CHECK(drv.cuStreamWaitValue64(first, words, value + 1, CU_STREAM_WAIT_VALUE_GEQ));
     CHECK(drv.cuLaunchHostFunc(first, count, &calls));
     CHECK(drv.cuMemsetD32Async(words + 16, (uint32_t)value + 1, 1, first));
-    CHECK(drv.cuStreamWriteValue64(second, words, value + 1, CU_STREAM_WRITE_VALUE_DEFAULT));
     CHECK(drv.cuStreamSynchronize(first));
     check_word(atomic_load(&calls), 1, "calls of the host's function");
     check_word(((const uint32_t *)page)[4], (uint32_t)value + 1, "behind the wait");

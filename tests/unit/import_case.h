@@ -3,8 +3,8 @@
 #ifndef GPUIPC_TEST_IMPORT_CASE_H
 #define GPUIPC_TEST_IMPORT_CASE_H
 
-#include "context.h"
 #include "core_fixture.h"
+#include "cuda/context.h"
 
 /** Both ends in this process. */
 extern core_pair import_pair;

@@ -4,8 +4,8 @@
 #ifndef GPUIPC_TEST_PEER_PROCESS_H
 #define GPUIPC_TEST_PEER_PROCESS_H
 
+#include "base/compiler.h"
 #include "child.h"
-#include "compiler.h"
 #include "os.h"
 #include "unique.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file deferred.h in the child of a fork: it has none of its parent's streams. */
-#include "deferred.h"
+#include "sync/deferred.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

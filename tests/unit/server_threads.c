@@ -10,8 +10,8 @@
 
 #include <gpuipc/gpuipc.h>
 
-#include "connection.h"
-#include "server.h"
+#include "message/connection.h"
+#include "ticket/server.h"
 #include "unique.h"
 
 #define THREADS 4
@@ -19,7 +19,7 @@
 #define SOON_MS 60000
 
 static gpuipc_context *own_context;
-static gpuipc_server *server;
+static gpuipc_server *serving;
 static gpuipc_buffer *shared;
 static char directory[RUNTIME_DIRECTORY_MAX];
 
@@ -109,13 +109,12 @@ static wire_answer ask(connection *to, const gpuipc_ticket *of) {
 
 static wire_answer ask_here(const gpuipc_ticket *of) {
     const ticket decoded = decode(of);
-    server_local local;
-    CHECK(server_ask_local(&decoded, &local));
-    if (local.answer == WIRE_GRANTED) {
-        server_local_settle(&local, true);
-        buffer_unreference(local.original);
-    }
-    return local.answer;
+    server *from = server_find(decoded.server_id);
+    offer *found = NULL;
+    const wire_answer answer = share_find(&from->shares, &decoded, &found);
+    offer_unreference(found, false);
+    object_unreference(&from->object);
+    return answer;
 }
 
 /* Tickets of this thread's own, of the buffer that all threads share. */
@@ -129,7 +128,7 @@ static void share_and_open(void *argument) {
         gpuipc_holder holders[THREADS];
         gpuipc_ticket of;
         size_t count;
-        CHECK(gpuipc_buffer_share(server, shared, &config, &of));
+        CHECK(gpuipc_buffer_share(serving, shared, &config, &of));
         if (i % 8 == 0) {
             if (handle != NULL) {
                 CHECK(gpuipc_connection_close(handle));
@@ -141,9 +140,9 @@ static void share_and_open(void *argument) {
         EXPECT(first == WIRE_GRANTED || (config.expires_ms != 0 && first == WIRE_EXPIRED));
         const wire_answer second = ask_here(&of);
         EXPECT(second == WIRE_GRANTED || (config.expires_ms != 0 && second == WIRE_EXPIRED));
-        CHECK(gpuipc_server_holders(server, &of, holders, THREADS, &count));
+        CHECK(gpuipc_server_holders(serving, &of, holders, THREADS, &count));
         EXPECT(count <= 1);
-        CHECK(gpuipc_server_revoke(server, &of));
+        CHECK(gpuipc_server_revoke(serving, &of));
         EXPECT(ask(to, &of) == WIRE_REVOKED);
     }
     CHECK(gpuipc_connection_close(handle));
@@ -175,7 +174,7 @@ static void run_all(void (*call)(void *argument), gpuipc_ticket *of) {
         for (int i = 0; i < 20; i++) {
             EXPECT(ask_here(of) == WIRE_GRANTED);
         }
-        CHECK(gpuipc_server_destroy(server));
+        CHECK(gpuipc_server_destroy(serving));
     }
     for (size_t i = 0; i < THREADS; i++) {
         os_thread_join(threads[i]);
@@ -192,9 +191,9 @@ int main(void) {
     const gpuipc_buffer_config memory = {.struct_size = sizeof(memory), .bytes = 4096};
     CHECK(gpuipc_context_create(&config, &own_context));
     CHECK(gpuipc_buffer_create(own_context, &memory, &shared));
-    CHECK(gpuipc_server_create(own_context, NULL, &server));
+    CHECK(gpuipc_server_create(own_context, NULL, &serving));
     run_all(share_and_open, NULL);
-    CHECK(gpuipc_buffer_share(server, shared, NULL, &of));
+    CHECK(gpuipc_buffer_share(serving, shared, NULL, &of));
     run_all(ask_until_the_end, &of);
     CHECK(gpuipc_buffer_release(shared));
     CHECK(gpuipc_context_destroy(own_context));

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "compiler.h"
-#include "cuda_api.h"
+#include "base/compiler.h"
+#include "cuda/cuda_api.h"
 
 #if STAND_IN == 1
 GPUIPC_EXPORTED int gpuipc_stand_in_is_no_driver(void);

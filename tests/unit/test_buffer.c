@@ -95,10 +95,14 @@ Test(buffer, wrong_configs_are_refused) {
     check_refused(GPUIPC_ERR_NOT_SUPPORTED, "99",
                   gpuipc_buffer_create(core_context, &config, &buffer));
     config.transport = GPUIPC_TRANSPORT_DEFAULT;
-    config.device = core_device_count;
+    config.device = GPUIPC_DEVICE(core_device_count);
     check_status(GPUIPC_ERR_DEVICE_NOT_FOUND, gpuipc_buffer_create(core_context, &config, &buffer));
     config.device = GPUIPC_DEVICE_NONE;
-    check_status(GPUIPC_ERR_DEVICE_NOT_FOUND, gpuipc_buffer_create(core_context, &config, &buffer));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "write GPUIPC_DEVICE(1)",
+                  gpuipc_buffer_create(core_context, &config, &buffer));
+    config.device = 9;
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "write GPUIPC_DEVICE(9)",
+                  gpuipc_buffer_create(core_context, &config, &buffer));
     config.device = 0;
     config.struct_size = 4;
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_buffer_create(core_context, &config, &buffer));
@@ -171,7 +175,7 @@ Test(buffer, a_second_device_is_given_access) {
     }
     gpuipc_buffer *buffer = core_buffer(core_unit, 0);
     const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = 1, .bytes = core_unit};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(1), .bytes = core_unit};
     gpuipc_buffer *there;
     check_ok(gpuipc_buffer_create(core_context, &config, &there));
     cr_assert_eq(core_info(there).device, 1);

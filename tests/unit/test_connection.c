@@ -343,6 +343,9 @@ Test(connection, the_receiver_chooses_its_device) {
     gpuipc_incoming in = room_for(NULL, 0);
     in.buffers = &opened;
     in.buffer_capacity = 1;
+    in.device = 9; /* which used to be device 8 */
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "write GPUIPC_DEVICE(9)",
+                  gpuipc_connection_receive(pair.server, &in, SOON_MS));
     in.device = GPUIPC_DEVICE(core_device_count);
     check_ok(core_send(pair.client, &buffer, 1));
     check_status(GPUIPC_ERR_DEVICE_NOT_FOUND, gpuipc_connection_receive(pair.server, &in, SOON_MS));
@@ -423,7 +426,7 @@ Test(connection, a_send_waits_for_the_default_streams_of_the_buffers_devices) {
     const gpuipc_stream per_thread = CU_STREAM_PER_THREAD;
     core_need_devices(2);
     const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = 1, .bytes = core_unit};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(1), .bytes = core_unit};
     gpuipc_buffer *buffer;
     check_ok(gpuipc_buffer_create(core_context, &config, &buffer));
     connect_pair();

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "wire.h"
+#include "message/wire.h"
 
 TestSuite(connection_end, .init = core_start, .fini = core_finish, .timeout = 120);
 
@@ -128,7 +128,7 @@ Test(connection_end, wrong_messages_to_receive_are_refused) {
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_connection_receive(pair.server, &message, 0));
     message = (gpuipc_incoming){.struct_size = 8};
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_connection_receive(pair.server, &message, 0));
-    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x4", receive_flags(4, GPUIPC_ACCESS_DEFAULT));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x8", receive_flags(8, GPUIPC_ACCESS_DEFAULT));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, receive_flags(0, (gpuipc_access)5));
     message = (gpuipc_incoming){.struct_size = sizeof(message), .reserved = 1};
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "reserved",

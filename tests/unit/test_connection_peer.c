@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "wire.h"
+#include "message/wire.h"
 
 TestSuite(connection_peer, .init = core_start, .fini = core_finish, .timeout = 60);
 
@@ -39,7 +39,7 @@ typedef struct forged {
     uint64_t number;
     uint32_t total_bytes; /* more than is carried: the message goes on in another packet */
     wire_buffer buffers[BUFFERS_MAX];
-    wire_segment segments[BUFFERS_MAX];
+    segment_record segments[BUFFERS_MAX];
     os_handle handles[BUFFERS_MAX];
 } forged;
 
@@ -57,7 +57,7 @@ static forged forge(gpuipc_buffer *buffer, uint32_t count, uint64_t number) {
         made.buffers[i] = (wire_buffer){.buffer_id = number * BUFFERS_MAX + i, /* another each */
                                         .bytes = info.bytes,
                                         .segment_count = 1,
-                                        .memory = WIRE_MEMORY_VMM,
+                                        .memory = SEGMENT_MEMORY_VMM,
                                         .handle_type = (uint16_t)os_shareable_handle_type,
                                         .access = GPUIPC_ACCESS_READ_WRITE};
         memcpy(made.buffers[i].device_uuid, info.device_uuid.bytes, 16);

@@ -303,6 +303,26 @@ Test(contents, nobody_receives_let_the_sender_go_on) {
     }
 }
 
+/* A buffer of the library's own, which is sent as a way itself when the transport is named. */
+Test(contents, of_a_buffer_in_host_memory_go_by_default) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_HOST, .bytes = CONTENTS_MANY};
+    contents_ends two;
+    contents_ends_open(&two, CONTENTS_MANY);
+    gpuipc_buffer *first = two.from;
+    check_ok(gpuipc_buffer_create(core_context, &config, &two.from));
+    for (uint8_t i = 1; i <= 2; i++) {
+        check_ok(gpuipc_buffer_fill_async(two.from, 0, CONTENTS_MANY, i, 1, two.sends));
+        check_ok(contents_send_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_DEFAULT));
+        check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_DEFAULT));
+        contents_both_pass(&two);
+        contents_check_value(two.into, i);
+    }
+    check_ok(gpuipc_buffer_release(two.from));
+    two.from = first;
+    contents_ends_close(&two);
+}
+
 Test(contents, of_host_memory_go_through_the_ring) {
     const driver *drv = core_driver();
     contents_ends two;

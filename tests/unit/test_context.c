@@ -27,7 +27,7 @@ Test(context, wrong_configs_are_refused) {
     config.flags = 0x80000000u;
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x80000000",
                   gpuipc_context_create(&config, &context));
-    config.flags = GPUIPC_CONTEXT_SHARED_DIRECTORY | 4u;
+    config.flags = GPUIPC_CONTEXT_SHARED_DIRECTORY | 8u;
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_context_create(&config, &context));
     config = core_context_config();
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_context_create(&config, NULL));

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "context.h"
+#include "cuda/context.h"
 
 TestSuite(device, .init = core_start, .fini = core_finish, .timeout = 60);
 TestSuite(device_machine, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
@@ -108,7 +108,7 @@ static void record_memory_of(uint32_t index) {
     recorded.call = ctx->driver.cuMemCreate;
     ctx->driver.cuMemCreate = record_create;
     const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = index, .bytes = 1};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(index), .bytes = 1};
     gpuipc_buffer *buffer = NULL;
     gpuipc_status status = gpuipc_buffer_create(core_context, &config, &buffer);
     ctx->driver.cuMemCreate = recorded.call;

@@ -5,7 +5,7 @@
 
 #include "emulated_test.h"
 #include "machine.h"
-#include "nvml_api.h"
+#include "query/nvml_api.h"
 
 TestSuite(emulated_nvml, .timeout = 60);
 

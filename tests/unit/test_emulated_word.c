@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "emulated_test.h"
+#include "thread_state.h"
 
 #define WAIT_AND   2u
 #define WAIT_NOR   3u
@@ -264,4 +265,83 @@ Test(emulated_word_machine, has_them_by_default) {
     check_success(
         drv.cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0));
     cr_assert_eq(value, 1);
+}
+
+/* ---- calls that wait for a context keep all others out ------------------------------------- */
+
+typedef struct waiting_call {
+    CUresult (*call)(void *argument);
+    void *argument;
+    CUresult answer;
+    _Atomic uint64_t number; /* of the thread; 0: not started */
+    atomic_bool is_done;
+} waiting_call;
+
+static void make_call(void *argument) {
+    waiting_call *self = argument;
+    atomic_store(&self->number, thread_state_own_number());
+    self->answer = self->call(self->argument);
+    atomic_store(&self->is_done, true);
+}
+
+static os_thread *start_until_asleep(waiting_call *self) {
+    os_thread *thread;
+    check_ok(os_thread_start(make_call, self, &thread));
+    while (atomic_load(&self->number) == 0) {
+        os_sleep_ms(1);
+    }
+    cr_assert(thread_state_wait_asleep(atomic_load(&self->number), 20000));
+    return thread;
+}
+
+static CUresult free_in_context(void *argument) {
+    context_use(0);
+    return drv.cuMemFree(*(CUdeviceptr *)argument);
+}
+
+static void wait_until_others_are_kept_out(void) {
+    gpuipc_emulated_live live;
+    for (get_live(&live); live.keeping_out == 0; get_live(&live)) {
+        os_sleep_ms(1);
+    }
+}
+
+static CUresult query(void *argument) {
+    return drv.cuStreamQuery(argument);
+}
+
+Test(emulated_word, that_a_free_waits_for_cannot_be_written_by_another_call) {
+    CUdeviceptr plain;
+    check_success(drv.cuMemAlloc(&plain, 64));
+    waiting_call freeing = {.call = free_in_context, .argument = &plain};
+    waiting_call asking = {.call = query, .argument = other};
+    atomic_store(host, 0);
+    check_success(drv.cuStreamWaitValue64(stream, at(host), 1, CU_STREAM_WAIT_VALUE_GEQ));
+    os_thread *first;
+    check_ok(os_thread_start(make_call, &freeing, &first));
+    wait_until_others_are_kept_out();
+    os_thread *second = start_until_asleep(&asking);
+    cr_assert_not(atomic_load(&freeing.is_done));
+    cr_assert_not(atomic_load(&asking.is_done), "a call went by one that frees");
+    atomic_store(host, 1);
+    os_thread_join(first);
+    os_thread_join(second);
+    check_success(freeing.answer);
+    check_success(asking.answer);
+}
+
+/* What may only be read is never written; that it can be waited for, a GPU says too. */
+Test(emulated_word, in_memory_registered_to_be_read) {
+    void *page = (void *)(uintptr_t)host;
+    check_success(drv.cuMemFreeHost(page));
+    static _Alignas(4096) uint64_t words[512];
+    check_success(drv.cuMemHostRegister(words, sizeof(words), 8)); /* READ_ONLY */
+    words[0] = 3;
+    check_success(drv.cuStreamWaitValue64(stream, at(words), 3, CU_STREAM_WAIT_VALUE_GEQ));
+    check_success(drv.cuStreamSynchronize(stream));
+    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuStreamWriteValue64(stream, at(words), 4, 0));
+    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuMemsetD8Async(at(words), 4, 8, stream));
+    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpyDtoHAsync(words, memory, 8, stream));
+    cr_assert_eq(words[0], 3);
+    check_success(drv.cuMemHostUnregister(words));
 }

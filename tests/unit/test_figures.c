@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "figures.h"
-#include "status.h"
+#include "base/status.h"
+#include "query/figures.h"
 #include "transport_machine.h"
 
 TestSuite(figures, .init = core_start_without_context, .fini = core_finish, .timeout = 60);

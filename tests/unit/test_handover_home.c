@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Memory that comes home to the process that made it and is sent on from there, and what is not taken
  *  from another user's process. */
-#include "buffer.h"
 #include "core_fixture.h"
-#include "ready_event.h"
+#include "memory/buffer.h"
+#include "sync/ready_event.h"
 
 #define BYTES (UINT64_C(1) << 20)
 

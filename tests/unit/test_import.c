@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Memory that is imported once and mapped once, however often it is handed over. */
-#include "buffer.h"
 #include "import_case.h"
+#include "memory/buffer.h"
 
 TestSuite(import, .init = core_start_without_context, .fini = import_case_end, .timeout = 60);
 
@@ -185,7 +185,7 @@ Test(import, what_fails_leaves_nothing_and_the_next_hand_over_works) {
         check_status(i < 2 ? GPUIPC_ERR_NOT_GPU_MEMORY : GPUIPC_ERR_CUDA,
                      import_case_receive(import_pair.server, wanted, &opened));
         core_set_failures("");
-        cr_assert_eq(import_case_context()->imports.count, 0, "%s", failures[i]);
+        cr_assert_eq(import_case_context()->imports->by_buffer.count, 0, "%s", failures[i]);
         import_case_drop(hand_over(own));
         import_case_calls(2, 2, 1, 2);
     }
@@ -254,6 +254,6 @@ Test(import, one_thread_opens_while_another_releases) {
         atomic_store(&passed_count, i + 1);
     }
     cr_assert_eq(core_waiter_end(&thread), GPUIPC_OK);
-    cr_assert_eq(import_case_context()->imports.count, 0);
+    cr_assert_eq(import_case_context()->imports->by_buffer.count, 0);
     import_case_drop(own);
 }

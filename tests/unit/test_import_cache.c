@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file What stays of imports that are closed, and which records are of memory that is open already. */
 #include "import_case.h"
-#include "incoming.h"
+#include "memory/import.h"
+#include "message/incoming.h"
 
 TestSuite(import_cache, .init = core_start_without_context, .fini = import_case_end, .timeout = 60);
 
@@ -28,7 +29,7 @@ Test(import_cache, the_cache_keeps_the_mappings_of_those_used_last) {
     import_case_calls(0, 0, 0, 0);
     import_case_drop(hand_over(buffers[2]));
     import_case_calls(1, 1, 1, 1);
-    cr_assert_eq(import_case_context()->imports.cached.count, 2);
+    cr_assert_eq(import_case_context()->imports->cached.count, 2);
     for (size_t i = 0; i < 3; i++) {
         import_case_drop(buffers[i]);
     }
@@ -42,7 +43,7 @@ Test(import_cache, what_is_open_is_not_counted_as_cached) {
         buffers[i] = core_buffer(core_unit, 0);
         opened[i] = hand_over(buffers[i]);
     }
-    cr_assert_eq(import_case_context()->imports.cached.count, 0);
+    cr_assert_eq(import_case_context()->imports->cached.count, 0);
     core_set_failures("");
     for (size_t i = 0; i < 3; i++) {
         import_case_drop(opened[i]);
@@ -89,7 +90,6 @@ Test(import_cache, one_mapping_for_each_device_and_access_stays) {
 typedef struct said {
     uint64_t connection;
     uint64_t buffer_id;
-    uint64_t generation;
     uint32_t segments;
     uint64_t bytes; /* of each; 0: a unit */
     bool keeps;     /* its handles are kept */
@@ -97,7 +97,7 @@ typedef struct said {
 
 /* A message with one buffer, whose segments are all the same memory. */
 static void take(incoming *message, said what, os_handle memory) {
-    sender from = {.context = import_case_context(), .connection = what.connection};
+    import_source from = {.context = import_case_context(), .connection = what.connection};
     const wire_header header = {.kind = WIRE_MESSAGE,
                                 .total_buffers = 1,
                                 .total_segments = what.segments,
@@ -105,13 +105,12 @@ static void take(incoming *message, said what, os_handle memory) {
                                 .segments = (uint16_t)what.segments};
     const wire_buffer said_buffer = {.exporter_id = {9},
                                      .buffer_id = what.buffer_id,
-                                     .generation = what.generation,
                                      .bytes = 1,
                                      .segment_count = what.segments,
-                                     .memory = WIRE_MEMORY_VMM,
+                                     .memory = SEGMENT_MEMORY_VMM,
                                      .handle_type = (uint16_t)os_shareable_handle_type,
                                      .access = GPUIPC_ACCESS_READ_WRITE};
-    const wire_segment record = {.bytes = what.bytes == 0 ? core_unit : what.bytes};
+    const segment_record record = {.bytes = what.bytes == 0 ? core_unit : what.bytes};
     uint8_t packet[WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES + 4 * WIRE_SEGMENT_BYTES];
     os_handle handles[4];
     *message = (incoming){0};
@@ -143,7 +142,7 @@ static os_handle memory_of(gpuipc_buffer *own) {
     return memory;
 }
 
-Test(import_cache, a_newer_generation_ends_what_is_cached_of_older_ones) {
+Test(import_cache, what_comes_again_is_found_and_what_another_connection_brought_is_not) {
     import_case_begin(8);
     gpuipc_buffer *own = core_buffer(core_unit, 0);
     os_handle memory = memory_of(own);
@@ -151,40 +150,20 @@ Test(import_cache, a_newer_generation_ends_what_is_cached_of_older_ones) {
     static const struct {
         said what;
         uint64_t imports;
-        uint64_t releases;
     } rows[] = {
-        {{1, 5, 3, 1, 0, false}, 1, 0}, {{1, 5, 3, 1, 0, false}, 0, 0}, /* the same */
-        {{1, 6, 1, 1, 0, false}, 1, 0},                                 /* another buffer */
-        {{2, 5, 9, 1, 0, false}, 1, 0},                                 /* another connection's */
-        {{1, 5, 4, 1, 0, false}, 1, 1},                                 /* newer */
-        {{1, 5, 2, 1, 0, false}, 1, 0}, /* older: its sender knows */
-        {{1, 5, 5, 1, 0, false}, 1, 2}, /* newer than both */
-        {{1, 6, 1, 1, 0, false}, 0, 0}, {{2, 5, 9, 1, 0, false}, 0, 0},
+        {{1, 5, 1, 0, false}, 1}, {{1, 5, 1, 0, false}, 0}, /* the same */
+        {{1, 6, 1, 0, false}, 1},                           /* another buffer */
+        {{2, 5, 1, 0, false}, 1},                           /* another connection's */
+        {{1, 6, 1, 0, false}, 0}, {{2, 5, 1, 0, false}, 0},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         take(&message, rows[i].what, memory);
         clear(&message);
-        import_case_calls(rows[i].imports, 0, 0, rows[i].releases);
+        import_case_calls(rows[i].imports, 0, 0, 0);
     }
     import_forget_connection(import_case_context(), 1);
     import_case_calls(0, 0, 0, 2);
-    cr_assert_eq(import_case_context()->imports.cached.count, 1);
-    os_handle_close(&memory);
-    import_case_drop(own);
-}
-
-Test(import_cache, a_generation_that_is_open_stays_when_a_newer_one_comes) {
-    import_case_begin(8);
-    gpuipc_buffer *own = core_buffer(core_unit, 0);
-    os_handle memory = memory_of(own);
-    incoming old;
-    incoming next;
-    take(&old, (said){1, 5, 1, 1, 0, false}, memory);
-    take(&next, (said){1, 5, 2, 1, 0, false}, memory);
-    import_case_calls(2, 0, 0, 0);
-    clear(&next);
-    clear(&old);
-    import_case_calls(0, 0, 0, 0);
+    cr_assert_eq(import_case_context()->imports->cached.count, 1);
     os_handle_close(&memory);
     import_case_drop(own);
 }
@@ -195,9 +174,8 @@ Test(import_cache, what_is_open_must_be_what_the_message_says) {
     os_handle memory = memory_of(own);
     incoming open;
     incoming other;
-    static const said rows[] = {
-        {1, 5, 0, 1, 0, false}, {1, 5, 0, 3, 0, false}, {1, 5, 0, 2, 4096, false}};
-    take(&open, (said){1, 5, 0, 2, 0, false}, memory);
+    static const said rows[] = {{1, 5, 1, 0, false}, {1, 5, 3, 0, false}, {1, 5, 2, 4096, false}};
+    take(&open, (said){1, 5, 2, 0, false}, memory);
     check_ok(open.failure.status);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         core_set_failures("");
@@ -206,7 +184,7 @@ Test(import_cache, what_is_open_must_be_what_the_message_says) {
         clear(&other);
         import_case_calls(0, 0, 0, 0);
     }
-    take(&other, (said){1, 5, 0, 2, 0, false}, memory);
+    take(&other, (said){1, 5, 2, 0, false}, memory);
     check_ok(other.failure.status);
     cr_assert_eq(other.imports[0], open.imports[0]);
     clear(&open);
@@ -221,8 +199,8 @@ Test(import_cache, a_handle_that_nobody_imported_is_not_kept) {
     os_handle memory = memory_of(own);
     os_handle other;
     incoming messages[4];
-    const said plain = {1, 5, 0, 1, 0, false};
-    const said kept = {1, 5, 0, 1, 0, true};
+    const said plain = {1, 5, 1, 0, false};
+    const said kept = {1, 5, 1, 0, true};
     check_ok(os_memory_create("gpuipc-test", 65536, &other));
     take(&messages[0], plain, memory);
     take(&messages[1], kept, other); /* what is open has none that could be kept */
@@ -243,29 +221,6 @@ Test(import_cache, a_handle_that_nobody_imported_is_not_kept) {
     import_case_drop(own);
 }
 
-Test(import_cache, generations_without_end_are_not_looked_through) {
-    enum {
-        MANY = 100
-    };
-    static incoming messages[MANY];
-    import_case_begin(0);
-    gpuipc_buffer *own = core_buffer(core_unit, 0);
-    os_handle memory = memory_of(own);
-    for (uint64_t i = 0; i < MANY; i++) {
-        take(&messages[i], (said){.connection = 1, .buffer_id = 5, .generation = i, .segments = 1},
-             memory);
-        check_ok(messages[i].failure.status);
-    }
-    cr_assert_leq(import_case_context()->imports.count, 16);
-    for (uint64_t i = 0; i < MANY; i++) {
-        clear(&messages[i]);
-    }
-    cr_assert_eq(import_case_context()->imports.count, 0);
-    import_case_calls(MANY, 0, 0, MANY);
-    os_handle_close(&memory);
-    import_case_drop(own);
-}
-
 Test(import_cache, one_kind_of_memory_is_not_taken_for_another) {
     import_case_begin(0);
     gpuipc_buffer *own = core_buffer(core_unit, 0);
@@ -273,9 +228,9 @@ Test(import_cache, one_kind_of_memory_is_not_taken_for_another) {
     incoming message;
     import_key key = {.connection = 1, .exporter_id = {9}, .buffer_id = 5};
     take(&message, (said){.connection = 1, .buffer_id = 5, .segments = 1}, memory);
-    key.memory = WIRE_MEMORY_FABRIC;
+    key.memory = SEGMENT_MEMORY_FABRIC;
     cr_assert_null(import_find(import_case_context(), &key, false));
-    key.memory = WIRE_MEMORY_VMM;
+    key.memory = SEGMENT_MEMORY_VMM;
     import_memory *found = import_find(import_case_context(), &key, false);
     cr_assert_eq(found, message.imports[0]);
     import_unreference(import_case_context(), found, false);
@@ -292,24 +247,24 @@ Test(import_cache, ten_thousand_cost_what_ten_do) {
     import_case_begin(0);
     gpuipc_buffer *own = core_buffer(core_unit, 0);
     os_handle memory = memory_of(own);
-    const import_table *table = &import_case_context()->imports;
+    const import_table *table = import_case_context()->imports;
     for (uint64_t i = 0; i < MANY; i++) {
-        take(&messages[i], (said){1, i, 0, 1, 0, false}, memory);
+        take(&messages[i], (said){1, i, 1, 0, false}, memory);
         check_ok(messages[i].failure.status);
     }
     import_case_calls(MANY, 0, 0, 0);
-    cr_assert_eq(table->count, MANY);
-    cr_assert_geq(table->slot_count, MANY);
+    cr_assert_eq(table->by_buffer.count, MANY);
+    cr_assert_geq(table->by_buffer.slot_count, MANY);
     for (uint64_t i = 0; i < MANY; i++) {
         const import_key key = {
-            .connection = 1, .exporter_id = {9}, .buffer_id = i, .memory = WIRE_MEMORY_VMM};
+            .connection = 1, .exporter_id = {9}, .buffer_id = i, .memory = SEGMENT_MEMORY_VMM};
         import_memory *found = import_find(import_case_context(), &key, false);
         cr_assert_eq(found, messages[i].imports[0], "%llu", (unsigned long long)i);
         import_unreference(import_case_context(), found, false);
         clear(&messages[i]);
     }
     import_case_calls(0, 0, 0, MANY);
-    cr_assert_eq(table->count, 0);
+    cr_assert_eq(table->by_buffer.count, 0);
     os_handle_close(&memory);
     import_case_drop(own);
 }

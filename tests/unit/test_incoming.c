@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "incoming.h"
+#include "memory/import.h"
+#include "message/incoming.h"
 
 TestSuite(incoming, .init = core_start, .fini = core_finish, .timeout = 60);
 
@@ -31,7 +32,7 @@ typedef struct parts {
 static wire_buffer buffer_record(uint32_t segment_count) {
     return (wire_buffer){.bytes = 1,
                          .segment_count = segment_count,
-                         .memory = WIRE_MEMORY_VMM,
+                         .memory = SEGMENT_MEMORY_VMM,
                          .handle_type = (uint16_t)os_shareable_handle_type,
                          .access = GPUIPC_ACCESS_READ_WRITE};
 }
@@ -58,7 +59,7 @@ static packet make(uint64_t number, parts total, parts carried, uint32_t segment
         wire_encode_buffer(&record, at);
     }
     for (uint32_t i = 0; i < carried.segments; i++, at += WIRE_SEGMENT_BYTES) {
-        const wire_segment record = {.bytes = core_unit};
+        const segment_record record = {.bytes = core_unit};
         wire_encode_segment(&record, at);
         check_ok(os_memory_create("test", 4096, &made.handles[i]));
     }
@@ -75,9 +76,9 @@ static context *inner(void) {
     return inside;
 }
 
-static sender *peer(void) {
-    static sender from;
-    from = (sender){.context = inner()};
+static import_source *peer(void) {
+    static import_source from;
+    from = (import_source){.context = inner()};
     return &from;
 }
 
@@ -301,7 +302,7 @@ Test(incoming, a_packet_that_does_not_decode_ends_it) {
     check_packet_refused(GPUIPC_ERR_PROTOCOL, "like one of gpuipc", &message, 0, next);
     next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
     next.bytes[4] = 2;
-    check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 2.0", &message, 0, next);
+    check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 2.1", &message, 0, next);
     next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
     check_status(GPUIPC_ERR_HANDLE_COUNT,
                  incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 3, false));
@@ -327,7 +328,7 @@ Test(incoming, totals_have_limits) {
         {{1, 3, 6}, GPUIPC_ERR_LIMIT},
         {{UINT32_MAX, UINT32_MAX, UINT32_MAX}, GPUIPC_ERR_LIMIT},
     };
-    sender from = {.context = limits};
+    import_source from = {.context = limits};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         incoming message = {0};
         packet next = make(0, rows[i].total, (parts){1, 1, 1}, 1);

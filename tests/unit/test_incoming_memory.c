@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "incoming.h"
+#include "message/incoming.h"
 
 TestSuite(incoming_memory, .init = core_start, .fini = core_finish, .timeout = 60);
 
@@ -18,8 +18,8 @@ static context *inner(void) {
 
 /* What one packet with one buffer and its segments says. */
 typedef struct said {
-    wire_memory memory;
-    wire_naming naming;
+    segment_memory memory;
+    segment_naming naming;
     uint32_t segments;
     uint32_t group;
     uint64_t bytes;   /* of a segment */
@@ -28,7 +28,7 @@ typedef struct said {
 
 /* Takes one such message in. @return what it answers; OK and a failure that is remembered are the two
  * ways of refusing */
-static gpuipc_status take(sender *from, incoming *message, said what) {
+static gpuipc_status take(import_source *from, incoming *message, said what) {
     const wire_header header = {.kind = WIRE_MESSAGE,
                                 .total_buffers = 1,
                                 .total_segments = what.segments,
@@ -40,7 +40,7 @@ static gpuipc_status take(sender *from, incoming *message, said what) {
                                 .memory = (uint16_t)what.memory,
                                 .handle_type = (uint16_t)os_shareable_handle_type,
                                 .access = GPUIPC_ACCESS_READ_WRITE};
-    const wire_segment record = {
+    const segment_record record = {
         .bytes = what.bytes, .naming = (uint16_t)what.naming, .group = what.group};
     uint8_t packet[WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES + 4 * WIRE_SEGMENT_BYTES];
     os_handle handles[4];
@@ -63,7 +63,7 @@ static gpuipc_status take(sender *from, incoming *message, said what) {
     return status;
 }
 
-static void check_costs_the_message(gpuipc_status expected, const char *text, sender *from,
+static void check_costs_the_message(gpuipc_status expected, const char *text, import_source *from,
                                     said what) {
     incoming message = {0};
     check_ok(take(from, &message, what));
@@ -82,21 +82,21 @@ static os_handle host_memory(uint64_t bytes) {
 
 Test(incoming_memory, a_segment_is_named_as_its_kind_of_memory_is) {
     static const said rows[] = {
-        {WIRE_MEMORY_VMM, WIRE_NAMED_BY_NAME, 1, 0, 1, {-1}},
-        {WIRE_MEMORY_VMM, WIRE_NAMED_BY_BOTH, 1, 0, 1, {0}},
-        {WIRE_MEMORY_LEGACY, WIRE_NAMED_BY_HANDLE, 1, 0, 1, {0}},
-        {WIRE_MEMORY_LEGACY, WIRE_NAMED_BY_BOTH, 1, 0, 1, {0}},
-        {WIRE_MEMORY_POOL, WIRE_NAMED_BY_HANDLE, 1, 0, 1, {0}},
-        {WIRE_MEMORY_HOST, WIRE_NAMED_BY_NAME, 1, 0, 1, {-1}},
-        {WIRE_MEMORY_HOST, WIRE_NAMED_BY_BOTH, 1, 0, 1, {0}},
-        {WIRE_MEMORY_FABRIC, WIRE_NAMED_BY_HANDLE, 1, 0, 1, {0}},
+        {SEGMENT_MEMORY_VMM, SEGMENT_NAMED_BY_NAME, 1, 0, 1, {-1}},
+        {SEGMENT_MEMORY_VMM, SEGMENT_NAMED_BY_BOTH, 1, 0, 1, {0}},
+        {SEGMENT_MEMORY_LEGACY, SEGMENT_NAMED_BY_HANDLE, 1, 0, 1, {0}},
+        {SEGMENT_MEMORY_LEGACY, SEGMENT_NAMED_BY_BOTH, 1, 0, 1, {0}},
+        {SEGMENT_MEMORY_POOL, SEGMENT_NAMED_BY_HANDLE, 1, 0, 1, {0}},
+        {SEGMENT_MEMORY_HOST, SEGMENT_NAMED_BY_NAME, 1, 0, 1, {-1}},
+        {SEGMENT_MEMORY_HOST, SEGMENT_NAMED_BY_BOTH, 1, 0, 1, {0}},
+        {SEGMENT_MEMORY_FABRIC, SEGMENT_NAMED_BY_HANDLE, 1, 0, 1, {0}},
     };
     os_handle handle = host_memory(65536);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        sender from = {.context = inner()};
+        import_source from = {.context = inner()};
         incoming message = {0};
         said what = rows[i];
-        what.handle = what.naming == WIRE_NAMED_BY_NAME ? OS_HANDLE_NONE : handle;
+        what.handle = what.naming == SEGMENT_NAMED_BY_NAME ? OS_HANDLE_NONE : handle;
         check_refused(GPUIPC_ERR_PROTOCOL, "not named as its kind of memory is",
                       take(&from, &message, what));
         incoming_clear(&message, inner(), false);
@@ -107,13 +107,13 @@ Test(incoming_memory, a_segment_is_named_as_its_kind_of_memory_is) {
 Test(incoming_memory, names_of_another_user_are_not_taken) {
     const os_peer other = {.process_id = 1, .same_user = false, .process = OS_HANDLE_NONE};
     os_handle handle = host_memory(65536);
-    sender from = {.context = inner(), .peer = &other};
+    import_source from = {.context = inner(), .peer = &other};
     check_costs_the_message(GPUIPC_ERR_ACCESS_DENIED, "another user", &from,
-                            (said){WIRE_MEMORY_LEGACY, WIRE_NAMED_BY_NAME, 1, 0, 1, {-1}});
+                            (said){SEGMENT_MEMORY_LEGACY, SEGMENT_NAMED_BY_NAME, 1, 0, 1, {-1}});
     check_costs_the_message(GPUIPC_ERR_ACCESS_DENIED, "another user", &from,
-                            (said){WIRE_MEMORY_POOL, WIRE_NAMED_BY_BOTH, 1, 1, 1, handle});
+                            (said){SEGMENT_MEMORY_POOL, SEGMENT_NAMED_BY_BOTH, 1, 1, 1, handle});
     check_costs_the_message(GPUIPC_ERR_ACCESS_DENIED, "another user", &from,
-                            (said){WIRE_MEMORY_FABRIC, WIRE_NAMED_BY_NAME, 1, 0, 1, {-1}});
+                            (said){SEGMENT_MEMORY_FABRIC, SEGMENT_NAMED_BY_NAME, 1, 0, 1, {-1}});
     os_handle_close(&handle);
 }
 
@@ -122,21 +122,23 @@ Test(incoming_memory, legacy_stays_in_its_namespace) {
                            .same_user = true,
                            .other_pid_namespace = true,
                            .process = OS_HANDLE_NONE};
-    sender from = {.context = inner(), .peer = &other};
+    import_source from = {.context = inner(), .peer = &other};
     check_costs_the_message(GPUIPC_ERR_NOT_SUPPORTED, "PID namespace", &from,
-                            (said){WIRE_MEMORY_LEGACY, WIRE_NAMED_BY_NAME, 1, 0, 1, {-1}});
+                            (said){SEGMENT_MEMORY_LEGACY, SEGMENT_NAMED_BY_NAME, 1, 0, 1, {-1}});
 }
 
 Test(incoming_memory, what_is_one_allocation_has_one_segment) {
     os_handle handle = host_memory(65536);
-    sender from = {.context = inner()};
+    import_source from = {.context = inner()};
     check_costs_the_message(GPUIPC_ERR_SIZE_MISMATCH, "2 allocations", &from,
-                            (said){WIRE_MEMORY_LEGACY, WIRE_NAMED_BY_NAME, 2, 0, 1, {-1}});
-    check_costs_the_message(GPUIPC_ERR_SIZE_MISMATCH, "2 pieces", &from,
-                            (said){WIRE_MEMORY_HOST, WIRE_NAMED_BY_HANDLE, 2, 0, 65536, handle});
+                            (said){SEGMENT_MEMORY_LEGACY, SEGMENT_NAMED_BY_NAME, 2, 0, 1, {-1}});
+    check_costs_the_message(
+        GPUIPC_ERR_SIZE_MISMATCH, "2 pieces", &from,
+        (said){SEGMENT_MEMORY_HOST, SEGMENT_NAMED_BY_HANDLE, 2, 0, 65536, handle});
     if (inner()->driver.has_pool) {
-        check_costs_the_message(GPUIPC_ERR_SIZE_MISMATCH, "2 allocations", &from,
-                                (said){WIRE_MEMORY_POOL, WIRE_NAMED_BY_BOTH, 2, 1, 1, handle});
+        check_costs_the_message(
+            GPUIPC_ERR_SIZE_MISMATCH, "2 allocations", &from,
+            (said){SEGMENT_MEMORY_POOL, SEGMENT_NAMED_BY_BOTH, 2, 1, 1, handle});
     }
     os_handle_close(&handle);
     cr_assert_eq(from.pool_count, 0);
@@ -145,11 +147,11 @@ Test(incoming_memory, what_is_one_allocation_has_one_segment) {
 Test(incoming_memory, host_memory_is_what_it_is_said_to_be) {
     static const uint64_t wrong[] = {0, 1, 4096, 65535, 65537, 131072, UINT64_MAX};
     os_handle handle = host_memory(65536);
-    sender from = {.context = inner()};
+    import_source from = {.context = inner()};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         check_costs_the_message(
             GPUIPC_ERR_SIZE_MISMATCH, "is said to have", &from,
-            (said){WIRE_MEMORY_HOST, WIRE_NAMED_BY_HANDLE, 1, 0, wrong[i], handle});
+            (said){SEGMENT_MEMORY_HOST, SEGMENT_NAMED_BY_HANDLE, 1, 0, wrong[i], handle});
     }
     os_handle_close(&handle);
 }
@@ -160,14 +162,14 @@ Test(incoming_memory, gpu_memory_is_no_host_memory) {
     gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
     size_t count = 0;
     os_handle handle;
-    sender from = {.context = inner()};
+    import_source from = {.context = inner()};
     check_ok(gpuipc_native_export(buffer, &exported, 1, &layout, &count));
     check_ok(os_handle_adopt(exported.handle.value, &handle));
     core_need_emulated(); /* a real handle of memory is a device file everywhere; the emulated one is
                              memory of the system, which its header tells from host memory */
     incoming message = {0};
     check_ok(take(&from, &message,
-                  (said){WIRE_MEMORY_HOST, WIRE_NAMED_BY_HANDLE, 1, 0, core_unit, handle}));
+                  (said){SEGMENT_MEMORY_HOST, SEGMENT_NAMED_BY_HANDLE, 1, 0, core_unit, handle}));
     cr_assert_neq(message.failure.status, GPUIPC_OK);
     incoming_clear(&message, inner(), false);
     os_handle_close(&handle);
@@ -187,8 +189,8 @@ static os_handle pool_handle(const own_kinds *own) {
 }
 
 static said pooled(uint32_t group, os_handle handle) {
-    return (said){WIRE_MEMORY_POOL,
-                  os_handle_is_valid(handle) ? WIRE_NAMED_BY_BOTH : WIRE_NAMED_BY_NAME,
+    return (said){SEGMENT_MEMORY_POOL,
+                  os_handle_is_valid(handle) ? SEGMENT_NAMED_BY_BOTH : SEGMENT_NAMED_BY_NAME,
                   1,
                   group,
                   1,
@@ -200,7 +202,7 @@ Test(incoming_memory, a_pool_comes_before_its_memory) {
     own_kinds own = own_kinds_make(OWN_POOL, 4096);
     os_handle handle = pool_handle(&own);
     os_handle wrong = host_memory(65536);
-    sender from = {.context = inner()};
+    import_source from = {.context = inner()};
     check_costs_the_message(GPUIPC_ERR_NOT_GPU_MEMORY, "pool 3 of the peer", &from,
                             pooled(3, OS_HANDLE_NONE));
     check_costs_the_message(GPUIPC_ERR_NOT_GPU_MEMORY, "is no pool", &from, pooled(3, wrong));
@@ -211,7 +213,7 @@ Test(incoming_memory, a_pool_comes_before_its_memory) {
     check_costs_the_message(GPUIPC_OK, "", &from, pooled(3, handle)); /* again: no matter */
     check_costs_the_message(GPUIPC_ERR_NOT_GPU_MEMORY, "pool 4", &from, pooled(4, OS_HANDLE_NONE));
     cr_assert_eq(from.pool_count, 1);
-    sender_end(&from, false);
+    import_source_release(&from, false);
     os_handle_close(&wrong);
     os_handle_close(&handle);
     own_kinds_undo(&own);
@@ -221,16 +223,16 @@ Test(incoming_memory, two_connections_bring_one_pool) {
     core_enter_device(0);
     own_kinds own = own_kinds_make(OWN_POOL, 4096);
     os_handle handle = pool_handle(&own);
-    sender first = {.context = inner()};
-    sender second = {.context = inner()};
+    import_source first = {.context = inner()};
+    import_source second = {.context = inner()};
     check_costs_the_message(GPUIPC_OK, "", &first, pooled(1, handle));
     /* a name alone is good on the connection that brought the pool only */
     check_costs_the_message(GPUIPC_ERR_NOT_GPU_MEMORY, "pool 1", &second,
                             pooled(1, OS_HANDLE_NONE));
     check_costs_the_message(GPUIPC_OK, "", &second, pooled(1, handle));
-    sender_end(&first, false);
+    import_source_release(&first, false);
     check_costs_the_message(GPUIPC_OK, "", &second, pooled(1, OS_HANDLE_NONE));
-    sender_end(&second, false);
+    import_source_release(&second, false);
     os_handle_close(&handle);
     own_kinds_undo(&own);
 }
@@ -239,14 +241,14 @@ Test(incoming_memory, pools_have_a_limit) {
     core_enter_device(0);
     own_kinds own = own_kinds_make(OWN_POOL, 4096);
     os_handle handle = pool_handle(&own);
-    sender from = {.context = inner()};
-    for (uint32_t i = 0; i < SENDER_POOLS_MAX; i++) {
+    import_source from = {.context = inner()};
+    for (uint32_t i = 0; i < IMPORT_SOURCE_POOLS_MAX; i++) {
         check_costs_the_message(GPUIPC_OK, "", &from, pooled(i, handle));
     }
     check_costs_the_message(GPUIPC_ERR_LIMIT, "more than 256 pools", &from,
-                            pooled(SENDER_POOLS_MAX, handle));
+                            pooled(IMPORT_SOURCE_POOLS_MAX, handle));
     check_costs_the_message(GPUIPC_OK, "", &from, pooled(0, OS_HANDLE_NONE));
-    sender_end(&from, false);
+    import_source_release(&from, false);
     os_handle_close(&handle);
     own_kinds_undo(&own);
 }

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffer.h"
-#include "connection.h"
 #include "core_fixture.h"
-#include "point_internal.h"
-#include "registry.h"
-#include "wire.h"
+#include "memory/buffer.h"
+#include "memory/registry.h"
+#include "message/connection.h"
+#include "message/wire.h"
+#include "sync/export_internal.h"
 
 #define EXPORT "cuMemExportToShareableHandle"
 
@@ -314,77 +314,44 @@ Test(kept_handles, bytes_take_as_many_packets_as_they_need) {
 
 /* ---- nothing grows with what is lent ------------------------------------------------------- */
 
-static uint32_t slots_looked_at;
-
-static bool count_slot(const point_page *page, uint32_t index) {
-    (void)page;
-    (void)index;
-    slots_looked_at++;
-    return false;
-}
-
-Test(kept_handles, where_all_points_are_out_each_taking_looks_at_some) {
-    context *ctx;
-    point_page *page;
-    uint32_t index;
-    open_context(0);
-    check_ok(context_acquire(core_context, "test", &ctx));
-    check_ok(point_page_create(ctx, NULL, &page));
-    cr_assert_not(point_slot_take(page, count_slot, &index));
-    cr_assert_eq(slots_looked_at, POINT_COUNT, "the first looks at all");
-    for (unsigned i = 0; i < 1000; i++) {
-        cr_assert_not(point_slot_take(page, count_slot, &index));
-    }
-    cr_assert_leq(slots_looked_at, 5 * POINT_COUNT + 1000 * 64);
-    slots_looked_at = 0;
-    cr_assert_not(point_slot_take(page, count_slot, &index));
-    cr_assert_leq(slots_looked_at, 64);
-    point_page_unreference(page, false);
-    context_unreference(ctx);
-}
-
 /* Lent and given back, but for the forgetting: that is done a few at a time, and reaches all. */
 Test(kept_handles, a_hand_over_forgets_a_few_of_those_that_came_back) {
     enum {
         COUNT = 100
     };
-    gpuipc_buffer *handles[COUNT];
-    buffer *lent[COUNT];
-    point_page *page;
+    buffer *lent;
+    gpuipc_buffer *handle = NULL;
+    export_table *table;
+    export_record *one;
+    point at;
     context *ctx;
     connection *end;
     open_context(0);
     check_ok(context_acquire(core_context, "test", &ctx));
     check_ok(connection_acquire(pair.client, "test", &end));
-    check_ok(point_page_create(ctx, &end->peer, &page)); /* who lives */
-    connection_unreference(end);
+    check_ok(export_table_new(ctx, end->other_end, &table));
+    handle = core_buffer(core_unit, 0);
+    check_ok(buffer_acquire(handle, "test", &lent));
     for (size_t i = 0; i < COUNT; i++) {
-        point at;
-        handles[i] = core_buffer(core_unit, 0);
-        check_ok(buffer_acquire(handles[i], "test", &lent[i]));
-        cr_assert(point_take(page, &at));
-        check_ok(lend_add(lent[i], page, &at));
+        check_ok(export_begin(table, &lent->exports, &one, &at));
         const point_word released = point_released_word(&at);
         if (i % 2 == 0) {
-            point_store(page, &released);
+            point_store(&released);
         }
     }
-    size_t left = COUNT;
-    for (unsigned call = 0; left > COUNT / 2; call++) {
-        size_t now = 0;
-        cr_assert_lt(call, COUNT, "it does not come round to all");
-        point_collect_some(ctx);
-        for (size_t i = 0; i < COUNT; i++) {
-            now += lent[i]->lends.count;
-        }
-        cr_assert_leq(left - now, 8, "%zu in one call", left - now);
-        left = now;
+    for (unsigned call = 0; call < COUNT; call++) {
+        const size_t before = lent->exports.lent.count;
+        check_ok(export_begin(table, &lent->exports, &one, &at));
+        cr_assert_leq(before + 1 - lent->exports.lent.count, 4, "in one call");
+        const point_word released = point_released_word(&at);
+        point_store(&released);
     }
-    for (size_t i = 0; i < COUNT; i++) {
-        buffer_unreference(lent[i]);
-        check_ok(gpuipc_buffer_release(handles[i]));
-    }
-    point_page_unreference(page, false);
+    cr_assert_lt(lent->exports.lent.count, COUNT, "it comes round to all");
+    export_forget(&lent->exports, false);
+    export_table_leave(table, false);
+    buffer_unreference(lent);
+    check_ok(gpuipc_buffer_release(handle));
+    connection_unreference(end);
     context_unreference(ctx);
 }
 
@@ -397,7 +364,6 @@ Test(kept_handles, a_release_looks_at_a_few_that_linger) {
     };
     gpuipc_buffer *handles[COUNT];
     point points[COUNT];
-    point_page *page = NULL;
     open_context(0);
     open_raw();
     for (size_t i = 0; i < COUNT; i++) {
@@ -415,20 +381,19 @@ Test(kept_handles, a_release_looks_at_a_few_that_linger) {
     for (size_t i = 0; i < COUNT; i++) {
         buffer *lent;
         check_ok(buffer_acquire(handles[i], "test", &lent));
-        points[i] = lent->lends.lends[0].at;
-        page = lent->lends.lends[0].page;
+        points[i] = LIST_ITEM(lent->exports.lent.first, export_record, listed)->at;
         buffer_unreference(lent);
         check_ok(gpuipc_buffer_release(handles[i]));
     }
-    registry_sweep_some(false);
+    registry_sweep_some(NULL, false);
     cr_assert_eq(core_calls("cuMemRelease"), 0, "nothing has come back");
     for (size_t i = 0; i < COUNT; i++) {
         const point_word released = point_released_word(&points[i]);
-        point_store(page, &released);
+        point_store(&released);
     }
     for (uint64_t calls = 1, ended = 0; ended < COUNT; calls++) {
         cr_assert_leq(calls, (COUNT + SOME - 1) / SOME, "it does not come round to all");
-        registry_sweep_some(false);
+        registry_sweep_some(NULL, false);
         cr_assert_leq(core_calls("cuMemRelease") - ended, SOME);
         ended = core_calls("cuMemRelease");
     }

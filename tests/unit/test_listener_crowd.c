@@ -174,3 +174,23 @@ Test(listener_crowd, who_was_not_accepted_is_told_when_the_listener_closes) {
     }
     check_ok(gpuipc_buffer_release(buffer));
 }
+
+/* Who connects is in a row until he is accepted; only when that is full, the time runs out. */
+Test(listener_crowd, a_row_that_nobody_accepts_is_full_at_some_point) {
+    enum {
+        MANY = 400
+    };
+    static gpuipc_connection *clients[MANY];
+    gpuipc_status status = GPUIPC_OK;
+    size_t count = 0;
+    listen();
+    while (count < MANY && (status = come(0, &clients[count])) == GPUIPC_OK) {
+        count++;
+    }
+    cr_assert_eq(status, GPUIPC_ERR_TIMEOUT, "%zu are in the row: %s", count, gpuipc_error_text());
+    cr_assert_gt(count, 0);
+    for (size_t i = 0; i < count; i++) {
+        check_ok(gpuipc_connection_close(clients[i]));
+    }
+    check_ok(gpuipc_listener_close(listener));
+}

@@ -380,3 +380,52 @@ Test(manifest, bytes_at_random_do_no_harm) {
     }
     cr_assert(accepted > 1000 && accepted < 19000, "%u", accepted); /* both have been tried */
 }
+
+Test(manifest, one_range_is_found_by_its_name) {
+    gpuipc_range found;
+    for (size_t i = 0; i < 2; i++) {
+        check_ok(gpuipc_manifest_find(vector, sizeof(vector), BUFFER_BYTES, vector_ranges[i].name,
+                                      &found));
+        cr_assert_str_eq(found.name, vector_ranges[i].name);
+        cr_assert_eq(found.offset, vector_ranges[i].offset);
+        cr_assert_eq(found.bytes, vector_ranges[i].bytes);
+        cr_assert_eq(found.element_type, vector_ranges[i].element_type);
+        cr_assert_arr_eq(found.shape, vector_ranges[i].shape, sizeof(found.shape));
+    }
+    static const char *const missing[] = {"", "layers.0.weigh", "layers.0.weights", "f"};
+    for (size_t i = 0; i < sizeof(missing) / sizeof(missing[0]); i++) {
+        check_status(GPUIPC_ERR_NOT_FOUND, gpuipc_manifest_find(vector, sizeof(vector),
+                                                                BUFFER_BYTES, missing[i], &found));
+    }
+}
+
+Test(manifest, what_is_looked_at_on_the_way_is_checked) {
+    uint8_t bytes[sizeof(vector)];
+    gpuipc_range found;
+    memcpy(bytes, vector, sizeof(bytes));
+    check_status(GPUIPC_ERR_PROTOCOL,
+                 gpuipc_manifest_find(bytes, sizeof(bytes) - 1, BUFFER_BYTES, "e", &found));
+    check_status(GPUIPC_ERR_OUT_OF_RANGE,
+                 gpuipc_manifest_find(bytes, sizeof(bytes), 1, "layers.0.weight", &found));
+    put(bytes + AT_NAME_LENGTH, 0, 2);
+    check_status(GPUIPC_ERR_PROTOCOL,
+                 gpuipc_manifest_find(bytes, sizeof(bytes), BUFFER_BYTES, "e", &found));
+    put(bytes + AT_MAJOR, 2, 2);
+    check_status(GPUIPC_ERR_VERSION,
+                 gpuipc_manifest_find(bytes, sizeof(bytes), BUFFER_BYTES, "e", &found));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_manifest_find(NULL, 0, BUFFER_BYTES, "e", &found));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_manifest_find(bytes, sizeof(bytes), BUFFER_BYTES, NULL, &found));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_manifest_find(bytes, sizeof(bytes), BUFFER_BYTES, "e", NULL));
+}
+
+/* The bytes of DLDataType: code, bits, lanes. */
+Test(manifest, element_types_are_those_of_dlpack) {
+    cr_assert_eq(GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_FLOAT, 32, 1), 0x00012002u);
+    cr_assert_eq(GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_BFLOAT, 16, 4), 0x00041004u);
+    cr_assert_eq(GPUIPC_ELEMENT_KIND(0x00041004u), GPUIPC_ELEMENT_BFLOAT);
+    cr_assert_eq(GPUIPC_ELEMENT_BITS(0x00041004u), 16);
+    cr_assert_eq(GPUIPC_ELEMENT_LANES(0x00041004u), 4);
+}

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "context.h"
+#include "cuda/context.h"
 #include "leak_gate.h"
 #include "transport_machine.h"
 

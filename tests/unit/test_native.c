@@ -219,7 +219,8 @@ Test(native, devices_that_are_not_here) {
     gpuipc_buffer *buffer = core_buffer(core_unit, 0);
     parcel made = export_of(buffer);
     check_import_refused(GPUIPC_ERR_DEVICE_NOT_FOUND, &made, GPUIPC_DEVICE(core_device_count));
-    check_import_refused(GPUIPC_ERR_DEVICE_NOT_FOUND, &made, UINT32_MAX);
+    check_import_refused(GPUIPC_ERR_INVALID_ARGUMENT, &made, UINT32_MAX);
+    check_import_refused(GPUIPC_ERR_INVALID_ARGUMENT, &made, 1);
     made.layout.device_uuid.bytes[0] ^= 0xFF;
     check_import_refused(GPUIPC_ERR_DEVICE_NOT_VISIBLE, &made, GPUIPC_DEVICE_OWNER);
     gpuipc_buffer *opened; /* but a device that is here can be named */

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/object.h"
 #include "check.h"
-#include "object.h"
 #include "os.h"
 
 TestSuite(object, .timeout = 60);

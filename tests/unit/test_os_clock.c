@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <time.h>
 
+#include "check.h"
 #include "os.h"
 
 TestSuite(os_clock, .timeout = 30);
@@ -33,12 +34,12 @@ Test(os_clock, negative_never_passes) {
 }
 
 Test(os_clock, what_is_left_is_rounded_up) {
-    os_deadline deadline = {os_clock_ns() + 60000u * UINT64_C(1000000) + 1};
+    os_deadline deadline = {.at_ns = os_clock_ns() + 60000u * UINT64_C(1000000) + 1};
     int left = os_deadline_left_ms(deadline);
     cr_assert(left > 50000 && left <= 60001, "%d", left);
     /* One nanosecond is left: waiting for 0 milliseconds would be a try that spins. */
     uint64_t start = os_clock_ns();
-    os_deadline soon = {start + 900000};
+    os_deadline soon = {.at_ns = start + 900000};
     left = os_deadline_left_ms(soon);
     cr_assert(left == 1 || os_clock_ns() >= soon.at_ns, "%d", left);
 }
@@ -47,7 +48,7 @@ Test(os_clock, the_longest_deadline_is_no_overflow) {
     os_deadline deadline = os_deadline_after(INT_MAX);
     cr_assert_not(os_deadline_passed(deadline));
     cr_assert(os_deadline_left_ms(deadline) > INT_MAX - 10000);
-    os_deadline beyond = {UINT64_MAX - 1};
+    os_deadline beyond = {.at_ns = UINT64_MAX - 1};
     cr_assert_eq(os_deadline_left_ms(beyond), INT_MAX);
 }
 
@@ -66,4 +67,55 @@ Test(os_clock, the_time_of_day_is_the_c_librarys_in_milliseconds) {
     uint64_t after = (uint64_t)time(NULL);
     /* time() may be read from a coarser clock, which is behind by a tick. */
     cr_assert(now / 1000 >= before && now / 1000 <= after + 1, "%llu", (unsigned long long)now);
+}
+
+/* ---- interrupts ---------------------------------------------------------------------------- */
+
+Test(os_clock, a_wake_lets_a_deadline_pass) {
+    atomic_uint wakes = 7;
+    os_interrupt interrupt = {.wakes = &wakes, .seen = 7};
+    os_deadline deadline = os_deadline_after(-1);
+    os_signal_forget();
+    cr_assert_eq(os_deadline_slice_ms(deadline), -1);
+    deadline.interrupt = &interrupt;
+    cr_assert_eq(os_deadline_slice_ms(deadline), 20);
+    cr_assert_eq(os_deadline_left_ms(deadline), -1);
+    cr_assert_not(os_deadline_passed(deadline));
+    cr_assert_not(interrupt.came);
+    atomic_store(&wakes, 8);
+    cr_assert(os_deadline_passed(deadline));
+    cr_assert(interrupt.came);
+    atomic_store(&wakes, 7);
+    cr_assert(os_deadline_passed(deadline), "for good");
+    os_deadline other = os_deadline_inherit(os_deadline_after(60000), deadline);
+    cr_assert(os_deadline_passed(other));
+    cr_assert_not(os_deadline_passed(os_deadline_inherit(other, os_deadline_after(0))));
+}
+
+/* A call that does not wait is not interrupted. */
+Test(os_clock, a_deadline_that_has_passed_is_not_interrupted) {
+    atomic_uint wakes = 1;
+    os_interrupt interrupt = {.wakes = &wakes, .seen = 0};
+    os_deadline deadline = os_deadline_after(0);
+    deadline.interrupt = &interrupt;
+    cr_assert(os_deadline_passed(deadline));
+    cr_assert_not(interrupt.came);
+}
+
+Test(os_clock, a_condition_is_not_waited_for_beyond_a_wake) {
+    atomic_uint wakes = 0;
+    os_interrupt interrupt = {.wakes = &wakes, .seen = 0};
+    os_deadline deadline = os_deadline_after(-1);
+    os_mutex mutex;
+    os_condition condition;
+    check_ok(os_mutex_init(&mutex));
+    check_ok(os_condition_init(&condition));
+    deadline.interrupt = &interrupt;
+    os_mutex_lock(&mutex);
+    cr_assert(os_condition_wait(&condition, &mutex, deadline), "it may wake for nothing");
+    atomic_store(&wakes, 1);
+    cr_assert_not(os_condition_wait(&condition, &mutex, deadline));
+    os_mutex_unlock(&mutex);
+    os_condition_destroy(&condition);
+    os_mutex_destroy(&mutex);
 }

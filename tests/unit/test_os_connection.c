@@ -138,6 +138,35 @@ Test(os_connection, receive_waits_as_long_as_asked) {
     os_pair_close(&pair);
 }
 
+/* Who looks before it sleeps misses nothing and waits no longer. */
+Test(os_connection, who_looks_for_a_packet_waits_as_long_as_asked) {
+    os_pair pair;
+    char bytes[8];
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t size = 0;
+    size_t count = 0;
+    os_pair_open(&pair);
+    os_connection_set_look(pair.client, 1000);
+    for (int length = 0; length < 30; length += 10) { /* shorter and longer than the look */
+        const uint64_t start = os_clock_ns();
+        check_status(GPUIPC_ERR_TIMEOUT,
+                     os_connection_receive(pair.client, bytes, sizeof(bytes), &size, handles,
+                                           &count, os_deadline_after(length)));
+        cr_assert_geq((os_clock_ns() - start) / 1000000, (uint64_t)length);
+    }
+    cr_assert(os_connection_is_read(pair.server));
+    check_ok(os_connection_send(pair.server, "here", 4, NULL, 0, os_deadline_after(SOON_MS)));
+    check_ok(os_connection_receive(pair.client, bytes, sizeof(bytes), &size, handles, &count,
+                                   os_deadline_after(SOON_MS)));
+    cr_assert(size == 4 && count == 0);
+    cr_assert(os_connection_is_read(pair.server));
+    os_connection_interrupt(pair.client);
+    check_status(GPUIPC_ERR_RELEASED,
+                 os_connection_receive(pair.client, bytes, sizeof(bytes), &size, handles, &count,
+                                       os_deadline_after(SOON_MS)));
+    os_pair_close(&pair);
+}
+
 Test(os_connection, what_was_sent_before_the_end_arrives_before_the_end) {
     os_pair pair;
     os_pair_open(&pair);

@@ -6,7 +6,7 @@
 #include <gpuipc/gpuipc.h>
 
 #include "check.h"
-#include "peer.h"
+#include "message/peer.h"
 
 TestSuite(peer_name, .timeout = 30);
 

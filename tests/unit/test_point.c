@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Pages of points: words that two mappings share, points that are given out once, and what streams
  *  do with them. */
-#include "connection.h"
 #include "core_fixture.h"
-#include "point.h"
+#include "message/connection.h"
+#include "sync/point.h"
 
 static context *ctx;
 static core_pair pair;
 static connection *end_of_pair;
-static os_peer self_peer; /* this process, with a handle that tells that it lives */
+static point_peer *self_peer; /* this process, with a handle that tells that it lives */
 
 static void begin(void) {
     core_start();
     check_ok(context_acquire(core_context, "test", &ctx));
     core_pair_open(&pair, core_context, core_context);
     check_ok(connection_acquire(pair.client, "test", &end_of_pair));
-    self_peer = end_of_pair->peer;
+    self_peer = end_of_pair->other_end;
 }
 
 static void finish(void) {
@@ -35,34 +35,51 @@ typedef struct both {
 
 static both pages_make(void) {
     both made;
-    check_ok(point_page_create(ctx, &self_peer, &made.mine));
-    check_ok(point_page_open(ctx, &self_peer, point_page_handle(made.mine), &made.theirs));
+    check_ok(point_page_create(ctx, self_peer, &made.mine));
+    check_ok(point_page_open(ctx, self_peer, point_page_handle(made.mine), &made.theirs));
     return made;
 }
 
 static void pages_end(both *pages) {
     point_page_unreference(pages->theirs, false);
     point_page_unreference(pages->mine, false);
-    point_collect_more(ctx);
+}
+
+/* A word as the other side's mapping has it, or this one's. */
+static bool is_reached(point_page *through, const point_word *word) {
+    const point_word there = {through, word->at, word->value};
+    return point_is_reached(&there);
+}
+
+static void store(point_page *through, const point_word *word) {
+    const point_word there = {through, word->at, word->value};
+    point_store(&there);
+}
+
+/* One that was never given out, here or there. */
+static point next_point(point_page *page) {
+    static uint64_t value;
+    value += 2;
+    return (point){page, (uint32_t)(value / 2 % POINT_COUNT), value};
 }
 
 Test(point, a_word_is_seen_through_both_mappings) {
     both pages = pages_make();
     point at;
-    cr_assert(point_take(pages.mine, &at));
+    at = next_point(pages.mine);
     const point_word ready = point_ready_word(&at);
     const point_word returned = point_returned_word(&at);
     const point_word released = point_released_word(&at);
-    cr_assert_not(point_is_reached(pages.theirs, &ready));
-    point_store(pages.mine, &ready);
-    cr_assert(point_is_reached(pages.theirs, &ready));
-    cr_assert_not(point_is_reached(pages.mine, &returned));
-    point_store(pages.theirs, &returned);
-    cr_assert(point_is_reached(pages.mine, &returned));
-    cr_assert_not(point_is_reached(pages.mine, &released));
-    point_store(pages.theirs, &released);
-    cr_assert(point_is_reached(pages.mine, &released));
-    cr_assert(point_is_reached(pages.mine, &returned));
+    cr_assert_not(is_reached(pages.theirs, &ready));
+    store(pages.mine, &ready);
+    cr_assert(is_reached(pages.theirs, &ready));
+    cr_assert_not(is_reached(pages.mine, &returned));
+    store(pages.theirs, &returned);
+    cr_assert(is_reached(pages.mine, &returned));
+    cr_assert_not(is_reached(pages.mine, &released));
+    store(pages.theirs, &released);
+    cr_assert(is_reached(pages.mine, &released));
+    cr_assert(is_reached(pages.mine, &returned));
     pages_end(&pages);
 }
 
@@ -82,54 +99,11 @@ Test(point, words_are_compared_in_a_circle) {
                 {(UINT64_C(1) << 63) + 1, 1, false}};
     both pages = pages_make();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const point_word stored = {5, rows[i].word};
-        const point_word asked = {5, rows[i].value};
-        point_store(pages.mine, &stored);
-        cr_assert_eq(point_is_reached(pages.theirs, &asked), rows[i].reached, "row %zu", i);
+        const point_word stored = {pages.mine, 5, rows[i].word};
+        const point_word asked = {pages.mine, 5, rows[i].value};
+        store(pages.mine, &stored);
+        cr_assert_eq(is_reached(pages.theirs, &asked), rows[i].reached, "row %zu", i);
     }
-    pages_end(&pages);
-}
-
-Test(point, each_is_given_out_once_until_it_is_released) {
-    both pages = pages_make();
-    static bool seen[POINT_COUNT + 1];
-    static point taken[POINT_COUNT];
-    point again;
-    memset(seen, 0, sizeof(seen));
-    for (uint32_t i = 0; i < POINT_COUNT; i++) {
-        cr_assert(point_take(pages.mine, &taken[i]));
-        cr_assert(point_is_valid(&taken[i]));
-        cr_assert_not(seen[taken[i].index], "point %u twice", taken[i].index);
-        seen[taken[i].index] = true;
-    }
-    cr_assert_not(point_take(pages.mine, &again));
-    const point_word returned = point_returned_word(&taken[77]);
-    const point_word released = point_released_word(&taken[77]);
-    point_store(pages.theirs, &returned);
-    cr_assert_not(point_take(pages.mine, &again), "returned, but still open over there");
-    point_store(pages.theirs, &released);
-    cr_assert(point_take(pages.mine, &again));
-    cr_assert_eq(again.index, taken[77].index);
-    cr_assert_gt(again.value, taken[77].value + 1);
-    cr_assert_not(point_take(pages.mine, &again));
-    pages_end(&pages);
-}
-
-/* Else a late write of the first hand-over's value would undo that of the second. */
-Test(point, is_not_given_out_while_a_stream_has_still_to_write_it) {
-    both pages = pages_make();
-    point at;
-    point_word passage;
-    for (uint32_t i = 0; i < POINT_COUNT; i++) {
-        cr_assert(point_take(pages.mine, &at));
-    }
-    const point_word released = point_released_word(&at);
-    check_ok(point_passage_take(pages.mine, &passage));
-    point_set_passage(pages.mine, &at, &passage);
-    point_store(pages.theirs, &released);
-    cr_assert_not(point_take(pages.mine, &at));
-    point_passage_cancel(ctx, &passage);
-    cr_assert(point_take(pages.mine, &at));
     pages_end(&pages);
 }
 
@@ -137,15 +111,16 @@ Test(point, what_nobody_borrowed_is_returned_with_the_connection) {
     both pages = pages_make();
     point kept;
     point other;
-    cr_assert(point_take(pages.mine, &kept));
-    cr_assert(point_take(pages.mine, &other));
-    point_borrow(pages.theirs, &kept, true);
+    kept = next_point(pages.mine);
+    other = next_point(pages.mine);
+    const point there = {pages.theirs, kept.index, kept.value};
+    point_set_open(&there, true);
     point_page_return_rest(pages.theirs);
     const point_word of_kept = point_returned_word(&kept);
     const point_word of_other = point_released_word(&other);
-    cr_assert_not(point_is_reached(pages.mine, &of_kept));
-    cr_assert(point_is_reached(pages.mine, &of_other));
-    point_borrow(pages.theirs, &kept, false);
+    cr_assert_not(is_reached(pages.mine, &of_kept));
+    cr_assert(is_reached(pages.mine, &of_other));
+    point_set_open(&there, false);
     pages_end(&pages);
 }
 
@@ -155,8 +130,7 @@ Test(point, no_page_is_made_of_other_memory) {
     os_handle handle;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         check_ok(os_memory_create("test", sizes[i], &handle));
-        check_refused(GPUIPC_ERR_PROTOCOL, "bytes",
-                      point_page_open(ctx, &self_peer, handle, &page));
+        check_refused(GPUIPC_ERR_PROTOCOL, "bytes", point_page_open(ctx, self_peer, handle, &page));
         os_handle_close(&handle);
     }
     gpuipc_buffer *buffer = core_buffer(core_unit, 0);
@@ -165,7 +139,7 @@ Test(point, no_page_is_made_of_other_memory) {
     size_t count = 0;
     check_ok(gpuipc_native_export(buffer, &exported, 1, &layout, &count));
     check_ok(os_handle_adopt(exported.handle.value, &handle));
-    check_status(GPUIPC_ERR_PROTOCOL, point_page_open(ctx, &self_peer, handle, &page));
+    check_status(GPUIPC_ERR_PROTOCOL, point_page_open(ctx, self_peer, handle, &page));
     os_handle_close(&handle);
     check_ok(gpuipc_buffer_release(buffer));
     cr_assert_null(page);
@@ -176,24 +150,24 @@ Test(point, waiting_on_the_host_has_an_end) {
     atomic_bool interrupted;
     point at;
     atomic_init(&interrupted, false);
-    cr_assert(point_take(pages.mine, &at));
+    at = next_point(pages.mine);
     const point_word ready = point_ready_word(&at);
     check_status(GPUIPC_ERR_TIMEOUT,
-                 point_await(pages.theirs, &ready, &interrupted, os_deadline_after(5), "test"));
+                 point_await(&ready, 1, &interrupted, os_deadline_after(5), "test"));
     atomic_store(&interrupted, true);
     check_status(GPUIPC_ERR_RELEASED,
-                 point_await(pages.theirs, &ready, &interrupted, os_deadline_after(-1), "test"));
-    point_store(pages.mine, &ready);
-    check_ok(point_await(pages.theirs, &ready, &interrupted, os_deadline_after(0), "test"));
+                 point_await(&ready, 1, &interrupted, os_deadline_after(-1), "test"));
+    store(pages.mine, &ready);
+    check_ok(point_await(&ready, 1, &interrupted, os_deadline_after(0), "test"));
     pages_end(&pages);
 }
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
-static gpuipc_status write_one(both *pages, const point_word *word, point_word *out_passage) {
+static gpuipc_status write_one(const point_word *word, point_word *out_passage) {
     device_scope scope;
     check_ok(device_enter(ctx, 0, &scope));
-    gpuipc_status status = point_write_async(pages->mine, word, 1, NULL, out_passage);
+    gpuipc_status status = point_write_async(word, 1, NULL, out_passage);
     device_leave(&scope);
     return status;
 }
@@ -203,17 +177,17 @@ static void check_written(both *pages, const point_word *word, const point_word 
     check_ok(device_enter(ctx, 0, &scope));
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     device_leave(&scope);
-    cr_assert(point_is_reached(pages->theirs, word));
-    cr_assert(point_has_passed(ctx, passage));
+    cr_assert(is_reached(pages->theirs, word));
+    cr_assert(point_is_reached(passage));
 }
 
 Test(point, a_stream_writes_a_word) {
     both pages = pages_make();
     point at;
     point_word passage;
-    cr_assert(point_take(pages.mine, &at));
+    at = next_point(pages.mine);
     const point_word word = point_ready_word(&at);
-    check_ok(write_one(&pages, &word, &passage));
+    check_ok(write_one(&word, &passage));
     check_written(&pages, &word, &passage);
     pages_end(&pages);
 }
@@ -223,7 +197,7 @@ Test(point, a_stream_waits_for_a_word) {
     point at;
     point_word passage;
     device_scope scope;
-    cr_assert(point_take(pages.mine, &at));
+    at = next_point(pages.mine);
     const point_word word = point_ready_word(&at);
     check_ok(device_enter(ctx, 0, &scope));
     if (!point_has_stream_waits(ctx)) {
@@ -231,13 +205,14 @@ Test(point, a_stream_waits_for_a_word) {
         pages_end(&pages);
         cr_skip_test("the device has no 64-bit stream memory operations");
     }
-    check_ok(point_passage_take(pages.theirs, &passage));
-    check_ok(point_wait_async(pages.theirs, &word, 1, NULL, &passage, true));
+    const point_word there = {pages.theirs, word.at, word.value};
+    check_ok(passage_take(ctx, pages.theirs, &passage));
+    check_ok(point_submit_waits(ctx, &there, 1, NULL, &passage, true));
     cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    cr_assert_not(point_has_passed(ctx, &passage));
-    point_store(pages.mine, &word);
+    cr_assert_not(point_is_reached(&passage));
+    store(pages.mine, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
-    cr_assert(point_has_passed(ctx, &passage));
+    cr_assert(point_is_reached(&passage));
     device_leave(&scope);
     pages_end(&pages);
 }
@@ -248,7 +223,7 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
     point at;
     point_word passage;
     device_scope scope;
-    cr_assert(point_take(pages.mine, &at));
+    at = next_point(pages.mine);
     const point_word word = point_ready_word(&at);
     check_ok(device_enter(ctx, 0, &scope));
     if (!point_has_stream_waits(ctx)) {
@@ -256,18 +231,19 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
         pages_end(&pages);
         cr_skip_test("the device has no 64-bit stream memory operations");
     }
-    check_ok(point_passage_take(pages.theirs, &passage));
-    check_ok(point_wait_async(pages.theirs, &word, 1, NULL, &passage, true));
+    const point_word there = {pages.theirs, word.at, word.value};
+    check_ok(passage_take(ctx, pages.theirs, &passage));
+    check_ok(point_submit_waits(ctx, &there, 1, NULL, &passage, true));
     point_page_unreference(pages.theirs, false);
-    cr_assert_not(deferred_run(&ctx->deferred));
-    cr_assert_not_null(ctx->deferred.first);
+    cr_assert_not(deferred_run(ctx->deferred));
+    cr_assert_not_null(ctx->deferred->first);
     cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    point_store(pages.mine, &word);
+    store(pages.mine, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     device_leave(&scope);
     point_page_unreference(pages.mine, false);
-    cr_assert(deferred_run(&ctx->deferred));
-    cr_assert_null(ctx->deferred.first);
+    cr_assert(deferred_run(ctx->deferred));
+    cr_assert_null(ctx->deferred->first);
 }
 
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {
@@ -280,48 +256,54 @@ Test(point, calls_that_fail_leave_nothing_on_the_stream) {
         both pages = pages_make();
         point at;
         point_word passage;
-        cr_assert(point_take(pages.mine, &at));
+        at = next_point(pages.mine);
         const point_word word = point_ready_word(&at);
         core_set_failures(failures[i]);
-        gpuipc_status status = write_one(&pages, &word, &passage);
+        gpuipc_status status = write_one(&word, &passage);
         core_set_failures("");
         /* the context's own page is registered once */
         cr_assert(status == GPUIPC_ERR_CUDA || status == GPUIPC_ERR_NOT_SUPPORTED ||
                       status == GPUIPC_ERR_OS || status == GPUIPC_ERR_TOO_MANY_HANDLES ||
                       (i == 3 && status == GPUIPC_OK),
                   "%s: %s", failures[i], gpuipc_status_name(status));
-        check_ok(write_one(&pages, &word, &passage));
+        check_ok(write_one(&word, &passage));
         check_written(&pages, &word, &passage);
         pages_end(&pages);
-        (void)deferred_run(&ctx->deferred);
-        cr_assert_null(ctx->deferred.first, "%s", failures[i]);
+        (void)deferred_run(ctx->deferred);
+        cr_assert_null(ctx->deferred->first, "%s", failures[i]);
     }
 }
 
+/* One more than goes to a stream in one call. */
 Test(point, waits_that_fail_leave_nothing_on_the_stream) {
+    enum {
+        WORDS = 65
+    };
     const char *const failures[] = {"cuMemHostRegister:1=304", "cuMemHostGetDevicePointer:1=1",
-                                    "cuStreamWaitValue64:1=801", "cuStreamWaitValue64:2=801",
+                                    "cuStreamBatchMemOp:1=801", "cuStreamWaitValue64:1=801",
                                     "cuStreamWriteValue64:1=801"};
     core_need_emulated();
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
         both pages = pages_make();
-        point at[2];
+        point_word words[WORDS];
         point_word passage;
         device_scope scope;
-        cr_assert(point_take(pages.mine, &at[0]));
-        cr_assert(point_take(pages.mine, &at[1]));
-        const point_word words[] = {point_ready_word(&at[0]), point_ready_word(&at[1])};
+        for (int k = 0; k < WORDS; k++) {
+            point at = next_point(pages.mine);
+            at.page = pages.theirs;
+            words[k] = point_ready_word(&at);
+        }
         check_ok(device_enter(ctx, 0, &scope));
-        check_ok(point_passage_take(pages.theirs, &passage));
+        check_ok(passage_take(ctx, pages.theirs, &passage));
         core_set_failures(failures[i]);
-        gpuipc_status status = point_wait_async(pages.theirs, words, 2, NULL, &passage, true);
+        gpuipc_status status = point_submit_waits(ctx, words, WORDS, NULL, &passage, true);
         core_set_failures("");
         cr_assert_neq(status, GPUIPC_OK, "%s", failures[i]);
         cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_SUCCESS, "%s", failures[i]);
-        cr_assert(point_has_passed(ctx, &passage));
+        cr_assert(point_is_reached(&passage));
         device_leave(&scope);
         pages_end(&pages);
-        (void)deferred_run(&ctx->deferred);
-        cr_assert_null(ctx->deferred.first, "%s", failures[i]);
+        (void)deferred_run(ctx->deferred);
+        cr_assert_null(ctx->deferred->first, "%s", failures[i]);
     }
 }

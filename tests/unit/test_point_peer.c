@@ -2,9 +2,9 @@
 /** @file A peer that sends pages of points, and records that name points, of its own making. */
 #include <string.h>
 
-#include "connection.h"
 #include "core_fixture.h"
-#include "wire.h"
+#include "message/connection.h"
+#include "message/wire.h"
 
 static gpuipc_listener *listener;
 static gpuipc_connection *victim;
@@ -68,13 +68,13 @@ static void send_record(uint32_t index, uint64_t value, wire_ready ready) {
     wire_buffer record = {.buffer_id = 1,
                           .bytes = layout.bytes,
                           .segment_count = 1,
-                          .memory = WIRE_MEMORY_VMM,
+                          .memory = SEGMENT_MEMORY_VMM,
                           .handle_type = (uint16_t)os_shareable_handle_type,
                           .access = GPUIPC_ACCESS_READ_WRITE,
                           .ready = (uint16_t)ready,
                           .point_index = index,
                           .point_value = value};
-    const wire_segment of_record = {.bytes = exported.bytes};
+    const segment_record of_record = {.bytes = exported.bytes};
     memcpy(record.device_uuid, layout.device_uuid.bytes, sizeof(record.device_uuid));
     wire_encode_header(&header, packet);
     wire_encode_buffer(&record, packet + WIRE_HEADER_BYTES);
@@ -104,6 +104,7 @@ Test(point_peer, a_page_of_another_size) {
     os_handle_close(&page);
 }
 
+/* Points are numbered through all pages. */
 Test(point_peer, a_second_page) {
     gpuipc_buffer *opened;
     os_handle first = send_page(POINT_PAGE_BYTES);
@@ -111,9 +112,28 @@ Test(point_peer, a_second_page) {
     check_ok(receive(0, SOON_MS, &opened));
     check_ok(gpuipc_buffer_release(opened));
     os_handle second = send_page(POINT_PAGE_BYTES);
-    check_broken("twice");
+    void *memory;
+    check_ok(os_memory_map(second, POINT_PAGE_BYTES, true, &memory));
+    send_record(POINT_COUNT + 3, 2, WIRE_READY_NOW);
+    check_ok(receive(0, SOON_MS, &opened));
+    check_ok(gpuipc_buffer_release(opened));
+    atomic_uint_least64_t *words = memory;
+    cr_assert_eq(atomic_load(&words[5]), 3, "the done word of its third point");
+    os_memory_unmap(memory, POINT_PAGE_BYTES);
+    send_record(2 * POINT_COUNT + 1, 2, WIRE_READY_NOW);
+    check_broken("which no page has");
     os_handle_close(&first);
     os_handle_close(&second);
+}
+
+Test(point_peer, a_page_too_many) {
+    gpuipc_buffer *opened = NULL;
+    for (uint32_t i = 0; i <= POINT_PAGES_MAX; i++) {
+        os_handle page = send_page(POINT_PAGE_BYTES);
+        os_handle_close(&page);
+        check_status(i < POINT_PAGES_MAX ? GPUIPC_ERR_TIMEOUT : GPUIPC_ERR_PROTOCOL,
+                     receive(0, 0, &opened));
+    }
 }
 
 Test(point_peer, a_page_that_is_no_shared_memory) {
@@ -217,7 +237,9 @@ Test(point_peer, a_page_of_ours_that_the_peer_fills_with_anything) {
         memset(memory, fill, POINT_PAGE_BYTES);
         check_ok(gpuipc_connection_send(victim, &message, SOON_MS));
         (void)core_info(buffer);
-        (void)gpuipc_buffer_await_returns(buffer, 0);
+        const gpuipc_status returned = gpuipc_buffer_await_returns(buffer, 0);
+        cr_assert(returned == GPUIPC_OK || returned == GPUIPC_ERR_TIMEOUT, "%s",
+                  gpuipc_error_text());
         check_ok(os_connection_receive(peer, packet, sizeof(packet), &size, handles, &count,
                                        os_deadline_after(SOON_MS)));
         for (size_t i = 0; i < count; i++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Points where streams have no 64-bit memory operations: host functions write, and the calling
  *  thread waits. Emulated machines of that kind. */
-#include "context.h"
 #include "core_fixture.h"
-#include "point.h"
+#include "cuda/context.h"
+#include "sync/deferred.h"
+#include "sync/point.h"
 
 static context *ctx;
 static gpuipc_context *made;
@@ -24,11 +25,11 @@ static void finish(void) {
 
 TestSuite(point_ways, .init = begin, .fini = finish, .timeout = 60);
 
-static gpuipc_status write_one(point_page *page, const point_word *word, point_word *out_passage) {
+static gpuipc_status write_one(const point_word *word, point_word *out_passage) {
     device_scope scope;
     check_ok(device_enter(ctx, 0, &scope));
     cr_assert_not(point_has_stream_waits(ctx));
-    gpuipc_status status = point_write_async(page, word, 1, NULL, out_passage);
+    gpuipc_status status = point_write_async(word, 1, NULL, out_passage);
     device_leave(&scope);
     return status;
 }
@@ -43,9 +44,11 @@ static void synchronize(void) {
 static point_page *page_make(point_word *out_word) {
     const os_peer peer = {.process_id = os_process_id(), .process = {-1}};
     point_page *page;
-    point at;
-    check_ok(point_page_create(ctx, &peer, &page));
-    cr_assert(point_take(page, &at));
+    point_peer *other;
+    check_ok(point_peer_new(ctx, &peer, NULL, &other));
+    check_ok(point_page_create(ctx, other, &page));
+    point_peer_unreference(other, false);
+    const point at = {page, 0, 2};
     *out_word = point_ready_word(&at);
     return page;
 }
@@ -55,13 +58,13 @@ Test(point_ways, a_host_function_writes) {
     point_word passage;
     point_page *page = page_make(&word);
     core_set_stream_delay(50);
-    check_ok(write_one(page, &word, &passage));
+    check_ok(write_one(&word, &passage));
     point_page_unreference(page, false); /* the function is still to come */
-    cr_assert_not_null(ctx->deferred.first);
-    cr_assert_not(deferred_run(&ctx->deferred));
+    cr_assert_not_null(ctx->deferred->first);
+    cr_assert_not(deferred_run(ctx->deferred));
     synchronize();
-    cr_assert(point_has_passed(ctx, &passage));
-    cr_assert(deferred_run(&ctx->deferred));
+    cr_assert(point_is_reached(&passage));
+    cr_assert(deferred_run(ctx->deferred));
 }
 
 Test(point_ways, a_host_function_that_is_refused) {
@@ -69,11 +72,11 @@ Test(point_ways, a_host_function_that_is_refused) {
     point_word passage;
     point_page *page = page_make(&word);
     core_set_failures("cuLaunchHostFunc:1=801");
-    cr_assert_neq(write_one(page, &word, &passage), GPUIPC_OK);
+    cr_assert_neq(write_one(&word, &passage), GPUIPC_OK);
     core_set_failures("");
-    cr_assert_not(point_is_reached(page, &word));
+    cr_assert_not(point_is_reached(&word));
     point_page_unreference(page, false);
-    cr_assert_null(ctx->deferred.first);
+    cr_assert_null(ctx->deferred->first);
 }
 
 Test(point_ways, without_host_functions_the_thread_waits) {
@@ -82,11 +85,11 @@ Test(point_ways, without_host_functions_the_thread_waits) {
     point_page *page = page_make(&word);
     ctx->driver.has_hostfunc = false;
     core_set_stream_delay(50);
-    check_ok(write_one(page, &word, &passage));
-    cr_assert(point_is_reached(page, &word));
-    cr_assert(point_has_passed(ctx, &passage));
+    check_ok(write_one(&word, &passage));
+    cr_assert(point_is_reached(&word));
+    cr_assert(point_is_reached(&passage));
     core_set_failures("cuStreamSynchronize:1=999");
-    check_status(GPUIPC_ERR_CUDA, write_one(page, &word, &passage));
+    check_status(GPUIPC_ERR_CUDA, write_one(&word, &passage));
     core_set_failures("");
     point_page_unreference(page, false);
 }

@@ -164,3 +164,15 @@ Test(pointer, of_a_buffer_opened_from_its_handles) {
     check_ok(gpuipc_buffer_release(created));
     core_pair_close(&pair);
 }
+
+Test(pointer, every_kind_has_a_name_of_its_own) {
+    for (int i = GPUIPC_MEMORY_UNKNOWN; i <= GPUIPC_MEMORY_IMPORTED; i++) {
+        for (int k = GPUIPC_MEMORY_UNKNOWN; k < i; k++) {
+            cr_assert_str_neq(gpuipc_memory_kind_name((gpuipc_memory_kind)i),
+                              gpuipc_memory_kind_name((gpuipc_memory_kind)k));
+        }
+    }
+    cr_assert_str_eq(gpuipc_memory_kind_name(GPUIPC_MEMORY_PINNED), "pinned");
+    cr_assert_str_eq(gpuipc_memory_kind_name((gpuipc_memory_kind)-1), "unknown");
+    cr_assert_str_eq(gpuipc_memory_kind_name((gpuipc_memory_kind)7), "unknown");
+}

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "ticket/ticket.h"
+
 TestSuite(posix_runtime_directory, .init = core_start, .fini = core_finish, .timeout = 60);
 
 static gpuipc_context *context_in(const char *path, uint32_t flags) {
@@ -37,6 +39,7 @@ Test(posix_runtime_directory, a_directory_open_to_others_is_unsafe) {
         cr_assert_eq(chmod(core_directory, modes[i]), 0);
         check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, core_context);
         cr_assert(strstr(gpuipc_error_get()->sentence, core_directory) != NULL);
+        cr_assert(strstr(gpuipc_error_get()->sentence, "export GPUIPC_RUNTIME_DIR=") != NULL);
     }
     cr_assert_eq(chmod(core_directory, 0700), 0);
     core_pair pair;
@@ -86,6 +89,15 @@ Test(posix_runtime_directory, a_missing_one_is_made) {
     core_pair_close(&pair);
     check_ok(gpuipc_context_destroy(context));
     cr_assert_eq(rmdir(path), 0, "something was left in it");
+}
+
+Test(posix_runtime_directory, one_that_cannot_be_made_names_variable_and_command) {
+    gpuipc_context *context = context_in("/nowhere/at/all", 0);
+    gpuipc_listener *listener = NULL;
+    check_refused(GPUIPC_ERR_OS, "export GPUIPC_RUNTIME_DIR=",
+                  gpuipc_listener_open(context, "name", NULL, &listener));
+    cr_assert(strstr(gpuipc_error_get()->sentence, "XDG_RUNTIME_DIR") != NULL);
+    check_ok(gpuipc_context_destroy(context));
 }
 
 Test(posix_runtime_directory, a_path_that_is_too_long_for_a_socket) {
@@ -159,4 +171,92 @@ Test(posix_runtime_directory, a_dead_process_is_replaced_and_the_log_told) {
     cr_assert(strstr(text, "dead.sock") != NULL, "%s", text);
     check_ok(gpuipc_listener_close(listener));
     check_ok(gpuipc_context_destroy(context));
+}
+
+/* ---- what killed servers have left ---------------------------------------------------------- */
+
+#define DEAD 100
+
+static void path_of(char path[RUNTIME_DIRECTORY_MAX + 64], const char *file) {
+    (void)snprintf(path, RUNTIME_DIRECTORY_MAX + 64, "%s/%s", core_directory, file);
+}
+
+/* As a server makes it; nobody listens. */
+static int bind_socket(const char *file) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int bound = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    cr_assert_geq(bound, 0);
+    cr_assert_lt(
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", core_directory, file),
+        (int)sizeof(address.sun_path));
+    cr_assert_eq(bind(bound, (const struct sockaddr *)&address, sizeof(address)), 0);
+    return bound;
+}
+
+static bool is_there(const char *file) {
+    char path[RUNTIME_DIRECTORY_MAX + 64];
+    struct stat found;
+    path_of(path, file);
+    return lstat(path, &found) == 0;
+}
+
+static int count_dead(void) {
+    int count = 0;
+    for (int i = 0; i < DEAD; i++) {
+        char file[64];
+        (void)snprintf(file, sizeof(file), "ticket-%032d.sock", i);
+        count += is_there(file) ? 1 : 0;
+    }
+    return count;
+}
+
+static void check_server_answers(gpuipc_server *server) {
+    gpuipc_buffer *shared = core_buffer(core_unit, 0);
+    gpuipc_connection *connection = NULL;
+    char name[TICKET_ENDPOINT_SIZE];
+    gpuipc_ticket made;
+    ticket decoded;
+    check_ok(gpuipc_buffer_share(server, shared, NULL, &made));
+    check_ok(ticket_decode(&made, "test", &decoded));
+    ticket_endpoint(decoded.server_id, name);
+    check_ok(gpuipc_connection_open(core_context, name, NULL, 0, &connection));
+    check_ok(gpuipc_connection_close(connection));
+    check_ok(gpuipc_buffer_release(shared));
+}
+
+Test(posix_runtime_directory, what_killed_servers_left_is_swept_and_nothing_else) {
+    const int bound = bind_socket("ticket-bound.sock"); /* about to listen */
+    char path[RUNTIME_DIRECTORY_MAX + 64];
+    gpuipc_server *living = NULL;
+    gpuipc_server *server = NULL;
+    check_ok(gpuipc_server_create(core_context, NULL, &living));
+    for (int i = 0; i < DEAD; i++) {
+        char file[64];
+        (void)snprintf(file, sizeof(file), "ticket-%032d.sock", i);
+        cr_assert_eq(close(bind_socket(file)), 0);
+    }
+    cr_assert_eq(close(bind_socket("mine.sock")), 0);
+    path_of(path, "ticket-note.sock");
+    FILE *note = fopen(path, "w");
+    cr_assert_not_null(note);
+    cr_assert_eq(fclose(note), 0);
+    check_ok(gpuipc_server_create(core_context, NULL, &server));
+    const int left = count_dead();
+    cr_assert(left < DEAD && left >= DEAD - 16, "%d are left", left); /* some of them at a time */
+    for (int i = 0; i < 10000 && count_dead() > 0; i++) {
+        check_ok(gpuipc_server_destroy(server));
+        check_ok(gpuipc_server_create(core_context, NULL, &server));
+    }
+    cr_assert_eq(count_dead(), 0);
+    cr_assert(is_there("ticket-bound.sock") && is_there("mine.sock") &&
+              is_there("ticket-note.sock"));
+    check_server_answers(living);
+    check_ok(gpuipc_server_destroy(living));
+    check_ok(gpuipc_server_destroy(server));
+    cr_assert_eq(close(bound), 0);
+    static const char *const files[] = {"ticket-bound.sock", "mine.sock", "ticket-note.sock"};
+    for (size_t i = 0; i < 3; i++) {
+        path_of(path, files[i]);
+        cr_assert_eq(unlink(path), 0);
+    }
 }

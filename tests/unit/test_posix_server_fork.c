@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file A program forks while its server answers: the child leaves alone what the server's thread, which it does not
  *  have, was in the midst of. */
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,4 +99,23 @@ Test(server_fork, a_child_ends_what_its_parent_is_busy_with) {
     check_ok(asker_receive(&client, &reply));
     cr_assert_eq(reply.answer, WIRE_FAILED);
     cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+}
+
+/* A program of multiprocessing, say, that is forked from one which has used CUDA. */
+static int make_context(void) {
+    gpuipc_context *made = NULL;
+    const bool is_told = gpuipc_context_create(NULL, &made) == GPUIPC_ERR_FORKED && made == NULL &&
+                         strstr(gpuipc_error_get()->sentence, "fork()") != NULL;
+    return is_told ? CHILD_LIVES : 1;
+}
+
+Test(server_fork, a_child_that_makes_a_context_is_told_of_the_fork) {
+    int how = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(make_context());
+    }
+    cr_assert_gt(child, 0);
+    cr_assert_eq(waitpid(child, &how, 0), child);
+    cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == CHILD_LIVES, "it ended with 0x%x", how);
 }

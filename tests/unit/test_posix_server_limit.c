@@ -72,3 +72,20 @@ Test(server_limit, a_client_for_whom_there_is_no_descriptor_is_sent_away) {
     asker_begin(&client, core_context, &of);
     cr_assert_eq(ask(&client, &of), WIRE_GRANTED);
 }
+
+/* What it does not read holds descriptors of this process's user on their way. */
+Test(server_limit, one_that_asks_before_it_has_read_loses_its_connection) {
+    const gpuipc_ticket of = asker_share(server, shared);
+    asker_reply reply;
+    asker_begin(&honest, core_context, &of);
+    asker_begin(&client, core_context, &of);
+    check_ok(asker_send(&client, &of));
+    serve_all();
+    check_ok(asker_send(&client, &of)); /* the first answer is still there */
+    serve_all();
+    check_ok(asker_receive(&client, &reply));
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    check_status(GPUIPC_ERR_PEER_CLOSED, asker_receive(&client, &reply));
+    cr_assert_eq(ask(&honest, &of), WIRE_GRANTED);
+    cr_assert_eq(ask(&honest, &of), WIRE_GRANTED);
+}

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "registry.h"
-#include "server.h"
+#include "memory/registry.h"
 
 static gpuipc_server *server;
 static gpuipc_context *other;
@@ -216,9 +215,8 @@ Test(server, admits_so_many_processes) {
     asker_begin(&second, core_context, &of);
     cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
     cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
-    cr_assert_eq(asker_answer(&second, &of), WIRE_GRANTED); /* another context of that process */
-    /* The process that serves counts by itself, as it has no connection. */
-    cr_assert_eq(asker_answer_here(&of), WIRE_USED_UP);
+    cr_assert_eq(asker_answer(&second, &of), WIRE_GRANTED);   /* another context of that process */
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_GRANTED); /* the one that serves never counts */
     asker_end(&client);
     asker_settle(&second, &of);
     cr_assert_eq(asker_answer(&second, &of), WIRE_GRANTED);
@@ -233,29 +231,44 @@ Test(server, a_process_that_was_admitted_may_come_again) {
         cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
         asker_end(&client);
     }
-    cr_assert_eq(asker_answer_here(&of), WIRE_USED_UP);
 }
 
-Test(server, counts_itself_as_a_process) {
+Test(server, what_it_opens_itself_takes_nobodys_place) {
     const gpuipc_share_config config = {.struct_size = sizeof(config), .max_processes = 1};
     const gpuipc_ticket of = share_with(&config);
     asker_begin(&client, other, &of);
-    cr_assert_eq(asker_answer_here(&of), WIRE_GRANTED);
-    cr_assert_eq(asker_answer_here(&of), WIRE_GRANTED);
-    cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP);
-}
-
-Test(server, what_came_to_nothing_here_does_not_count) {
-    const gpuipc_share_config config = {.struct_size = sizeof(config), .max_processes = 1};
-    const gpuipc_ticket of = share_with(&config);
-    const ticket decoded = asker_decode(&of);
-    server_local local;
-    check_ok(server_ask_local(&decoded, &local));
-    cr_assert_eq(local.answer, WIRE_GRANTED);
-    server_local_settle(&local, false);
-    buffer_unreference(local.original);
-    asker_begin(&client, other, &of);
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_GRANTED);
     cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+}
+
+Test(server, a_one_shot_share_ends_with_its_last_process) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config),
+                                        .flags = GPUIPC_SHARE_ONE_SHOT};
+    const gpuipc_buffer_info info = core_info(shared);
+    const gpuipc_ticket of = share_with(&config);
+    check_ok(gpuipc_buffer_release(shared));
+    shared = NULL;
+    asker_begin(&client, other, &of);
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_GRANTED); /* which does not count */
+    const asker_reply reply = asker_ask(&client, &of);
+    cr_assert_eq(reply.answer, WIRE_GRANTED);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP); /* also for who has it */
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_USED_UP);
+    cr_assert_eq(count_holders(&of), 1);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    cr_assert_not(is_alive(info.buffer_id, info.exporter_id));
+    check_ok(gpuipc_server_revoke(server, &of));
+    cr_assert_eq(asker_answer(&client, &of), WIRE_REVOKED);
+}
+
+Test(server, a_one_shot_share_is_there_until_all_its_processes_have_it) {
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .flags = GPUIPC_SHARE_ONE_SHOT, .max_processes = 2};
+    const gpuipc_ticket of = share_with(&config);
+    asker_begin(&client, other, &of);
+    for (int i = 0; i < 3; i++) { /* one process, however often it comes */
+        cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    }
 }
 
 Test(server, finds_each_of_many_shares) {
@@ -271,13 +284,14 @@ Test(server, finds_each_of_many_shares) {
     for (uint32_t i = 0; i < SHARES; i++) {
         const ticket decoded = asker_decode(&tickets[i]);
         cr_assert_eq(decoded.offset, 512 + i);
-        cr_assert_eq(asker_answer_here(&tickets[i]), WIRE_GRANTED);
+        cr_assert_eq(asker_answer_here(&tickets[i], NULL), WIRE_GRANTED);
     }
     for (uint32_t i = 0; i < SHARES; i += 2) {
         check_ok(gpuipc_server_revoke(server, &tickets[i]));
     }
     for (uint32_t i = 0; i < SHARES; i++) {
-        cr_assert_eq(asker_answer_here(&tickets[i]), i % 2 == 0 ? WIRE_REVOKED : WIRE_GRANTED);
+        cr_assert_eq(asker_answer_here(&tickets[i], NULL),
+                     i % 2 == 0 ? WIRE_REVOKED : WIRE_GRANTED);
     }
 }
 

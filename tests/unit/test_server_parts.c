@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file What a server is made of, each by itself: expiries, places, holders, processes. */
-#include "connection.h"
 #include "core_fixture.h"
-#include "share.h"
+#include "message/connection.h"
+#include "ticket/share.h"
 
 TestSuite(server_parts, .timeout = 60);
 
@@ -29,14 +29,14 @@ Test(server_parts, finds_what_expires_next_among_many) {
         expiry_remove(&heap, next);
     }
     cr_assert_eq(count, ENTRIES - 334);
-    expiry_end(&heap);
+    expiry_heap_destroy(&heap);
 }
 
 Test(server_parts, a_client_has_no_more_open_than_it_may) {
     const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE};
     places room = {.most = 1, .most_of_user = 1};
     holder_row left = {NULL, NULL};
-    hold_list of_share = {NULL, 0, 0};
+    hold_list of_share = {.count = 0};
     holder *whom = NULL;
     holder *second = NULL;
     hold *made = NULL;
@@ -51,16 +51,16 @@ Test(server_parts, a_client_has_no_more_open_than_it_may) {
         hold_begin(made, &of_share, whom);
     }
     cr_assert(holder_is_full(whom));
-    hold_settle(made, NULL, NULL);
+    hold_settle(made, &(point){.page = NULL});
     cr_assert_not(holder_is_full(whom));
     hold_list_clear(&of_share, false);
     holder_leave(whom, &left);
     cr_assert_eq(room.count, 0);
-    places_end(&room);
+    places_destroy(&room);
 }
 
 Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
-    known_processes all = {.next_look = 0};
+    known_processes all = {.in_turn = {0}};
     known_process *found[5];
     core_pair pair;
     connection *to;
@@ -72,10 +72,10 @@ Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
     check_ok(known_process_get(&all, &peer, &found[0]));
     check_ok(known_process_get(&all, &peer, &found[1]));
     cr_assert_eq(found[0], found[1]);
-    peer.process_id += KNOWN_PROCESS_SLOTS; /* another one in the same chain */
+    peer.process_id++;
     check_ok(known_process_get(&all, &peer, &found[2]));
     cr_assert_neq(found[0], found[2]);
-    peer.process_id += KNOWN_PROCESS_SLOTS;
+    peer.process_id++;
     peer.process = OS_HANDLE_NONE;
     check_ok(known_process_get(&all, &peer, &found[3]));
     check_ok(known_process_get(&all, &peer, &found[4]));
@@ -84,9 +84,8 @@ Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
         known_process_unreference(found[i], false);
     }
     known_process_unreference(NULL, false);
-    for (size_t i = 0; i < KNOWN_PROCESS_SLOTS; i++) {
-        cr_assert_null(all.slots[i]);
-    }
+    cr_assert(all.by_number.count == 0 && all.in_turn.count == 0);
+    known_processes_destroy(&all);
     connection_unreference(to);
     core_pair_close(&pair);
     check_ok(gpuipc_context_destroy(other));
@@ -116,5 +115,5 @@ Test(server_parts, slow_clients_of_a_user_are_waited_for_a_part_of_each_second) 
     cr_assert_eq(places_patience_ms(same, 6 * second - 1), 0);
     cr_assert_eq(places_patience_ms(same, 6 * second), 200);
     cr_assert_eq(places_patience_ms(third, 6 * second), 200);
-    places_end(&room);
+    places_destroy(&room);
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "own_kinds.h"
-#include "server.h"
 #include "stream_gate.h"
 
 static gpuipc_server *server;
@@ -65,7 +64,7 @@ Test(server_share, ranges_and_flags_that_make_no_sense_are_refused) {
     check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT, (gpuipc_share_config){.reserved = 1});
     check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT,
                          (gpuipc_share_config){.flags = GPUIPC_SEND_EVENT});
-    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT, (gpuipc_share_config){.flags = 0x100});
+    check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT, (gpuipc_share_config){.flags = 0x200});
     check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT,
                          (gpuipc_share_config){.flags = GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC});
     check_refused_config(GPUIPC_ERR_INVALID_ARGUMENT,
@@ -158,7 +157,8 @@ static void ask_and_keep(const gpuipc_ticket *of) {
     connection_drop(from, false);
 }
 
-Test(server_share, without_a_point_left_the_server_waits_for_nobody) {
+/* Beside as many as a page of points has, it gets what is not ready as well, and the server waits for nobody. */
+Test(server_share, who_has_more_than_a_page_gets_what_is_not_ready) {
     const gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_READY};
     gpuipc_ticket ready;
     asker_reply reply;
@@ -171,29 +171,37 @@ Test(server_share, without_a_point_left_the_server_waits_for_nobody) {
         ask_and_keep(&ready);
     }
     check_ok(asker_send(&client, &of));
-    check_ok(asker_receive(&client, &reply));
-    cr_assert_eq(reply.answer, WIRE_FAILED);
+    check_ok(
+        connection_receive_whole(client.connection, WIRE_REPLY, false, os_deadline_after(SOON_MS)));
     stream_gate_check_waits(producer);
     stream_gate_open();
+    check_ok(asker_receive(&client, &reply));
+    cr_assert_eq(reply.answer, WIRE_GRANTED);
+    check_ok(gpuipc_buffer_release(reply.buffer));
 }
 
-static server_local pending;
+/* What it stands for, as this process itself gets it. */
+static offer *pending;
+static buffer *view;
 static int patience_ms;
+static atomic_bool server_is_over;
 
 static gpuipc_status await_pending(void *argument) {
+    const gpuipc_open_config how = {.struct_size = sizeof(how)};
     (void)argument;
-    return server_local_await(&pending, pending.original, 0, NULL, os_deadline_after(patience_ms));
+    return offer_await(pending, view, &server_is_over, &how, os_deadline_after(patience_ms));
 }
 
 static void ask_for_pending(const gpuipc_ticket *of) {
-    const ticket decoded = asker_decode(of);
-    check_ok(server_ask_local(&decoded, &pending)); /* which does not wait */
-    cr_assert(pending.is_here && pending.answer == WIRE_GRANTED);
+    cr_assert_eq(asker_answer_here(of, &pending), WIRE_GRANTED); /* which does not wait */
+    object_reference(&pending->of->object);
+    check_ok(buffer_open_view(pending->of->context, pending->of, 0, core_unit, 0,
+                              GPUIPC_ACCESS_DEFAULT, GPUIPC_ACCESS_READ_WRITE, &view));
 }
 
 static void settle_pending(void) {
-    server_local_settle(&pending, true);
-    buffer_unreference(pending.original);
+    buffer_unreference(view);
+    offer_unreference(pending, false);
 }
 
 Test(server_share, the_process_itself_waits_for_them_as_well) {
@@ -208,7 +216,7 @@ Test(server_share, the_process_itself_waits_for_them_as_well) {
     check_ok(core_waiter_end(&waiter));
     cr_assert_eq(core_driver()->cuStreamQuery(producer), CUDA_SUCCESS);
     settle_pending();
-    cr_assert_eq(asker_answer_here(&of), WIRE_GRANTED); /* and again, when they are there */
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_GRANTED); /* and again, when they are there */
 }
 
 Test(server_share, the_process_itself_waits_no_longer_than_it_may) {
@@ -231,8 +239,9 @@ Test(server_share, a_stream_of_the_process_itself_waits_for_them) {
     CUstream consumer = stream_gate_stream();
     const gpuipc_ticket of = share_later();
     ask_for_pending(&of);
-    check_ok(server_local_await(&pending, pending.original, GPUIPC_RECEIVE_ASYNC, consumer,
-                                os_deadline_after(0)));
+    const gpuipc_open_config how = {
+        .struct_size = sizeof(how), .flags = GPUIPC_RECEIVE_ASYNC, .stream = consumer};
+    check_ok(offer_await(pending, view, &server_is_over, &how, os_deadline_after(0)));
     stream_gate_check_waits(consumer);
     stream_gate_open();
     stream_gate_synchronize(consumer);
@@ -298,24 +307,25 @@ Test(server_share, the_process_itself_gets_the_original) {
     gpuipc_ticket of;
     gpuipc_ticket part;
     check_ok(make_ticket(&config, &of));
-    server_local local = asker_here(&of);
-    cr_assert(local.is_here && local.answer == WIRE_GRANTED && local.access == GPUIPC_ACCESS_READ);
-    cr_assert_eq(local.original->buffer_id, core_info(shared).buffer_id);
-    cr_assert_eq(local.attachment_bytes, sizeof(note));
-    cr_assert_eq(memcmp(local.attachment, note, sizeof(note)), 0);
-    buffer_unreference(local.original);
-    free(local.attachment);
+    offer *found;
+    size_t attached = 0;
+    cr_assert_eq(asker_answer_here(&of, &found), WIRE_GRANTED);
+    cr_assert(found->access == GPUIPC_ACCESS_READ &&
+              found->of->buffer_id == core_info(shared).buffer_id);
+    cr_assert_eq(memcmp(offer_attachment(found, &attached), note, sizeof(note)), 0);
+    cr_assert_eq(attached, sizeof(note));
+    offer_unreference(found, false);
     ticket decoded = asker_decode(&of);
     decoded.bytes++;
     ticket_encode(&decoded, &part);
-    cr_assert_eq(asker_here(&part).answer, WIRE_OUT_OF_RANGE);
+    cr_assert_eq(asker_answer_here(&part, NULL), WIRE_OUT_OF_RANGE);
     part = asker_forge(&of);
-    cr_assert_eq(asker_here(&part).answer, WIRE_UNKNOWN);
+    cr_assert_eq(asker_answer_here(&part, NULL), WIRE_UNKNOWN);
     check_ok(gpuipc_server_revoke(server, &of));
-    cr_assert_eq(asker_here(&of).answer, WIRE_REVOKED);
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_REVOKED);
     check_ok(gpuipc_server_destroy(server));
     server = NULL;
-    cr_assert_not(asker_here(&of).is_here);
+    cr_assert_not(asker_is_here(&of));
 }
 
 /* ---- what it costs ------------------------------------------------------------------------- */
@@ -390,42 +400,35 @@ Test(server_share, a_driver_that_fails_in_the_server_fails_the_opening_alone) {
 }
 
 Test(server_share, what_failed_does_not_count_as_a_process) {
-    const gpuipc_share_config config = {.struct_size = sizeof(config), .max_processes = 1};
+    const gpuipc_share_config config = {
+        .struct_size = sizeof(config), .flags = GPUIPC_SHARE_ONE_SHOT, .max_processes = 1};
     gpuipc_ticket of;
     core_need_emulated();
     check_ok(make_ticket(&config, &of));
     asker_begin(&client, other, &of);
     check_opening_fails(&of, "cuMemExportToShareableHandle:*=999");
-    server_local local = asker_here(&of);
-    cr_assert_eq(local.answer, WIRE_GRANTED);
-    buffer_unreference(local.original);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
     cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP);
 }
 
-static void check_fails_here(const ticket *decoded, const char *failure, uint32_t flags) {
-    server_local local;
-    check_ok(server_ask_local(decoded, &local));
-    cr_assert_eq(local.answer, WIRE_GRANTED);
+static void check_fails_here(const gpuipc_ticket *of, const char *failure, uint32_t flags) {
+    const gpuipc_open_config how = {.struct_size = sizeof(how), .flags = flags};
+    ask_for_pending(of);
     core_set_failures(failure);
-    check_status(GPUIPC_ERR_CUDA, server_local_await(&local, local.original, flags, NULL,
-                                                     os_deadline_after(SOON_MS)));
+    check_status(GPUIPC_ERR_CUDA,
+                 offer_await(pending, view, &server_is_over, &how, os_deadline_after(SOON_MS)));
     core_set_failures("");
-    server_local_settle(&local, false);
-    buffer_unreference(local.original);
+    settle_pending();
 }
 
 Test(server_share, a_wait_that_fails_here_fails_the_opening) {
-    const gpuipc_share_config config = {
-        .struct_size = sizeof(config), .flags = GPUIPC_SEND_ASYNC, .max_processes = 1};
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_ASYNC};
     gpuipc_ticket of;
     core_need_emulated();
     core_enter_device(0); /* so that there is a default stream */
     check_ok(make_ticket(&config, &of));
-    const ticket decoded = asker_decode(&of);
-    check_fails_here(&decoded, "cuEventQuery:1=999", 0);
-    check_fails_here(&decoded, "cuCtxPushCurrent:1=999", 0);
-    check_fails_here(&decoded, "cuStreamWaitEvent:1=999", GPUIPC_RECEIVE_ASYNC);
-    check_fails_here(&decoded, "cuCtxPushCurrent:1=999", GPUIPC_RECEIVE_ASYNC);
-    asker_begin(&client, other, &of);
-    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED); /* what failed does not count */
+    check_fails_here(&of, "cuEventQuery:1=999", 0);
+    check_fails_here(&of, "cuCtxPushCurrent:1=999", 0);
+    check_fails_here(&of, "cuStreamWaitEvent:1=999", GPUIPC_RECEIVE_ASYNC);
+    check_fails_here(&of, "cuCtxPushCurrent:1=999", GPUIPC_RECEIVE_ASYNC);
 }

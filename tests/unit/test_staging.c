@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "copy/staging.h"
 #include "emulated.h"
-#include "staging.h"
 
 TestSuite(staging, .init = core_start, .fini = core_finish, .timeout = 120);
 
@@ -19,7 +19,7 @@ TestSuite(staging, .init = core_start, .fini = core_finish, .timeout = 120);
 
 static gpuipc_buffer *buffer_of(gpuipc_context *context, uint32_t device, uint64_t bytes) {
     const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = device, .bytes = bytes};
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(device), .bytes = bytes};
     gpuipc_buffer *made = NULL;
     check_ok(gpuipc_buffer_create(context, &config, &made));
     return made;

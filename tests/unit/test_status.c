@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <gpuipc/gpuipc_version.h>
+
+#include "base/status.h"
 #include "os.h"
-#include "status.h"
 
 TestSuite(status, .timeout = 30);
 
@@ -141,4 +143,57 @@ Test(status, a_changed_status_keeps_the_particulars) {
     cr_assert_eq(gpuipc_error_get()->native_code, 2);
     cr_assert_str_eq(gpuipc_error_get()->operation, "dlopen");
     cr_assert_str_eq(gpuipc_error_get()->sentence, "there is none");
+}
+
+Test(status, a_text_has_call_cause_and_remedy) {
+    cr_assert_str_eq(gpuipc_error_text(), "success");
+    status_fail_cuda(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, 2, "cuMemCreate", "no room for 5 bytes");
+    cr_assert_str_eq(
+        gpuipc_error_text(),
+        "cuMemCreate: no room for 5 bytes (GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, CUresult 2); "
+        "in general: the GPU has not enough free memory; free some or ask for less");
+    status_fail_os(GPUIPC_ERR_OS, 13, "open", "no right");
+    cr_assert_not_null(
+        strstr(gpuipc_error_text(), "open: no right (GPUIPC_ERR_OS, system error 13)"));
+    status_fail(GPUIPC_ERR_TIMEOUT, "wait", "%s", gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
+    cr_assert_null(strstr(gpuipc_error_text(), "in general")); /* it would say the same twice */
+}
+
+Test(status, the_longest_text_is_whole) {
+    char longest[400];
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    for (size_t i = 1; i < row_count; i++) {
+        status_fail_cuda(rows[i].status, INT64_MIN, longest, "%s", longest);
+        const char *text = gpuipc_error_text();
+        const char *remedy = gpuipc_status_message(rows[i].status);
+        cr_assert_gt(strlen(text), strlen(remedy));
+        cr_assert_str_eq(text + strlen(text) - strlen(remedy), remedy, "%s", rows[i].name);
+    }
+}
+
+Test(status, each_status_has_a_group) {
+    static const struct {
+        int number;
+        gpuipc_group group;
+    } groups[] = {{0, GPUIPC_GROUP_OK},        {1, GPUIPC_GROUP_CALL},
+                  {29, GPUIPC_GROUP_CALL},     {30, GPUIPC_GROUP_MACHINE},
+                  {59, GPUIPC_GROUP_MACHINE},  {60, GPUIPC_GROUP_WAITING},
+                  {80, GPUIPC_GROUP_PEER},     {100, GPUIPC_GROUP_TICKET},
+                  {119, GPUIPC_GROUP_TICKET},  {-1, GPUIPC_GROUP_UNKNOWN},
+                  {120, GPUIPC_GROUP_UNKNOWN}, {0x7FFFFFFF, GPUIPC_GROUP_UNKNOWN}};
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        cr_assert_eq(gpuipc_status_group((gpuipc_status)groups[i].number), groups[i].group, "%d",
+                     groups[i].number);
+    }
+    for (size_t i = 0; i < row_count; i++) {
+        cr_assert_neq(gpuipc_status_group(rows[i].status), GPUIPC_GROUP_UNKNOWN, "%s",
+                      rows[i].name);
+    }
+}
+
+Test(status, the_library_has_the_version_of_its_header) {
+    cr_assert_eq(gpuipc_version(), GPUIPC_VERSION);
+    cr_assert_eq(gpuipc_version(),
+                 10000 * GPUIPC_VERSION_MAJOR + 100 * GPUIPC_VERSION_MINOR + GPUIPC_VERSION_PATCH);
 }

@@ -5,8 +5,8 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "base/struct_size.h"
 #include "check.h"
-#include "struct_size.h"
 
 TestSuite(struct_size, .timeout = 30);
 
@@ -15,6 +15,9 @@ typedef struct first {
     size_t struct_size;
     uint64_t number;
 } first;
+
+/* Both structs begin with the first one. */
+static const struct_first whole = {"first", sizeof(first)};
 
 typedef struct later {
     size_t struct_size;
@@ -26,7 +29,7 @@ typedef struct later {
 Test(struct_size, a_struct_of_the_known_size_is_copied) {
     const later from = {sizeof(from), 1, 2, 3};
     later known;
-    check_ok(struct_size_read(&from, sizeof(first), &known, sizeof(known), "test"));
+    check_ok(struct_size_read(&from, whole, &known, sizeof(known), "test"));
     cr_assert_eq(memcmp(&known, &from, sizeof(known)), 0);
 }
 
@@ -34,7 +37,7 @@ Test(struct_size, what_an_older_struct_lacks_is_zero) {
     const first from = {sizeof(from), 1};
     later known;
     memset(&known, 0xFF, sizeof(known));
-    check_ok(struct_size_read(&from, sizeof(first), &known, sizeof(known), "test"));
+    check_ok(struct_size_read(&from, whole, &known, sizeof(known), "test"));
     cr_assert_eq(known.number, 1);
     cr_assert_eq(known.second, 0);
     cr_assert_eq(known.third, 0);
@@ -43,12 +46,12 @@ Test(struct_size, what_an_older_struct_lacks_is_zero) {
 Test(struct_size, the_unknown_tail_of_a_newer_struct_must_be_zero) {
     later from = {sizeof(from), 1, 0, 0};
     first known;
-    check_ok(struct_size_read(&from, sizeof(first), &known, sizeof(known), "test"));
+    check_ok(struct_size_read(&from, whole, &known, sizeof(known), "test"));
     cr_assert_eq(known.number, 1);
     for (size_t at = sizeof(first); at < sizeof(later); at++) {
         ((unsigned char *)&from)[at] = 1;
-        check_refused(GPUIPC_ERR_STRUCT_SIZE, "newer library",
-                      struct_size_read(&from, sizeof(first), &known, sizeof(known), "test"));
+        check_refused(GPUIPC_ERR_STRUCT_SIZE, "of the first is set",
+                      struct_size_read(&from, whole, &known, sizeof(known), "test"));
         ((unsigned char *)&from)[at] = 0;
     }
 }
@@ -58,10 +61,10 @@ Test(struct_size, sizes_that_cannot_be_are_refused) {
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         first from = {sizes[i], 1};
         first known = {77, 78};
-        check_refused(GPUIPC_ERR_STRUCT_SIZE, "struct_size is",
-                      struct_size_read(&from, sizeof(first), &known, sizeof(known), "test"));
+        check_refused(GPUIPC_ERR_STRUCT_SIZE, "first::struct_size is",
+                      struct_size_read(&from, whole, &known, sizeof(known), "test"));
         cr_assert_eq(known.struct_size, 77); /* nothing was written */
-        check_status(GPUIPC_ERR_STRUCT_SIZE, struct_size_check(&from, sizeof(first), "test"));
+        check_status(GPUIPC_ERR_STRUCT_SIZE, struct_size_check(&from, whole, "test"));
     }
     cr_assert_str_eq(gpuipc_error_get()->operation, "test");
 }
@@ -73,18 +76,18 @@ Test(struct_size, the_largest_size_is_accepted) {
     } room;
     first known;
     room.from = (first){4096, 5};
-    check_ok(struct_size_read(&room.from, sizeof(first), &known, sizeof(known), "test"));
+    check_ok(struct_size_read(&room.from, whole, &known, sizeof(known), "test"));
     cr_assert_eq(known.number, 5);
     room.bytes[4095] = 1;
     check_status(GPUIPC_ERR_STRUCT_SIZE,
-                 struct_size_read(&room.from, sizeof(first), &known, sizeof(known), "test"));
+                 struct_size_read(&room.from, whole, &known, sizeof(known), "test"));
 }
 
 Test(struct_size, null_is_an_invalid_argument) {
     first known;
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
-                 struct_size_read(NULL, sizeof(first), &known, sizeof(known), "test"));
-    check_status(GPUIPC_ERR_INVALID_ARGUMENT, struct_size_check(NULL, sizeof(first), "test"));
+                 struct_size_read(NULL, whole, &known, sizeof(known), "test"));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, struct_size_check(NULL, whole, "test"));
 }
 
 Test(struct_size, a_result_reaches_as_far_as_the_callers_struct) {

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "child.h"
-#include "cuda_api.h"
+#include "cuda/cuda_api.h"
 #include "leak_gate.h"
 #include "thread_state.h"
 #include "unique.h"

@@ -7,7 +7,7 @@
 #include <gpuipc/gpuipc.h>
 
 #include "check.h"
-#include "ticket.h"
+#include "ticket/ticket.h"
 
 TestSuite(ticket, .timeout = 60);
 
@@ -192,7 +192,10 @@ Test(ticket, text_cut_short_has_the_wrong_size) {
     }
     memcpy(text, frozen_text, sizeof(frozen_text));
     memcpy(text + sizeof(frozen_text) - 1, "A", 2);
-    check_status(GPUIPC_ERR_TICKET_SIZE, from_text(text));
+    check_refused(GPUIPC_ERR_TICKET_SIZE, "the text has 95 characters, not 94", from_text(text));
+    text[40] = '\0';
+    check_refused(GPUIPC_ERR_TICKET_SIZE, "the text has 40 characters, not 94", from_text(text));
+    check_refused(GPUIPC_ERR_TICKET_SIZE, "the text is empty", from_text(""));
 }
 
 Test(ticket, text_with_anything_that_no_ticket_has_is_no_ticket) {

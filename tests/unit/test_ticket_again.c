@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Which ticket is open already, for whom; and leases that nobody needs any more. */
-#include "buffer.h"
+/** @file Which ticket is open already, for whom; and links that nobody needs any more. */
+#include "memory/buffer.h"
 #include "stream_gate.h"
 #include "ticket_server.h"
 
@@ -156,9 +156,9 @@ Test(ticket_again, contents_that_are_lost_are_not_taken_for_ready) {
     gpuipc_buffer *first = open_unready(&wanted, sends, uses);
     check_ok(buffer_acquire(first, "test", &inside));
     /* as where the process ended that shared it: watch.c */
-    atomic_store(&inside->borrow->is_lost, true);
-    const point_word ready = point_ready_word(&inside->borrow->at);
-    point_store(inside->borrow->page, &ready);
+    atomic_store(&inside->import_record->is_lost, true);
+    const point_word ready = point_ready_word(&inside->import_record->at);
+    point_store(&ready);
     buffer_unreference(inside);
     check_status(GPUIPC_ERR_LOST, open_as(&wanted, (gpuipc_open_config){0}, &again));
     check_ok(open_as(&wanted, (gpuipc_open_config){.flags = GPUIPC_RECEIVE_ASYNC, .stream = uses},
@@ -202,7 +202,7 @@ Test(ticket_again, who_waits_for_contents_ends_with_the_context) {
     stream_gate_end();
 }
 
-/* ---- leases ---------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 Test(ticket_again, threads_that_open_the_same_at_once_need_one_request) {
     opening_call calls[2] = {{.wanted = whole()}, {.wanted = whole()}};
@@ -220,7 +220,7 @@ Test(ticket_again, threads_that_open_the_same_at_once_need_one_request) {
     drop(calls[1].opened);
 }
 
-/* Each lease's connection has one. */
+/* Each link's connection has one. */
 static unsigned context_references(void) {
     context *ctx;
     check_ok(context_acquire(client, "test", &ctx));
@@ -229,7 +229,7 @@ static unsigned context_references(void) {
     return count;
 }
 
-Test(ticket_again, the_lease_on_a_server_that_has_ended_is_given_up) {
+Test(ticket_again, the_link_to_a_server_that_has_ended_is_given_up) {
     unsigned first = 0;
     for (size_t i = 0; i < 4; i++) {
         const gpuipc_ticket wanted = whole();

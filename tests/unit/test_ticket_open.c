@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Opening what a ticket stands for: asking its server, and opening again. */
-#include "buffer.h"
+#include "memory/buffer.h"
 #include "stream_gate.h"
 #include "ticket_server.h"
 
@@ -137,25 +137,20 @@ Test(ticket_open, ranges_of_one_buffer_share_its_memory) {
 
 Test(ticket_open, what_was_attached_comes_with_it) {
     const gpuipc_ticket wanted = whole();
-    const void *bytes = NULL;
-    size_t size = 0;
     gpuipc_buffer *opened[2];
     server.attachment = "a manifest";
     check_ok(open_while(accept_and_grant, &wanted, &opened[0]));
     check_ok(open_one(&wanted, &opened[1]));
     drop(opened[0]);
-    check_ok(gpuipc_buffer_get_attachment(opened[1], &bytes, &size));
-    cr_assert_eq(size, sizeof("a manifest"));
-    cr_assert_str_eq(bytes, "a manifest");
+    cr_assert_eq(core_info(opened[1]).attachment_bytes, sizeof("a manifest"));
+    cr_assert_str_eq(core_info(opened[1]).attachment, "a manifest");
     drop(opened[1]);
     server.attachment = NULL;
     check_ok(open_while(grant, &wanted, &opened[0]));
-    check_ok(gpuipc_buffer_get_attachment(opened[0], &bytes, &size));
-    cr_assert(bytes == NULL && size == 0);
+    cr_assert(core_info(opened[0]).attachment == NULL &&
+              core_info(opened[0]).attachment_bytes == 0);
     drop(opened[0]);
-    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
-                 gpuipc_buffer_get_attachment(original, &bytes, &size));
-    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_get_attachment(original, NULL, &size));
+    cr_assert(core_info(original).attachment == NULL);
 }
 
 Test(ticket_open, what_is_open_twice_is_not_returned_and_what_is_returned_is_not_found) {
@@ -174,6 +169,36 @@ Test(ticket_open, what_is_open_twice_is_not_returned_and_what_is_returned_is_not
 }
 
 /* ---- contents that are not ready ----------------------------------------------------------- */
+
+Test(ticket_open, contents_are_waited_for_later_where_that_is_deferred) {
+    const gpuipc_ticket wanted = whole();
+    const gpuipc_open_config later = {.flags = GPUIPC_RECEIVE_DEFERRED};
+    gpuipc_buffer *opened[2];
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    CUstream using = stream_gate_stream();
+    server.flags = GPUIPC_SEND_ASYNC;
+    server.stream = stream;
+    stream_gate_close(stream);
+    ticket_server_begin(&server, accept_and_grant);
+    check_ok(open_as(&wanted, later, &opened[0]));
+    ticket_server_end(&server);
+    check_ok(open_as(&wanted, later, &opened[1]));
+    cr_assert_eq(core_info(opened[0]).is_ready, 0);
+    cr_assert_eq(core_info(opened[1]).is_ready, 0);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_ready(opened[1], 20));
+    check_ok(gpuipc_buffer_await_ready_async(opened[0], using));
+    stream_gate_check_waits(using);
+    drop(opened[0]);
+    stream_gate_open();
+    check_ok(gpuipc_buffer_await_ready(opened[1], SOON_MS));
+    stream_gate_synchronize(using);
+    cr_assert_eq(core_info(opened[1]).is_ready, 1);
+    drop(opened[1]);
+    stream_gate_stream_end(using);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
 
 Test(ticket_open, who_opens_again_waits_for_the_contents_as_the_first_does) {
     const gpuipc_ticket wanted = whole();
@@ -203,7 +228,7 @@ Test(ticket_open, who_opens_again_waits_for_the_contents_as_the_first_does) {
     stream_gate_end();
 }
 
-Test(ticket_open, contents_that_are_late_cost_the_opening_and_not_the_lease) {
+Test(ticket_open, contents_that_are_late_cost_the_opening_and_not_the_link) {
     const gpuipc_ticket wanted = whole();
     gpuipc_buffer *opened = NULL;
     stream_gate_make();
@@ -224,7 +249,7 @@ Test(ticket_open, contents_that_are_late_cost_the_opening_and_not_the_lease) {
 
 /* ---- what servers answer -------------------------------------------------------------------- */
 
-Test(ticket_open, each_answer_has_a_status_and_the_lease_stays) {
+Test(ticket_open, each_answer_has_a_status_and_the_link_stays) {
     static const struct {
         wire_answer answer;
         gpuipc_status expected;
@@ -256,7 +281,7 @@ Test(ticket_open, a_server_that_makes_no_sense_is_left) {
         check_status(GPUIPC_ERR_PROTOCOL, open_while(rows[i], &wanted, &opened));
         check_ok(open_while(accept_and_grant, &wanted, &opened));
         drop(opened);
-        ticket_server_close(&server); /* which ends the lease */
+        ticket_server_close(&server); /* which ends the link */
         ticket_server_open(&server, core_context, original);
         wanted = whole();
     }
@@ -287,7 +312,7 @@ Test(ticket_open, a_busy_server_says_so_or_closes) {
     drop(opened);
 }
 
-Test(ticket_open, a_lease_that_has_ended_is_made_anew_once) {
+Test(ticket_open, a_link_that_has_ended_is_made_anew_once) {
     static const ticket_step ends[] = {
         {TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {TICKET_HANG_UP, 0}, {0, 0}};
     const gpuipc_ticket wanted = whole();
@@ -366,7 +391,7 @@ Test(ticket_open, the_caller_says_whose_server_it_may_be) {
     gpuipc_buffer *none = NULL;
     check_status(GPUIPC_ERR_ACCESS_DENIED, open_as(&part, careful, &none));
     cr_assert_eq(asked, 2);
-    check_ok(open_while(grant, &part, &none)); /* the lease is as it was */
+    check_ok(open_while(grant, &part, &none)); /* the link is as it was */
     drop(none);
     drop(opened);
 }
@@ -375,6 +400,8 @@ Test(ticket_open, arguments_that_make_no_sense_are_refused) {
     gpuipc_ticket wanted = whole();
     gpuipc_buffer *opened = NULL;
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_open(client, NULL, NULL, &opened));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "write GPUIPC_DEVICE(1)",
+                  open_as(&wanted, (gpuipc_open_config){.device = 1}, &opened));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_open(client, &wanted, NULL, NULL));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_open(NULL, &wanted, NULL, &opened));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
@@ -399,7 +426,7 @@ static gpuipc_status call_open(void *argument) {
     return open_one(&self->wanted, &self->opened);
 }
 
-Test(ticket_open, a_context_that_is_given_up_ends_its_leases_at_once) {
+Test(ticket_open, a_context_that_is_given_up_ends_its_links_at_once) {
     static const ticket_step hear[] = {
         {TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {TICKET_HEAR, 0}, {0, 0}};
     opening_call call = {.wanted = whole()};
@@ -435,6 +462,69 @@ Test(ticket_open, requests_to_one_server_go_one_after_the_other) {
     cr_assert_eq(core_waiter_end(&waiter), GPUIPC_OK);
     ticket_server_end(&server);
     drop(call.opened);
+}
+
+/* Opens a ticket whose contents are not there before stream_gate_open(): returns when it has come. */
+static void start_unready(core_waiter *waiter, opening_call *call, CUstream stream) {
+    server.flags = GPUIPC_SEND_ASYNC;
+    server.stream = stream;
+    stream_gate_close(stream);
+    ticket_server_begin(&server, accept_and_grant);
+    core_waiter_begin(waiter, call_open, call);
+    ticket_server_end(&server);
+    server.flags = GPUIPC_SEND_READY;
+}
+
+Test(ticket_open, contents_that_never_come_keep_nobody_else_waiting) {
+    opening_call call = {.wanted = whole()};
+    gpuipc_buffer *opened = NULL;
+    gpuipc_ticket part;
+    core_waiter waiter;
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    check_ok(gpuipc_ticket_narrow(&call.wanted, 0, 64, &part));
+    start_unready(&waiter, &call, stream);
+    check_ok(open_while(grant, &part, &opened));
+    drop(opened);
+    stream_gate_open();
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_OK);
+    drop(call.opened);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+static gpuipc_status call_open_briefly(void *argument) {
+    opening_call *self = argument;
+    return open_as(&self->wanted, (gpuipc_open_config){.timeout_ms = 2000}, &self->opened);
+}
+
+/* First for another thread's request, and then for the contents of what that one has opened. */
+Test(ticket_open, who_waits_twice_waits_no_longer_than_he_may) {
+    static const ticket_step let_in[] = {{TICKET_ACCEPT, 0}, {0, 0}};
+    opening_call call = {.wanted = whole()};
+    opening_call second = {.wanted = whole()};
+    core_waiter waiter;
+    core_waiter hurried;
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    ticket_server_begin(&server, let_in);
+    core_waiter_begin(&waiter, call_open, &call);
+    ticket_server_end(&server);
+    const uint64_t begin_ns = os_clock_ns();
+    core_waiter_start(&hurried, call_open_briefly, &second);
+    os_sleep_ms(1600); /* of the two seconds that it has */
+    server.flags = GPUIPC_SEND_ASYNC;
+    server.stream = stream;
+    stream_gate_close(stream);
+    ticket_server_begin(&server, grant);
+    ticket_server_end(&server);
+    cr_assert_eq(core_waiter_end(&hurried), GPUIPC_ERR_TIMEOUT);
+    cr_assert_lt(os_clock_ns() - begin_ns, UINT64_C(3000000000));
+    stream_gate_open();
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_OK);
+    drop(call.opened);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
 }
 
 Test(ticket_open, openings_may_fail_and_leave_nothing) {

@@ -157,11 +157,8 @@ Test(ticket_own, what_was_attached_and_refusals_are_as_of_another_process) {
                  .bytes = core_unit, .attachment = attached, .attachment_bytes = sizeof(attached)});
     gpuipc_ticket wrong;
     gpuipc_buffer *opened = open_in(core_context, &wanted, (gpuipc_open_config){0});
-    const void *bytes = NULL;
-    size_t size = 0;
-    check_ok(gpuipc_buffer_get_attachment(opened, &bytes, &size));
-    cr_assert_eq(size, sizeof(attached));
-    cr_assert_arr_eq(bytes, attached, sizeof(attached));
+    cr_assert_eq(core_info(opened).attachment_bytes, sizeof(attached));
+    cr_assert_arr_eq(core_info(opened).attachment, attached, sizeof(attached));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_return_async(opened, NULL));
     drop(opened);
     const gpuipc_ticket all = share(own, (gpuipc_share_config){0});
@@ -307,6 +304,10 @@ Test(ticket_own, contents_are_waited_for_by_the_stream_or_until_the_time_is_over
     const gpuipc_ticket wanted =
         share(own, (gpuipc_share_config){.flags = GPUIPC_SEND_ASYNC, .stream = stream});
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_open(core_context, &wanted, &late, &none));
+    /* Nothing could be waited for later: the call waits, as the header says. */
+    gpuipc_open_config later = late;
+    later.flags = GPUIPC_RECEIVE_DEFERRED | GPUIPC_RECEIVE_ASYNC;
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_open(core_context, &wanted, &later, &none));
     gpuipc_buffer *opened =
         open_in(core_context, &wanted,
                 (gpuipc_open_config){.flags = GPUIPC_RECEIVE_ASYNC, .stream = using});
@@ -320,6 +321,49 @@ Test(ticket_own, contents_are_waited_for_by_the_stream_or_until_the_time_is_over
     drop(opened);
     drop(own);
     stream_gate_stream_end(using);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+typedef struct own_call {
+    gpuipc_ticket wanted;
+    gpuipc_buffer *opened;
+} own_call;
+
+static gpuipc_status call_open(void *argument) {
+    own_call *self = argument;
+    return gpuipc_buffer_open(other, &self->wanted, NULL, &self->opened);
+}
+
+/* Starts to open a ticket of this process, whose contents are not there before stream_gate_open(). */
+static gpuipc_buffer *start_unready(core_waiter *waiter, own_call *call, CUstream stream) {
+    gpuipc_buffer *own = make(GPUIPC_TRANSPORT_VMM);
+    stream_gate_close(stream);
+    call->wanted = share(own, (gpuipc_share_config){.flags = GPUIPC_SEND_ASYNC, .stream = stream});
+    core_waiter_start(waiter, call_open, call);
+    return own;
+}
+
+Test(ticket_own, who_waits_for_contents_ends_with_the_context_or_the_server) {
+    own_call call = {.opened = NULL};
+    core_waiter waiter;
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    gpuipc_buffer *own = start_unready(&waiter, &call, stream);
+    check_ok(gpuipc_context_destroy(other));
+    other = NULL;
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    stream_gate_open();
+    drop(own);
+    other = core_context_new();
+    own = start_unready(&waiter, &call, stream);
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_EXPORTER_GONE);
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    drop(own);
+    check_ok(gpuipc_context_destroy(other)); /* which is left to the test without a server */
     stream_gate_stream_end(stream);
     stream_gate_end();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Memory of every transport where a call of the driver fails: told, undone, and the next call works. */
-#include "context.h"
+#include "cuda/context.h"
 #include "own_kinds.h"
+#include "sync/deferred.h"
 
 #define BYTES UINT64_C(100000)
 
@@ -23,7 +24,7 @@ typedef struct failure {
 static void end_what_is_deferred(void) {
     context *ctx;
     check_ok(context_acquire(core_context, "test", &ctx));
-    (void)deferred_run(&ctx->deferred);
+    (void)deferred_run(ctx->deferred);
     context_unreference(ctx);
 }
 

@@ -8,8 +8,10 @@
 TestSuite(transport_memory, .init = core_start, .fini = core_finish, .timeout = 60);
 
 static gpuipc_status create(gpuipc_transport transport, uint32_t device, gpuipc_buffer **out) {
-    const gpuipc_buffer_config config = {
-        .struct_size = sizeof(config), .device = device, .transport = transport, .bytes = BYTES};
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                         .device = GPUIPC_DEVICE(device),
+                                         .transport = transport,
+                                         .bytes = BYTES};
     return gpuipc_buffer_create(core_context, &config, out);
 }
 
@@ -359,7 +361,9 @@ static void use_all(CUcontext expected) {
             continue;
         }
         check_current(expected);
-        (void)gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_DEFAULT);
+        const gpuipc_status reaches = gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_DEFAULT);
+        cr_assert(reaches == GPUIPC_OK || reaches == GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, "%s",
+                  gpuipc_error_text());
         check_current(expected);
         core_pair_open(&pair, core_context, core_context);
         if (i != GPUIPC_TRANSPORT_P2P) {

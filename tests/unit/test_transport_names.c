@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffer.h"
-#include "transport.h"
+#include "memory/buffer.h"
+#include "transport/transport.h"
 
 TestSuite(transport_names, .init = core_start, .fini = core_finish, .timeout = 60);
 
@@ -41,7 +41,7 @@ Test(transport_names, names_have_nothing_of_the_stack) {
     core_enter_device(0);
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         own_kinds own = own_kinds_make(kinds[k], 4096);
-        uint8_t names[2][WIRE_NAME_BYTES];
+        uint8_t names[2][SEGMENT_NAME_BYTES];
         for (size_t i = 0; i < 2; i++) {
             gpuipc_buffer *wrapped = NULL;
             buffer *seen;
@@ -53,7 +53,8 @@ Test(transport_names, names_have_nothing_of_the_stack) {
             check_ok(gpuipc_buffer_release(wrapped));
         }
         cr_assert_arr_eq(names[0], names[1], sizeof(names[0]));
-        for (size_t i = 48; i < WIRE_NAME_BYTES && kinds[k] == OWN_POOL && core_is_emulated; i++) {
+        for (size_t i = 48; i < SEGMENT_NAME_BYTES && kinds[k] == OWN_POOL && core_is_emulated;
+             i++) {
             cr_assert_eq(names[0][i], 0, "byte %zu is 0x%02x", i, names[0][i]);
         }
         own_kinds_undo(&own);
@@ -61,10 +62,10 @@ Test(transport_names, names_have_nothing_of_the_stack) {
 }
 
 /* Memory of the pool, as a process opens it that got this name of it over a connection. */
-static buffer *open_named(sender *from, uint8_t exporter, os_handle handle, const uint8_t *name) {
-    wire_buffer record = {.exporter_id = {exporter}, .segment_count = 1};
-    wire_segment piece = {.bytes = 4096, .naming = WIRE_NAMED_BY_BOTH, .group = 1};
-    buffer_source source = {.transport = &transport_pool,
+static buffer *open_named(import_source *from, uint8_t exporter, os_handle handle,
+                          const uint8_t *name) {
+    segment_record piece = {.bytes = 4096, .naming = SEGMENT_NAMED_BY_BOTH, .group = 1};
+    buffer_source source = {.transport = transport_find(GPUIPC_TRANSPORT_POOL),
                             .from = from,
                             .owner_uuid = inner()->devices[0].info.uuid,
                             .bytes = 4096,
@@ -74,11 +75,12 @@ static buffer *open_named(sender *from, uint8_t exporter, os_handle handle, cons
     segment *segments = malloc(sizeof(*segments));
     cr_assert_not_null(segments);
     memcpy(piece.name, name, sizeof(piece.name));
-    from->record = &record;
-    check_ok(transport_pool.import_segment(from, &piece, &handle, false, &segments[0]));
+    from->exporter_id = source.exporter_id;
+    from->segment_count = 1;
+    check_ok(source.transport->import_segment(from, &piece, &handle, false, &segments[0]));
     check_ok(buffer_open(inner(), &source, segments, 1, GPUIPC_DEVICE_OWNER, GPUIPC_ACCESS_DEFAULT,
                          &opened));
-    from->record = NULL;
+    from->exporter_id = NULL;
     return opened;
 }
 
@@ -94,8 +96,8 @@ Test(transport_names, one_allocation_may_have_several_names) {
     core_enter_device(0);
     own_kinds own = own_kinds_make(OWN_POOL, 4096);
     os_handle handle = pool_handle(&own);
-    sender first = {.context = inner()};
-    sender second = {.context = inner()};
+    import_source first = {.context = inner()};
+    import_source second = {.context = inner()};
     CUmemPoolPtrExportData name = {{0}};
     cr_assert_eq(core_driver()->cuMemPoolExportPointer(&name, own.address), CUDA_SUCCESS);
     buffer *one = open_named(&first, 7, handle, name.reserved);
@@ -104,11 +106,11 @@ Test(transport_names, one_allocation_may_have_several_names) {
     const CUdeviceptr address = one->mapping.base;
     cr_assert_eq(other->mapping.base, address);
     buffer_unreference(one);
-    sender_end(&first, false);
+    import_source_release(&first, false);
     cr_assert(is_there(address), "the other buffer's memory was closed");
     buffer_unreference(other);
     cr_assert(!is_there(address));
-    sender_end(&second, false);
+    import_source_release(&second, false);
     os_handle_close(&handle);
     own_kinds_undo(&own);
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "leak_gate.h"
+#include "query/transport_probe.h"
 #include "transport_machine.h"
-#include "transport_probe.h"
 
 TestSuite(transport_probe, .init = core_start_without_context, .fini = core_finish, .timeout = 100);
 
@@ -29,8 +29,8 @@ static transport_answer probe_once(gpuipc_context *handle, gpuipc_transport whic
 static void end_what_is_deferred(gpuipc_context *handle) {
     context *ctx;
     check_ok(context_acquire(handle, "test", &ctx));
-    (void)deferred_run(&ctx->deferred);
-    cr_assert_null(ctx->deferred.first);
+    (void)deferred_run(ctx->deferred);
+    cr_assert_null(ctx->deferred->first);
     context_unreference(ctx);
 }
 

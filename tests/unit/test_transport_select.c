@@ -2,8 +2,8 @@
 /** @file Transports chosen by policy, and why the others were not. */
 #include <string.h>
 
-#include "answers.h"
-#include "context.h"
+#include "cuda/context.h"
+#include "query/answers.h"
 #include "transport_machine.h"
 
 TestSuite(transport_select, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
@@ -84,9 +84,9 @@ static void set_bandwidth(gpuipc_context *made, gpuipc_transport which, uint64_t
     context *ctx;
     gpuipc_transport_info info;
     check_ok(context_acquire(made, "test", &ctx));
-    cr_assert(answers_find(&ctx->answers, which, 0, 1, &info));
+    cr_assert(answers_find(ctx->answers, which, 0, 1, &info));
     info.bandwidth_bytes_per_second = bandwidth;
-    check_ok(answers_keep(&ctx->answers, 0, 1, &info));
+    check_ok(answers_keep(ctx->answers, 0, 1, &info));
     context_unreference(ctx);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Waits for words of another process, and the thread that looks after them. */
-#include "connection.h"
 #include "core_fixture.h"
+#include "message/connection.h"
+#include "sync/watch.h"
 
 static context *ctx;
 
@@ -17,11 +18,28 @@ static void finish(void) {
 
 TestSuite(watch, .init = begin, .fini = finish, .timeout = 60);
 
-static point_page *page_make(const os_peer *peer, point *out_point) {
+static point_page *page_make_in(context *of, const os_peer *peer, point *out_point) {
+    os_peer process = *peer;
+    point_peer *other;
     point_page *page;
-    check_ok(point_page_create(ctx, peer, &page));
-    cr_assert(point_take(page, out_point));
+    if (os_handle_is_valid(peer->process)) {
+        check_ok(os_handle_duplicate(peer->process, &process.process));
+    }
+    check_ok(point_peer_new(of, &process, NULL, &other));
+    check_ok(point_page_create(of, other, &page));
+    point_peer_unreference(other, false);
+    *out_point = (point){page, 0, 2};
     return page;
+}
+
+static point_page *page_make(const os_peer *peer, point *out_point) {
+    return page_make_in(ctx, peer, out_point);
+}
+
+static gpuipc_status begin_wait(context *of, const point_word *word, const point_word *passage,
+                                import_record *record) {
+    deferred_wait_begins();
+    return watch_add(of, word, passage, record);
 }
 
 static void wait_until_idle(void) {
@@ -32,9 +50,9 @@ static void wait_until_idle(void) {
     }
 }
 
-static void wait_until_reached(const point_page *page, const point_word *word) {
+static void wait_until_reached(const point_word *word) {
     const os_deadline deadline = os_deadline_after(SOON_MS);
-    while (!point_is_reached(page, word)) {
+    while (!point_is_reached(word)) {
         cr_assert_not(os_deadline_passed(deadline));
         os_sleep_ms(1);
     }
@@ -44,7 +62,7 @@ static void wait_until_reached(const point_page *page, const point_word *word) {
 static const os_peer dead = {.process_id = 0x3FFFFFFF, .process = {-1}};
 
 Test(watch, no_thread_runs_while_nothing_is_waited_for) {
-    cr_assert_null(ctx->watch.thread);
+    cr_assert_null(ctx->watch->thread);
     cr_assert(deferred_is_quiet());
 }
 
@@ -58,19 +76,18 @@ Test(watch, the_thread_ends_when_the_stream_has_passed) {
     const point_word word = point_ready_word(&at);
     point_word passage;
     for (int i = 0; i < 2; i++) { /* and the next one begins another */
-        const point_word next = {word.at, word.value + (uint64_t)i};
-        check_ok(point_passage_take(page, &passage));
-        check_ok(watch_add(&ctx->watch, page, &next, &passage, NULL));
+        const point_word next = {page, word.at, word.value + (uint64_t)i};
+        check_ok(passage_take(ctx, page, &passage));
+        check_ok(begin_wait(ctx, &next, &passage, NULL));
         cr_assert_not(deferred_is_quiet());
-        point_store(page, &next);
-        point_passage_cancel(ctx, &passage);
+        point_store(&next);
+        passage_cancel(&passage);
         wait_until_idle();
     }
     point_page_unreference(page, false);
     connection_unreference(end);
     core_pair_close(&pair);
-    point_collect_more(ctx); /* as the end of a connection with a page does */
-    cr_assert_null(ctx->watch.thread, "it has ended and is joined");
+    cr_assert_null(ctx->watch->thread, "it has ended and is joined");
 }
 
 Test(watch, the_end_of_the_context_lets_every_stream_go) {
@@ -81,15 +98,13 @@ Test(watch, the_end_of_the_context_lets_every_stream_go) {
     check_ok(context_acquire(made, "test", &second));
     core_pair_open(&pair, core_context, core_context);
     check_ok(connection_acquire(pair.client, "test", &end));
-    point_page *page;
     point at;
     point_word passage;
-    check_ok(point_page_create(second, &end->peer, &page));
-    cr_assert(point_take(page, &at));
+    point_page *page = page_make_in(second, &end->peer, &at);
     const point_word word = point_ready_word(&at);
-    check_ok(point_passage_take(page, &passage));
-    check_ok(watch_add(&second->watch, page, &word, &passage, NULL));
-    point_passage_cancel(second, &passage); /* there is no stream in this test */
+    check_ok(passage_take(second, page, &passage));
+    check_ok(begin_wait(second, &word, &passage, NULL));
+    passage_cancel(&passage); /* there is no stream in this test */
     point_page_unreference(page, false);
     check_ok(gpuipc_context_destroy(made));
     context_unreference(second);
@@ -101,19 +116,18 @@ Test(watch, a_dead_process_lets_the_stream_go_and_the_buffer_is_lost) {
     point at;
     point_page *page = page_make(&dead, &at);
     const point_word word = point_ready_word(&at);
-    const point none = {0, 0};
+    const point none = {NULL, 0, 0};
     point_word passage;
-    borrow *of;
-    check_ok(borrow_begin(NULL, &none, false, &of));
-    check_ok(point_passage_take(page, &passage));
-    check_ok(watch_add(&ctx->watch, page, &word, &passage, of));
-    wait_until_reached(page, &word);
+    import_record *of;
+    check_ok(import_record_new(&none, false, &of));
+    check_ok(passage_take(ctx, page, &passage));
+    check_ok(begin_wait(ctx, &word, &passage, of));
+    wait_until_reached(&word);
     cr_assert(atomic_load(&of->is_lost));
-    point_passage_cancel(ctx, &passage);
+    passage_cancel(&passage);
     wait_until_idle();
-    borrow_unreference(of, false);
+    import_record_unreference(of, false);
     point_page_unreference(page, false);
-    point_collect_more(ctx);
 }
 
 /* Its last deed counts. */
@@ -121,21 +135,20 @@ Test(watch, a_word_that_came_before_the_end_is_no_loss) {
     point at;
     point_page *page = page_make(&dead, &at);
     const point_word word = point_ready_word(&at);
-    const point none = {0, 0};
+    const point none = {NULL, 0, 0};
     point_word passage;
-    borrow *of;
-    check_ok(borrow_begin(NULL, &none, false, &of));
-    check_ok(point_passage_take(page, &passage));
-    point_store(page, &word);
-    check_ok(watch_add(&ctx->watch, page, &word, &passage, of));
-    watch_collect(&ctx->watch); /* has looked */
+    import_record *of;
+    check_ok(import_record_new(&none, false, &of));
+    check_ok(passage_take(ctx, page, &passage));
+    point_store(&word);
+    check_ok(begin_wait(ctx, &word, &passage, of));
+    watch_collect(ctx); /* has looked */
     cr_assert_not(atomic_load(&of->is_lost));
-    point_passage_cancel(ctx, &passage);
+    passage_cancel(&passage);
     wait_until_idle();
     cr_assert_not(atomic_load(&of->is_lost));
-    borrow_unreference(of, false);
+    import_record_unreference(of, false);
     point_page_unreference(page, false);
-    point_collect_more(ctx);
 }
 
 /* Before the stream came to it, the peer took back what it had written; and somebody who has the page from it
@@ -144,18 +157,18 @@ Test(watch, a_word_that_is_taken_back_is_stored_again) {
     point at;
     point_page *page = page_make(&dead, &at);
     const point_word word = point_ready_word(&at);
-    const point_word taken_back = {word.at, 0};
+    const point_word taken_back = {page, word.at, 0};
     point_word passage;
-    check_ok(point_passage_take(page, &passage));
-    point_store(page, &word);
-    check_ok(watch_add(&ctx->watch, page, &word, &passage, NULL));
+    check_ok(passage_take(ctx, page, &passage));
+    point_store(&word);
+    check_ok(begin_wait(ctx, &word, &passage, NULL));
     for (int i = 0; i < 2; i++) {
-        watch_collect(&ctx->watch); /* has seen the word */
+        watch_collect(ctx); /* has seen the word */
         cr_assert_not(deferred_is_quiet());
-        point_store(page, &taken_back);
-        wait_until_reached(page, &word);
+        point_store(&taken_back);
+        wait_until_reached(&word);
     }
-    point_passage_cancel(ctx, &passage);
+    passage_cancel(&passage);
     wait_until_idle();
     point_page_unreference(page, false);
 }
@@ -168,11 +181,10 @@ Test(watch, a_connection_that_ended_counts_where_the_process_is_not_known) {
     point_page *page = page_make(&peer, &at);
     const point_word word = point_ready_word(&at);
     point_word passage;
-    check_ok(point_passage_take(page, &passage));
-    check_ok(watch_add(&ctx->watch, page, &word, &passage, NULL));
-    wait_until_reached(page, &word);
-    point_passage_cancel(ctx, &passage);
+    check_ok(passage_take(ctx, page, &passage));
+    check_ok(begin_wait(ctx, &word, &passage, NULL));
+    wait_until_reached(&word);
+    passage_cancel(&passage);
     wait_until_idle();
     point_page_unreference(page, false);
-    point_collect_more(ctx);
 }

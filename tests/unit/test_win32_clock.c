@@ -13,7 +13,7 @@ Test(win32_clock, what_is_left_for_the_wait_functions) {
     DWORD left = win32_left_ms(os_deadline_after(60000));
     cr_assert(left > 30000 && left <= 60000, "%lu", (unsigned long)left);
     /* The longest that ends is not taken for endless. */
-    left = win32_left_ms((os_deadline){UINT64_MAX - 1});
+    left = win32_left_ms((os_deadline){.at_ns = UINT64_MAX - 1});
     cr_assert_eq(left, INT_MAX);
     cr_assert_neq(left, INFINITE);
 }

@@ -7,7 +7,7 @@
 #include <gpuipc/gpuipc.h>
 
 #include "check.h"
-#include "wire.h"
+#include "message/wire.h"
 #include "wire_vectors.h"
 
 TestSuite(wire, .timeout = 60);
@@ -60,7 +60,7 @@ static gpuipc_status decode_all(const uint8_t *packet, size_t size, size_t handl
         sum += status == GPUIPC_OK ? record.bytes : 0;
     }
     for (uint32_t i = 0; i < decoded.header.segments && status == GPUIPC_OK; i++) {
-        wire_segment record;
+        segment_record record;
         status = wire_decode_segment(&decoded, i, &record);
         sum += status == GPUIPC_OK ? record.bytes : 0;
     }
@@ -102,7 +102,7 @@ static wire_buffer whole_buffer(unsigned index) {
                           .offset = index == 0 ? 4096 : 0,
                           .bytes = index == 0 ? 0x5FF000 : 0xFFFFE00000,
                           .segment_count = index == 0 ? 2 : 1,
-                          .memory = WIRE_MEMORY_VMM,
+                          .memory = SEGMENT_MEMORY_VMM,
                           .handle_type = 1,
                           .access = index == 0 ? GPUIPC_ACCESS_READ_WRITE : GPUIPC_ACCESS_READ};
     for (uint8_t i = 0; i < 16; i++) {
@@ -118,7 +118,6 @@ static void check_buffer(const wire_buffer *record, const wire_buffer *expected)
     cr_assert_eq(memcmp(record->exporter_id, expected->exporter_id, 16), 0);
     cr_assert_eq(memcmp(record->device_uuid, expected->device_uuid, 16), 0);
     cr_assert_eq(record->buffer_id, expected->buffer_id);
-    cr_assert_eq(record->generation, expected->generation);
     cr_assert_eq(record->offset, expected->offset);
     cr_assert_eq(record->bytes, expected->bytes);
     cr_assert_eq(record->segment_count, expected->segment_count);
@@ -128,7 +127,7 @@ static void check_buffer(const wire_buffer *record, const wire_buffer *expected)
     cr_assert_eq(record->ready, expected->ready);
     cr_assert_eq(record->point_index, expected->point_index);
     cr_assert_eq(record->point_value, expected->point_value);
-    cr_assert_eq(memcmp(record->event_name, expected->event_name, WIRE_NAME_BYTES), 0);
+    cr_assert_eq(memcmp(record->event_name, expected->event_name, SEGMENT_NAME_BYTES), 0);
 }
 
 Test(wire, frozen_packets_decode_to_their_fields) {
@@ -154,7 +153,7 @@ Test(wire, frozen_packets_decode_to_their_fields) {
         check_buffer(&record, &expected);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        wire_segment record;
+        segment_record record;
         check_ok(wire_decode_segment(&packet, i, &record));
         cr_assert_eq(record.bytes, whole_segments[i]);
     }
@@ -164,7 +163,7 @@ Test(wire, frozen_packets_decode_to_their_fields) {
     cr_assert_eq(packet.header.total_bytes, 65536);
     cr_assert_eq(packet.header.total_segments, 300);
     cr_assert_eq(packet.header.bytes, 0);
-    wire_segment record;
+    segment_record record;
     check_ok(wire_decode_segment(&packet, 1, &record));
     cr_assert_eq(record.bytes, 0x1FE00000);
 }
@@ -187,7 +186,7 @@ Test(wire, fields_encode_to_the_frozen_packets) {
         wire_encode_buffer(&record, at);
     }
     for (unsigned i = 0; i < 3; i++, at += WIRE_SEGMENT_BYTES) {
-        const wire_segment record = {.bytes = whole_segments[i]};
+        const segment_record record = {.bytes = whole_segments[i]};
         wire_encode_segment(&record, at);
     }
     cr_assert_eq(memcmp(made, vector_whole, sizeof(vector_whole)), 0);
@@ -197,7 +196,6 @@ Test(wire, every_field_of_a_record_survives) {
     uint8_t packet[WIRE_HEADER_BYTES + WIRE_BUFFER_BYTES];
     const wire_header header = {.kind = WIRE_MESSAGE, .total_buffers = 1, .buffers = 1};
     wire_buffer sent = whole_buffer(0);
-    sent.generation = 0x0807060504030201;
     sent.point_index = 0x0A0B0C0D;
     sent.point_value = UINT64_MAX;
     wire_encode_header(&header, packet);
@@ -212,14 +210,15 @@ Test(wire, every_field_of_a_record_survives) {
 Test(wire, every_field_of_a_segment_survives) {
     uint8_t packet[WIRE_HEADER_BYTES + WIRE_SEGMENT_BYTES];
     const wire_header header = {.kind = WIRE_CONTENTS, .total_segments = 1, .segments = 1};
-    wire_segment sent = {.bytes = UINT64_MAX, .naming = WIRE_NAMED_BY_NAME, .group = 0x01020304};
-    for (uint8_t i = 0; i < WIRE_NAME_BYTES; i++) {
+    segment_record sent = {
+        .bytes = UINT64_MAX, .naming = SEGMENT_NAMED_BY_NAME, .group = 0x01020304};
+    for (uint8_t i = 0; i < SEGMENT_NAME_BYTES; i++) {
         sent.name[i] = (uint8_t)(i + 1);
     }
     wire_encode_header(&header, packet);
     wire_encode_segment(&sent, packet + WIRE_HEADER_BYTES);
     wire_packet decoded;
-    wire_segment came;
+    segment_record came;
     check_ok(wire_decode_packet(packet, sizeof(packet), 0, &decoded));
     cr_assert_eq(decoded.header.kind, WIRE_CONTENTS);
     check_ok(wire_decode_segment(&decoded, 0, &came));
@@ -341,7 +340,7 @@ Test(wire, longer_records_of_a_newer_minor_are_read) {
     check_ok(wire_decode_buffer(&packet, 0, &buffer));
     cr_assert_eq(buffer.buffer_id, 1);
     cr_assert_eq(buffer.bytes, 0x200000);
-    wire_segment segment;
+    segment_record segment;
     check_ok(wire_decode_segment(&packet, 0, &segment));
     cr_assert_eq(segment.bytes, 0x200000);
 }
@@ -359,7 +358,7 @@ Test(wire, every_wrong_record_field_has_its_status) {
         uint64_t value;
         size_t width;
     } rows[] = {
-        {GPUIPC_OK, FIRST_BUFFER + 24, UINT64_MAX, 8}, /* generation: kept, not looked at */
+        {GPUIPC_OK, FIRST_BUFFER + 24, UINT64_MAX, 8}, /* for later versions: not looked at */
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 48, UINT64_MAX, 8}, /* offset + size beyond 64 bits */
         {GPUIPC_ERR_PROTOCOL, FIRST_BUFFER + 48, UINT64_MAX - 0x5FF000 + 1, 8},
         {GPUIPC_OK, FIRST_BUFFER + 48, UINT64_MAX - 0x5FF000, 8},

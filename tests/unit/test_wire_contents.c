@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "check.h"
-#include "wire.h"
+#include "message/wire.h"
 
 Test(wire, contents_are_the_frozen_bytes) {
     static const uint8_t vector_contents[WIRE_CONTENTS_BYTES] = {
         4,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
         0,    0,    0,    0,    0,    0x88, 0x77, 0x66, 0x55, 0x44, 0x33,
         0x22, 0x11, 0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01};
-    const wire_contents wanted = {.memory = WIRE_MEMORY_HOST,
+    const wire_contents wanted = {.memory = SEGMENT_MEMORY_HOST,
                                   .bytes = UINT64_C(0x1122334455667788),
                                   .number = UINT64_C(0x0102030405060708)};
     uint8_t made[WIRE_CONTENTS_BYTES + 1] = {0};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "wire.h"
+#include "message/wire.h"
 
 Test(wire, a_request_is_the_frozen_bytes) {
     uint8_t frozen[WIRE_REQUEST_BYTES] = {1};

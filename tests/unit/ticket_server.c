@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "connection.h"
+#include "message/connection.h"
 
 void ticket_server_open(ticket_server *self, gpuipc_context *within, gpuipc_buffer *of) {
     char name[TICKET_ENDPOINT_SIZE];

@@ -4,8 +4,8 @@
 #define GPUIPC_TEST_TICKET_SERVER_H
 
 #include "core_fixture.h"
-#include "ticket.h"
-#include "wire.h"
+#include "message/wire.h"
+#include "ticket/ticket.h"
 
 /** What it does next. */
 typedef enum ticket_act {

@@ -24,6 +24,19 @@ gpuipc_add_test(unit transport_speed DRIVER SERIAL SOURCES test_transport_speed.
                 LIBRARIES gpuipc_transport_machine)
 
 if(NOT WIN32)
+  # Once more as on a machine of a GPU, whose NVML keeps descriptors open. (Windows has its own in System32 alone.)
+  add_library(unit_stand_in_nvml MODULE posix_stand_in_nvml.c)
+  target_include_directories(unit_stand_in_nvml PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
+  set_target_properties(unit_stand_in_nvml PROPERTIES PREFIX "" OUTPUT_NAME libnvidia-ml SUFFIX .so.1
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/stand-in-nvml)
+  set_source_files_properties(posix_stand_in_nvml.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+  add_dependencies(test_unit_nvml unit_stand_in_nvml)
+  gpuipc_test_command(command unit.nvml_installed test_unit_nvml)
+  add_test(NAME unit.nvml_installed COMMAND ${command})
+  set_tests_properties(unit.nvml_installed PROPERTIES TIMEOUT 120 ENVIRONMENT GPUIPC_CUDA_DRIVER=emulated
+    ENVIRONMENT_MODIFICATION
+    LD_LIBRARY_PATH=path_list_prepend:${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/stand-in-nvml)
+
   # The limit of descriptors.
   gpuipc_add_test(unit posix_transport SOURCES test_posix_transport.c
                   LIBRARIES gpuipc_transport_machine)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
+#include "cuda/context.h"
 #include "emulated.h"
 
 gpuipc_context *machine_context(const char *machine) {

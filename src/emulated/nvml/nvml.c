@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "../machine.h"
-#include "compiler.h"
-#include "nvml_api.h"
+#include "base/compiler.h"
 #include "os.h"
+#include "query/nvml_api.h"
 
 #define NVML_DECLARE(name, suffix, result, parameters)                                             \
     GPUIPC_EXPORTED result name##suffix parameters;

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file gpuipc for C++11 and later: objects that end themselves and are moved, never copied. Header-only, over gpuipc.h;
+ * whatever has no method here is called with get().
+ *
+ * A failure is thrown as gpuipc::error. With GPUIPC_NO_EXCEPTIONS defined, or where the compiler has them turned off,
+ * the same methods return a gpuipc::result, which has the status and, on success, the value.
+ */
+#ifndef GPUIPC_HPP
+#define GPUIPC_HPP
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpuipc.h"
+
+#if !defined(GPUIPC_NO_EXCEPTIONS) && !defined(__cpp_exceptions) && !defined(_CPPUNWIND) &&         \
+    !defined(__EXCEPTIONS)
+#define GPUIPC_NO_EXCEPTIONS
+#endif
+#ifndef GPUIPC_NO_EXCEPTIONS
+#include <stdexcept>
+#endif
+
+namespace gpuipc {
+
+/* ---- failures ----------------------------------------------------------------------------- */
+
+#ifndef GPUIPC_NO_EXCEPTIONS
+/** A call that failed; what() is gpuipc_error_text(). */
+class error : public std::runtime_error {
+public:
+    explicit error(gpuipc_status status)
+        : std::runtime_error(gpuipc_error_text()), record_(*gpuipc_error_get()) {
+        record_.status = status;
+    }
+    gpuipc_status status() const noexcept { return record_.status; }
+    /** The particulars, as they were when it was thrown. */
+    const gpuipc_error &record() const noexcept { return record_; }
+
+private:
+    gpuipc_error record_;
+};
+
+template <typename type> struct returned {
+    typedef type as;
+};
+
+namespace detail {
+inline void give(gpuipc_status status) {
+    if (status != GPUIPC_OK) {
+        throw error(status);
+    }
+}
+template <typename type> type give(gpuipc_status status, type &&value) {
+    give(status);
+    return std::move(value);
+}
+} // namespace detail
+#else
+/** What a method returns where nothing is thrown: look at it before taking the value. */
+template <typename type> class result {
+public:
+    result(gpuipc_status status, type &&value) : status_(status), value_(std::move(value)) {}
+    gpuipc_status status() const noexcept { return status_; }
+    explicit operator bool() const noexcept { return status_ == GPUIPC_OK; }
+    /** Of a failure there is none: the program ends. */
+    type &value() {
+        if (status_ != GPUIPC_OK) {
+            std::abort();
+        }
+        return value_;
+    }
+
+private:
+    gpuipc_status status_;
+    type value_;
+};
+
+template <> class result<void> {
+public:
+    explicit result(gpuipc_status status) : status_(status) {}
+    gpuipc_status status() const noexcept { return status_; }
+    explicit operator bool() const noexcept { return status_ == GPUIPC_OK; }
+
+private:
+    gpuipc_status status_;
+};
+
+template <typename type> struct returned {
+    typedef result<type> as;
+};
+
+namespace detail {
+inline result<void> give(gpuipc_status status) {
+    return result<void>(status);
+}
+template <typename type> result<type> give(gpuipc_status status, type &&value) {
+    return result<type>(status, std::move(value));
+}
+} // namespace detail
+#endif
+
+/* ---- ownership ---------------------------------------------------------------------------- */
+
+namespace detail {
+/** Owns one object of the C library. */
+template <typename type, gpuipc_status (*end)(type *)> class handle {
+public:
+    handle() noexcept : object_(nullptr) {}
+    explicit handle(type *taken) noexcept : object_(taken) {}
+    handle(handle &&other) noexcept : object_(other.detach()) {}
+    handle &operator=(handle &&other) noexcept {
+        reset(other.detach());
+        return *this;
+    }
+    handle(const handle &) = delete;
+    handle &operator=(const handle &) = delete;
+    ~handle() { reset(); }
+
+    type *get() const noexcept { return object_; }
+    explicit operator bool() const noexcept { return object_ != nullptr; }
+    /** Gives the object out: the caller ends it. */
+    type *detach() noexcept {
+        type *given = object_;
+        object_ = nullptr;
+        return given;
+    }
+    /** Ends what it has, and takes another. */
+    void reset(type *taken = nullptr) noexcept {
+        type *ended = object_;
+        object_ = taken;
+        (void)end(ended);
+    }
+    /** Where a call of C puts its result; what it had is ended. */
+    type **out() noexcept {
+        reset();
+        return &object_;
+    }
+
+private:
+    type *object_;
+};
+} // namespace detail
+
+/* ---- buffer ------------------------------------------------------------------------------- */
+
+/** A range of GPU memory. Its end is gpuipc_buffer_drop(): right while work that uses it still runs. */
+class buffer : public detail::handle<gpuipc_buffer, gpuipc_buffer_drop> {
+public:
+    using handle::handle;
+    buffer() noexcept = default;
+
+    /** Device address of the first byte; 0: it has no buffer. */
+    std::uint64_t address() const { return gpuipc_buffer_address(get()); }
+    returned<gpuipc_buffer_info>::as info() const {
+        gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
+        const gpuipc_status status = gpuipc_buffer_get_info(get(), &info);
+        return detail::give(status, std::move(info));
+    }
+    /** Another owner of the same buffer. */
+    returned<buffer>::as share_ownership() const {
+        const gpuipc_status status = gpuipc_buffer_retain(get());
+        return detail::give(status, buffer(status == GPUIPC_OK ? get() : nullptr));
+    }
+    /** Waits until it is there. */
+    returned<void>::as write(std::uint64_t offset, const void *host, std::uint64_t bytes) {
+        return detail::give(gpuipc_buffer_write(get(), offset, host, bytes));
+    }
+    /** Waits until it is there. */
+    returned<void>::as read(std::uint64_t offset, void *host, std::uint64_t bytes) const {
+        return detail::give(gpuipc_buffer_read(get(), offset, host, bytes));
+    }
+    /** Lets a stream wait until the contents are ready. */
+    returned<void>::as await_ready_async(gpuipc_stream stream) const {
+        return detail::give(gpuipc_buffer_await_ready_async(get(), stream));
+    }
+    /** Waits until the contents are ready. */
+    returned<void>::as await_ready(int timeout_ms) const {
+        return detail::give(gpuipc_buffer_await_ready(get(), timeout_ms));
+    }
+    /** Gives it up in stream order. After a failure it is still held. */
+    returned<void>::as release(gpuipc_stream stream) {
+        const gpuipc_status status = gpuipc_buffer_release_async(get(), stream);
+        if (status == GPUIPC_OK) {
+            (void)detach();
+        }
+        return detail::give(status);
+    }
+};
+
+/* ---- connection --------------------------------------------------------------------------- */
+
+/** A message that came. */
+struct message {
+    std::vector<unsigned char> bytes;
+    std::vector<buffer> buffers;
+};
+
+/** A conversation with one process. */
+class connection : public detail::handle<gpuipc_connection, gpuipc_connection_close> {
+public:
+    using handle::handle;
+    connection() noexcept = default;
+
+    returned<void>::as send(const gpuipc_outgoing &message, int timeout_ms) {
+        return detail::give(gpuipc_connection_send(get(), &message, timeout_ms));
+    }
+    /** A buffer and nothing else. */
+    returned<void>::as send(const buffer &one, int timeout_ms) {
+        gpuipc_buffer *const buffers[] = {one.get()};
+        gpuipc_outgoing message = GPUIPC_OUTGOING_INIT;
+        message.buffers = buffers;
+        message.buffer_count = 1;
+        return send(message, timeout_ms);
+    }
+    /** Receives one message, whatever its size.
+     *  @param how device, access, flags and stream; its room is not looked at */
+    returned<message>::as receive(int timeout_ms,
+                                  gpuipc_incoming how = GPUIPC_INCOMING_INIT) {
+        message came;
+        std::vector<gpuipc_buffer *> opened;
+        how.bytes_capacity = 0;
+        how.buffer_capacity = 0;
+        gpuipc_status status;
+        do { /* the first time only to learn how large it is */
+            came.bytes.resize(how.bytes_capacity);
+            opened.resize(how.buffer_capacity);
+            came.buffers.reserve(how.buffer_capacity);
+            how.bytes = came.bytes.data();
+            how.buffers = opened.data();
+            status = gpuipc_connection_receive(get(), &how, timeout_ms);
+            if (status == GPUIPC_ERR_TOO_SMALL) {
+                how.bytes_capacity = how.bytes_size;
+                how.buffer_capacity = how.buffer_count;
+            }
+        } while (status == GPUIPC_ERR_TOO_SMALL);
+        for (gpuipc_buffer *one : opened) {
+            came.buffers.emplace_back(status == GPUIPC_OK ? one : nullptr);
+        }
+        return detail::give(status, std::move(came));
+    }
+};
+
+/** A named local endpoint. */
+class listener : public detail::handle<gpuipc_listener, gpuipc_listener_close> {
+public:
+    using handle::handle;
+    listener() noexcept = default;
+
+    returned<connection>::as accept(int timeout_ms) {
+        connection made;
+        const gpuipc_status status = gpuipc_listener_accept(get(), timeout_ms, made.out());
+        return detail::give(status, std::move(made));
+    }
+};
+
+/* ---- ticket and server -------------------------------------------------------------------- */
+
+/** A ticket of its text. */
+inline returned<gpuipc_ticket>::as ticket_from_text(const std::string &text) {
+    gpuipc_ticket made = gpuipc_ticket();
+    const gpuipc_status status = gpuipc_ticket_from_text(text.c_str(), &made);
+    return detail::give(status, std::move(made));
+}
+
+/** The text of a ticket. */
+inline returned<std::string>::as ticket_to_text(const gpuipc_ticket &ticket) {
+    char text[GPUIPC_TICKET_TEXT_SIZE] = "";
+    const gpuipc_status status = gpuipc_ticket_to_text(&ticket, text);
+    return detail::give(status, std::string(text));
+}
+
+/** Answers tickets. */
+class server : public detail::handle<gpuipc_server, gpuipc_server_destroy> {
+public:
+    using handle::handle;
+    server() noexcept = default;
+
+    returned<gpuipc_ticket>::as share(const buffer &shared,
+                                      const gpuipc_share_config &config = GPUIPC_SHARE_CONFIG_INIT) {
+        gpuipc_ticket made = gpuipc_ticket();
+        const gpuipc_status status = gpuipc_buffer_share(get(), shared.get(), &config, &made);
+        return detail::give(status, std::move(made));
+    }
+    returned<void>::as revoke(const gpuipc_ticket &ticket) {
+        return detail::give(gpuipc_server_revoke(get(), &ticket));
+    }
+};
+
+/* ---- context ------------------------------------------------------------------------------ */
+
+/** One process's use of gpuipc. */
+class context : public detail::handle<gpuipc_context, gpuipc_context_destroy> {
+public:
+    using handle::handle;
+    context() noexcept = default;
+
+    /** Starts the driver. */
+    static returned<context>::as create(
+        const gpuipc_context_config &config = GPUIPC_CONTEXT_CONFIG_INIT) {
+        context made;
+        const gpuipc_status status = gpuipc_context_create(&config, made.out());
+        return detail::give(status, std::move(made));
+    }
+    returned<gpuipc_context_info>::as info() const {
+        gpuipc_context_info info = GPUIPC_CONTEXT_INFO_INIT;
+        const gpuipc_status status = gpuipc_context_get_info(get(), &info);
+        return detail::give(status, std::move(info));
+    }
+    returned<buffer>::as create_buffer(const gpuipc_buffer_config &config) const {
+        buffer made;
+        const gpuipc_status status = gpuipc_buffer_create(get(), &config, made.out());
+        return detail::give(status, std::move(made));
+    }
+    /** Memory of @p bytes, as the defaults have it. */
+    returned<buffer>::as create_buffer(std::uint64_t bytes) const {
+        gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
+        config.bytes = bytes;
+        return create_buffer(config);
+    }
+    returned<buffer>::as wrap(std::uint64_t address, std::uint64_t bytes) const {
+        buffer made;
+        const gpuipc_status status = gpuipc_buffer_wrap(get(), address, bytes, made.out());
+        return detail::give(status, std::move(made));
+    }
+    returned<buffer>::as open(const gpuipc_ticket &ticket,
+                              const gpuipc_open_config &config = GPUIPC_OPEN_CONFIG_INIT) const {
+        buffer made;
+        const gpuipc_status status = gpuipc_buffer_open(get(), &ticket, &config, made.out());
+        return detail::give(status, std::move(made));
+    }
+    /** A server with a thread of its own, as NULL in place of a config is in C. */
+    returned<server>::as serve() const {
+        server made;
+        const gpuipc_status status = gpuipc_server_create(get(), nullptr, made.out());
+        return detail::give(status, std::move(made));
+    }
+    returned<listener>::as listen(const std::string &name) const {
+        listener made;
+        const gpuipc_status status =
+            gpuipc_listener_open(get(), name.c_str(), nullptr, made.out());
+        return detail::give(status, std::move(made));
+    }
+    returned<connection>::as connect(const std::string &name, int timeout_ms) const {
+        connection made;
+        const gpuipc_status status =
+            gpuipc_connection_open(get(), name.c_str(), nullptr, timeout_ms, made.out());
+        return detail::give(status, std::move(made));
+    }
+};
+
+} // namespace gpuipc
+
+#endif

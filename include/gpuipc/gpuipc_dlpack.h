@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Tensors for other libraries, without depending on any: the two structs of DLPack, made of a buffer and a range
+ * of it. Header-only. Both layouts are frozen: that of DLPack up to 0.8, and that of DLPack 1.x, which has a version and
+ * flags. The names are gpuipc's own, so that dlpack.h may be included beside this.
+ */
+#ifndef GPUIPC_DLPACK_H
+#define GPUIPC_DLPACK_H
+
+#include <stdlib.h>
+
+#include "gpuipc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** kDLCPU and kDLCUDA: where a consumer may touch the memory. */
+#define GPUIPC_DLPACK_CPU  1
+#define GPUIPC_DLPACK_CUDA 2
+
+/** In gpuipc_dlpack_versioned::flags, the memory is not to be written. */
+#define GPUIPC_DLPACK_READ_ONLY 0x1u
+
+/** DLTensor. */
+typedef struct gpuipc_dlpack_tensor {
+    void *data;           /**< device address; of transport host, a host address */
+    int32_t device_type;  /**< ::GPUIPC_DLPACK_CUDA or ::GPUIPC_DLPACK_CPU */
+    int32_t device_id;    /**< the device that the buffer is mapped for */
+    int32_t dimensions;   /**< how many of shape and strides there are */
+    uint8_t type_kind;    /**< ::GPUIPC_ELEMENT_KIND */
+    uint8_t type_bits;    /**< ::GPUIPC_ELEMENT_BITS */
+    uint16_t type_lanes;  /**< ::GPUIPC_ELEMENT_LANES */
+    int64_t *shape;       /**< elements in each dimension */
+    int64_t *strides;     /**< in elements */
+    uint64_t byte_offset; /**< 0: data is the first byte */
+} gpuipc_dlpack_tensor;
+
+/** DLManagedTensor, of DLPack up to 0.8. */
+typedef struct gpuipc_dlpack_managed {
+    gpuipc_dlpack_tensor tensor;
+    void *owner;                                           /**< gpuipc's own */
+    void (*deleter)(struct gpuipc_dlpack_managed *tensor); /**< called by the consumer, once */
+} gpuipc_dlpack_managed;
+
+/** DLManagedTensorVersioned, of DLPack 1.x. */
+typedef struct gpuipc_dlpack_versioned {
+    uint32_t major;                                          /**< 1 */
+    uint32_t minor;                                          /**< 0 */
+    void *owner;                                             /**< gpuipc's own */
+    void (*deleter)(struct gpuipc_dlpack_versioned *tensor); /**< called by the consumer, once */
+    uint64_t flags;                                          /**< ::GPUIPC_DLPACK_READ_ONLY */
+    gpuipc_dlpack_tensor tensor;
+} gpuipc_dlpack_versioned;
+
+/* One allocation: what the consumer sees, and what it stands on. */
+typedef struct gpuipc_dlpack_block {
+    gpuipc_dlpack_managed managed;
+    gpuipc_dlpack_versioned versioned;
+    gpuipc_buffer *buffer;
+    int64_t shape[GPUIPC_DIMENSIONS_MAX];
+    int64_t strides[GPUIPC_DIMENSIONS_MAX];
+} gpuipc_dlpack_block;
+
+/* A consumer may call it on any thread, and while work runs: that is what gpuipc_buffer_drop() is for. */
+static inline void gpuipc_dlpack_end(gpuipc_dlpack_block *block) {
+    (void)gpuipc_buffer_drop(block->buffer);
+    free(block);
+}
+
+static inline void gpuipc_dlpack_delete_managed(gpuipc_dlpack_managed *tensor) {
+    gpuipc_dlpack_end((gpuipc_dlpack_block *)tensor->owner);
+}
+
+static inline void gpuipc_dlpack_delete_versioned(gpuipc_dlpack_versioned *tensor) {
+    gpuipc_dlpack_end((gpuipc_dlpack_block *)tensor->owner);
+}
+
+/* Strides that are all 0 stand for the last dimension's elements side by side, and so on. */
+static inline void gpuipc_dlpack_shape(gpuipc_dlpack_block *block, const gpuipc_range *range) {
+    int has_strides = 0;
+    int64_t step = 1;
+    for (uint32_t i = 0; i < range->dimensions; i++) {
+        block->shape[i] = range->shape[i];
+        block->strides[i] = range->strides[i];
+        has_strides |= range->strides[i] != 0;
+    }
+    for (uint32_t i = range->dimensions; !has_strides && i > 0; i--) {
+        block->strides[i - 1] = step;
+        step *= range->shape[i - 1];
+    }
+}
+
+static inline gpuipc_status gpuipc_dlpack_new(gpuipc_buffer *buffer, const gpuipc_range *range,
+                                              gpuipc_dlpack_block **out_block) {
+    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
+    gpuipc_dlpack_block *block;
+    gpuipc_dlpack_tensor *tensor;
+    gpuipc_status status = gpuipc_buffer_get_info(buffer, &info);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (range->dimensions > GPUIPC_DIMENSIONS_MAX || range->offset > info.bytes ||
+        range->bytes > info.bytes - range->offset) {
+        return GPUIPC_ERR_OUT_OF_RANGE;
+    }
+    block = (gpuipc_dlpack_block *)calloc(1, sizeof(*block));
+    if (block == NULL) {
+        return GPUIPC_ERR_OUT_OF_MEMORY;
+    }
+    status = gpuipc_buffer_retain(buffer);
+    if (status != GPUIPC_OK) {
+        free(block);
+        return status;
+    }
+    block->buffer = buffer;
+    gpuipc_dlpack_shape(block, range);
+    tensor = &block->managed.tensor;
+    tensor->data = (void *)(uintptr_t)(info.address + range->offset);
+    tensor->device_type =
+        info.transport == GPUIPC_TRANSPORT_HOST ? GPUIPC_DLPACK_CPU : GPUIPC_DLPACK_CUDA;
+    tensor->device_id = info.transport == GPUIPC_TRANSPORT_HOST ? 0 : (int32_t)info.access_device;
+    tensor->dimensions = (int32_t)range->dimensions;
+    tensor->type_kind = (uint8_t)GPUIPC_ELEMENT_KIND(range->element_type);
+    tensor->type_bits = (uint8_t)GPUIPC_ELEMENT_BITS(range->element_type);
+    tensor->type_lanes = (uint16_t)GPUIPC_ELEMENT_LANES(range->element_type);
+    tensor->shape = block->shape;
+    tensor->strides = block->strides;
+    block->managed.owner = block;
+    block->managed.deleter = gpuipc_dlpack_delete_managed;
+    block->versioned.major = 1;
+    block->versioned.owner = block;
+    block->versioned.deleter = gpuipc_dlpack_delete_versioned;
+    block->versioned.flags = info.access == GPUIPC_ACCESS_READ ? GPUIPC_DLPACK_READ_ONLY : 0;
+    block->versioned.tensor = *tensor;
+    *out_block = block;
+    return GPUIPC_OK;
+}
+
+/**
+ * Makes a tensor of DLPack up to 0.8 for a range of a buffer. That form cannot say that memory is not to be written, so
+ * a buffer that may only be read is refused.
+ * @param buffer a live buffer; the tensor has a reference on it
+ * @param range what the tensor is: offset, shape, strides (all 0: compact) and element_type
+ *        (::GPUIPC_ELEMENT_TYPE); its name is not looked at
+ * @param out_tensor its deleter drops the buffer (gpuipc_buffer_drop()), on any thread
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer), ::GPUIPC_ERR_ACCESS_DENIED (to be read
+ *         only), ::GPUIPC_ERR_OUT_OF_MEMORY; these leave the error record as it was
+ * @ownership the caller's, or the consumer's to whom it is given: one of them calls the deleter, once
+ * @threads any  @blocking no  @since 0.1
+ */
+static inline gpuipc_status gpuipc_dlpack_make(gpuipc_buffer *buffer, const gpuipc_range *range,
+                                               gpuipc_dlpack_managed **out_tensor) {
+    gpuipc_dlpack_block *block;
+    gpuipc_status status = gpuipc_dlpack_new(buffer, range, &block);
+    if (status == GPUIPC_OK && block->versioned.flags != 0) {
+        gpuipc_dlpack_end(block);
+        status = GPUIPC_ERR_ACCESS_DENIED;
+    }
+    if (status == GPUIPC_OK) {
+        *out_tensor = &block->managed;
+    }
+    return status;
+}
+
+/**
+ * Makes a tensor of DLPack 1.x for a range of a buffer; one that may only be read says so in its flags.
+ * @param buffer as gpuipc_dlpack_make()
+ * @param range as gpuipc_dlpack_make()
+ * @param out_tensor as gpuipc_dlpack_make()
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_OUT_OF_MEMORY, as gpuipc_dlpack_make()
+ * @ownership as gpuipc_dlpack_make()  @threads any  @blocking no  @since 0.1
+ */
+static inline gpuipc_status gpuipc_dlpack_make_versioned(gpuipc_buffer *buffer,
+                                                         const gpuipc_range *range,
+                                                         gpuipc_dlpack_versioned **out_tensor) {
+    gpuipc_dlpack_block *block;
+    gpuipc_status status = gpuipc_dlpack_new(buffer, range, &block);
+    if (status == GPUIPC_OK) {
+        *out_tensor = &block->versioned;
+    }
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Contexts, made of what each area keeps in them, and their public functions. */
+#include "cuda/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "copy/staging.h"
+#include "memory/buffer_table.h"
+#include "memory/import.h"
+#include "memory/keep_alive.h"
+#include "memory/kept_handles.h"
+#include "memory/registry.h"
+#include "query/answers.h"
+#include "sync/deferred.h"
+#include "sync/drop.h"
+#include "sync/mark.h"
+#include "sync/point.h"
+#include "sync/watch.h"
+#include "ticket/server_link.h"
+#include "ticket/ticket_cache.h"
+
+#define DEFAULT_MAX_BUFFERS      4096u
+#define DEFAULT_MAX_HANDLES      8192u
+#define DEFAULT_MAX_KEPT_HANDLES 128u
+/* How long the end waits for streams that are just passing what it let go. */
+#define ENDING_MS 1000
+
+/* What an area keeps in a context. */
+typedef struct part {
+    gpuipc_status (*create)(context *ctx, const gpuipc_context_config *config);
+    /* is_forked: in a child, where no driver call may be made and another thread may have held a mutex */
+    void (*destroy)(context *ctx, os_deadline deadline, bool is_forked);
+} part;
+
+/* In the order in which they are made; they end in the reverse. Streams that wait are let go before the points that
+ * they wait for end, and with these what was deferred, of which some is memory of the parts above. */
+static const part parts[] = {
+    {answers_create, answers_destroy},
+    {deferred_list_create, deferred_list_destroy},
+    {drop_table_create, drop_table_destroy},
+    {kept_handles_create, kept_handles_destroy},
+    {keep_alive_create, keep_alive_destroy},
+    {import_table_create, import_table_destroy},
+    {buffer_table_create, buffer_table_destroy},
+    {staging_list_create, staging_list_destroy},
+    {mark_table_create, mark_table_destroy},
+    {point_context_create, point_context_destroy},
+    {watch_create, watch_destroy},
+    {ticket_cache_create, ticket_cache_destroy},
+    {server_links_create, server_links_destroy},
+};
+
+#define PART_COUNT (sizeof(parts) / sizeof(parts[0]))
+
+/* With the first so many parts. */
+static void end(context *self, size_t part_count, bool is_forked) {
+    const os_deadline deadline = os_deadline_after(ENDING_MS);
+    while (part_count > 0) {
+        parts[--part_count].destroy(self, deadline, is_forked);
+    }
+    device_list_destroy(self, is_forked);
+    free(self->cache_directory);
+    free(self->runtime_directory);
+    free(self);
+}
+
+static void destroy(object *base) {
+    end((context *)base, PART_COUNT, object_is_forked(base));
+}
+
+/* Settled once, here: later calls read no environment. */
+static gpuipc_status settle_directory(context *self, const char *given) {
+    const os_directory directory = {.path = given, .shared = self->shared_directory};
+    char path[OS_PATH_MAX];
+    gpuipc_status status = os_directory_resolve(&directory, path, sizeof(path));
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    size_t size = strlen(path) + 1;
+    char *copy = malloc(size);
+    if (copy == NULL) {
+        return status_out_of_memory("gpuipc_context_create", size);
+    }
+    memcpy(copy, path, size);
+    self->runtime_directory = copy;
+    return GPUIPC_OK;
+}
+
+/* A user without a home has no cache, and what the emulated driver measures is nobody's. */
+static gpuipc_status settle_cache(context *self) {
+    char path[OS_PATH_MAX];
+    self->is_wsl = os_is_wsl();
+    if (self->driver.is_emulated || !os_cache_directory(path, sizeof(path))) {
+        return GPUIPC_OK;
+    }
+    size_t size = strlen(path) + 1;
+    self->cache_directory = malloc(size);
+    if (self->cache_directory == NULL) {
+        return status_out_of_memory("gpuipc_context_create", size);
+    }
+    memcpy(self->cache_directory, path, size);
+    return GPUIPC_OK;
+}
+
+/* The config's driver, else the environment's (empty counts as unset), else the installed one. */
+static const char *choose_driver(const gpuipc_context_config *config) {
+    const char *choice = config->driver;
+    if (choice == NULL) {
+        choice = os_environment("GPUIPC_CUDA_DRIVER");
+    }
+    return choice == NULL || choice[0] == '\0' ? "auto" : choice;
+}
+
+static gpuipc_status make(const gpuipc_context_config *config, context **out_context) {
+    context *self = calloc(1, sizeof(*self));
+    size_t made = 0;
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    self->max_buffers = config->max_buffers_per_message;
+    self->max_handles = config->max_handles_per_message;
+    self->shared_directory = (config->flags & GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0;
+    self->is_interruptible = (config->flags & GPUIPC_CONTEXT_INTERRUPTIBLE) != 0;
+    self->log = config->log;
+    self->log_user_data = config->log_user_data;
+    atomic_init(&self->next_buffer_id, 1u);
+    atomic_init(&self->next_connection, 1u);
+    atomic_init(&self->wakes, 0u);
+    atomic_init(&self->wakes_answered, 0u);
+    atomic_init(&self->is_over, false);
+    gpuipc_status status = settle_directory(self, config->runtime_directory);
+    if (status == GPUIPC_OK &&
+        (status = os_random(self->instance_id, sizeof(self->instance_id))) == GPUIPC_OK &&
+        (status = driver_open(choose_driver(config), &self->driver)) == GPUIPC_OK &&
+        (status = device_list_create(self)) == GPUIPC_OK) {
+        status = settle_cache(self);
+    }
+    while (status == GPUIPC_OK && made < PART_COUNT) {
+        status = parts[made].create(self, config);
+        made += status == GPUIPC_OK;
+    }
+    if (status != GPUIPC_OK) {
+        end(self, made, false);
+        return status;
+    }
+    object_init(&self->object, OBJECT_CONTEXT, destroy);
+    *out_context = self;
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
+                                    gpuipc_context **out_context) {
+    gpuipc_context_config known = {0};
+    gpuipc_status status;
+    if (out_context == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
+                           "out_context is NULL");
+    }
+    if (config != NULL) {
+        status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_context_config, log_user_data),
+                                  &known, sizeof(known), "gpuipc_context_create");
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if ((known.flags & ~(GPUIPC_CONTEXT_SHARED_DIRECTORY | GPUIPC_CONTEXT_NO_KEEP_ALIVE |
+                         GPUIPC_CONTEXT_INTERRUPTIBLE)) != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
+                           "flags has bits that this library does not know: 0x%x", known.flags);
+    }
+    if (known.max_buffers_per_message == 0) {
+        known.max_buffers_per_message = DEFAULT_MAX_BUFFERS;
+    }
+    if (known.max_handles_per_message == 0) {
+        known.max_handles_per_message = DEFAULT_MAX_HANDLES;
+    }
+    if (known.max_kept_handles == 0) {
+        known.max_kept_handles = DEFAULT_MAX_KEPT_HANDLES;
+    } else if (known.max_kept_handles == GPUIPC_KEEP_NONE) {
+        known.max_kept_handles = 0;
+    }
+    status = os_fork_watch();
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    context *self = NULL;
+    status = make(&known, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    void *handle;
+    status = object_publish(&self->object, &handle);
+    if (status != GPUIPC_OK) {
+        context_unreference(self);
+        return status;
+    }
+    *out_context = handle;
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
+    object *last = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        object_drop_hold(OBJECT_CONTEXT, handle, "gpuipc_context_destroy", &last);
+    if (last == NULL) {
+        return status;
+    }
+    context *self = (context *)last;
+    const bool is_forked = object_is_forked(last);
+    if (!is_forked) {
+        atomic_store(&self->is_over, true); /* which wakes who waits for contents */
+    }
+    server_links_close(self, is_forked); /* which hold the context */
+    if (is_forked) {
+        object_unreference(last);
+        return status;
+    }
+    export_settle_all(self);
+    registry_sweep_some(self, true); /* buffers that linger keep their context */
+    (void)deferred_work_off(self);
+    drop_settle(self, os_deadline_after(ENDING_MS)); /* as does what was dropped */
+    context_unreference(self);
+    /* and now nobody may have open what another context lent to this one */
+    registry_sweep_some(NULL, true);
+    drop_dismiss();
+    return status;
+}
+
+gpuipc_status gpuipc_context_get_info(gpuipc_context *handle, gpuipc_context_info *out_info) {
+    context *self;
+    gpuipc_status status = struct_size_check(
+        out_info, STRUCT_SIZE_UP_TO(gpuipc_context_info, instance_id), "gpuipc_context_get_info");
+    if (status != GPUIPC_OK ||
+        (status = context_acquire(handle, "gpuipc_context_get_info", &self)) != GPUIPC_OK) {
+        return status;
+    }
+    gpuipc_context_info info = {.device_count = self->device_count,
+                                .driver_version = self->driver.version,
+                                .is_emulated = self->driver.is_emulated ? 1 : 0};
+    (void)snprintf(info.driver_path, sizeof(info.driver_path), "%s",
+                   os_library_path(self->driver.library));
+    memcpy(info.instance_id, self->instance_id, sizeof(info.instance_id));
+    struct_size_write(out_info, &info, sizeof(info));
+    context_unreference(self);
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_device_count(gpuipc_context *handle, uint32_t *out_count) {
+    context *self;
+    gpuipc_status status;
+    if (out_count == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_device_count", "out_count is NULL");
+    }
+    status = context_acquire(handle, "gpuipc_device_count", &self);
+    if (status == GPUIPC_OK) {
+        *out_count = self->device_count;
+        context_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_device_get_info(gpuipc_context *handle, uint32_t index,
+                                     gpuipc_device_info *out_info) {
+    context *self;
+    gpuipc_status status = struct_size_check(
+        out_info, STRUCT_SIZE_UP_TO(gpuipc_device_info, why_not), "gpuipc_device_get_info");
+    if (status != GPUIPC_OK ||
+        (status = context_acquire(handle, "gpuipc_device_get_info", &self)) != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check(self, index, "gpuipc_device_get_info");
+    if (status == GPUIPC_OK) {
+        struct_size_write(out_info, &self->devices[index].info, sizeof(gpuipc_device_info));
+    }
+    context_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_device_find(gpuipc_context *handle, const gpuipc_uuid *uuid,
+                                 uint32_t *out_device) {
+    context *self;
+    if (uuid == NULL || out_device == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_device_find",
+                           "uuid or out_device is NULL");
+    }
+    gpuipc_status status = context_acquire(handle, "gpuipc_device_find", &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    uint32_t index = device_find(self, uuid);
+    if (index == GPUIPC_DEVICE_NONE) {
+        status = status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "gpuipc_device_find",
+                             "no device that this process sees has this UUID");
+    } else {
+        *out_device = index;
+    }
+    context_unreference(self);
+    return status;
+}

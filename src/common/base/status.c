@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The calling thread's error record, and the names and sentences of the statuses. */
+#include "base/status.h"
+
+#include <gpuipc/gpuipc_version.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Room for a record, its status's name and its status's sentence. */
+#define TEXT_SIZE 800
+/* Behind the last group of statuses. */
+#define GROUPS_END 120
+
+/* Fixed room in each thread: an error path must not be able to fail for want of memory. */
+static GPUIPC_THREAD_LOCAL gpuipc_error thread_error;
+static GPUIPC_THREAD_LOCAL char thread_text[TEXT_SIZE];
+
+uint32_t gpuipc_version(void) {
+    return GPUIPC_VERSION;
+}
+
+const char *gpuipc_status_name(gpuipc_status status) {
+    switch (status) {
+#define STATUS_NAME(code, value, sentence)                                                         \
+    case GPUIPC_##code:                                                                            \
+        return "GPUIPC_" #code;
+        GPUIPC_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+    case GPUIPC_STATUS_FORCE_INT32:
+        break;
+    }
+    return "GPUIPC_UNKNOWN_STATUS";
+}
+
+const char *gpuipc_status_message(gpuipc_status status) {
+    switch (status) {
+#define STATUS_SENTENCE(code, value, sentence)                                                     \
+    case GPUIPC_##code:                                                                            \
+        return sentence;
+        GPUIPC_STATUS_LIST(STATUS_SENTENCE)
+#undef STATUS_SENTENCE
+    case GPUIPC_STATUS_FORCE_INT32:
+        break;
+    }
+    return "this is no status of this library; it may come from a newer one";
+}
+
+gpuipc_group gpuipc_status_group(gpuipc_status status) {
+    static const gpuipc_group groups[] = {GPUIPC_GROUP_TICKET, GPUIPC_GROUP_PEER,
+                                          GPUIPC_GROUP_WAITING, GPUIPC_GROUP_MACHINE,
+                                          GPUIPC_GROUP_CALL};
+    const int number = (int)status;
+    if (number >= GROUPS_END || number < 0) {
+        return GPUIPC_GROUP_UNKNOWN;
+    }
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        if (number >= (int)groups[i]) {
+            return groups[i];
+        }
+    }
+    return GPUIPC_GROUP_OK;
+}
+
+const gpuipc_error *gpuipc_error_get(void) {
+    return &thread_error;
+}
+
+/** Cuts a text that filled its room, so that no part of a UTF-8 character is left at its end: a
+ *  continuation byte is 10xxxxxx, a first byte 11xxxxxx (RFC 3629). */
+static void text_trim_character(char *text, size_t length) {
+    size_t start = length;
+    while (start > 0 && length - start < 4 && ((unsigned char)text[start - 1] & 0xC0u) == 0x80u) {
+        start--;
+    }
+    if (start == 0 || ((unsigned char)text[start - 1] & 0xC0u) != 0xC0u) {
+        return;
+    }
+    unsigned char first = (unsigned char)text[start - 1];
+    size_t wanted = first >= 0xF0u ? 4 : first >= 0xE0u ? 3 : 2;
+    if (length - (start - 1) < wanted) {
+        text[start - 1] = '\0';
+    }
+}
+
+static void text_copy(char *room, size_t capacity, const char *text) {
+    size_t length = strlen(text);
+    if (length < capacity) {
+        memcpy(room, text, length + 1);
+        return;
+    }
+    memcpy(room, text, capacity - 1);
+    room[capacity - 1] = '\0';
+    text_trim_character(room, capacity - 1);
+}
+
+/* "CUresult 2", "errno 13": the code that the record has; nothing where it has none. */
+static void code_text(const gpuipc_error *error, char *room, size_t capacity) {
+    static const char *const origins[] = {
+        [GPUIPC_NATIVE_OS] = "system error", [GPUIPC_NATIVE_CUDA] = "CUresult"};
+    room[0] = '\0';
+    if (error->native_origin != GPUIPC_NATIVE_NONE) {
+        (void)snprintf(room, capacity, ", %s %" PRId64, origins[error->native_origin],
+                       error->native_code);
+    }
+}
+
+const char *gpuipc_error_text(void) {
+    const gpuipc_error *error = &thread_error;
+    const char *remedy = gpuipc_status_message(error->status);
+    char code[48];
+    if (error->status == GPUIPC_OK) {
+        return remedy;
+    }
+    code_text(error, code, sizeof(code));
+    const int length = snprintf(thread_text, sizeof(thread_text), "%s: %s (%s%s)", error->operation,
+                                error->sentence, gpuipc_status_name(error->status), code);
+    if (length > 0 && (size_t)length < sizeof(thread_text) &&
+        strcmp(error->sentence, remedy) != 0) {
+        (void)snprintf(thread_text + length, sizeof(thread_text) - (size_t)length,
+                       "; in general: %s", remedy);
+    }
+    return thread_text;
+}
+
+static gpuipc_status error_record(gpuipc_status status, gpuipc_native_origin origin, int64_t code,
+                                  const char *operation, const char *format, va_list arguments) {
+    /* Made aside and copied: an argument may be a text of the record that is being replaced. */
+    gpuipc_error error = {.status = status, .native_origin = origin, .native_code = code};
+    text_copy(error.operation, sizeof(error.operation), operation);
+    int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
+    if (wanted < 0) {
+        text_copy(error.sentence, sizeof(error.sentence), gpuipc_status_message(status));
+    } else if ((size_t)wanted >= sizeof(error.sentence)) {
+        text_trim_character(error.sentence, sizeof(error.sentence) - 1);
+    }
+    thread_error = error;
+    return status;
+}
+
+gpuipc_status status_fail(gpuipc_status status, const char *operation, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    error_record(status, GPUIPC_NATIVE_NONE, 0, operation, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *operation,
+                             const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    error_record(status, GPUIPC_NATIVE_OS, code, operation, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *operation,
+                               const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    error_record(status, GPUIPC_NATIVE_CUDA, code, operation, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+gpuipc_status status_out_of_memory(const char *operation, uint64_t bytes) {
+    return status_fail(GPUIPC_ERR_OUT_OF_MEMORY, operation,
+                       "the process has not %" PRIu64 " bytes of host memory for this", bytes);
+}
+
+void status_add(const char *more) {
+    size_t used = strlen(thread_error.sentence);
+    text_copy(thread_error.sentence + used, sizeof(thread_error.sentence) - used, more);
+}
+
+gpuipc_status status_change(gpuipc_status status) {
+    thread_error.status = status;
+    return status;
+}
+
+gpuipc_error status_save(void) {
+    return thread_error;
+}
+
+void status_restore(const gpuipc_error *saved) {
+    thread_error = *saved;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See struct_size.h. */
+#include "base/struct_size.h"
+
+#include <string.h>
+
+/* A struct's tail beyond this is nobody's honest extension but an uninitialised struct_size. */
+#define STRUCT_SIZE_MAX 4096
+
+static size_t size_of(const void *record) {
+    size_t size;
+    memcpy(&size, record, sizeof(size));
+    return size;
+}
+
+gpuipc_status struct_size_check(const void *into, struct_first first, const char *operation) {
+    if (into == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "the pointer to the %s is NULL",
+                           first.name);
+    }
+    size_t size = size_of(into);
+    if (size < first.size || size > STRUCT_SIZE_MAX) {
+        return status_fail(GPUIPC_ERR_STRUCT_SIZE, operation,
+                           "%s::struct_size is %zu; this library expects sizeof(%s), at least %zu",
+                           first.name, size, first.name, first.size);
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status struct_size_read(const void *from, struct_first first, void *known, size_t known_size,
+                               const char *operation) {
+    gpuipc_status status = struct_size_check(from, first, operation);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    size_t size = size_of(from);
+    const unsigned char *bytes = from;
+    for (size_t i = known_size; i < size; i++) {
+        if (bytes[i] != 0) {
+            return status_fail(GPUIPC_ERR_STRUCT_SIZE, operation,
+                               "byte %zu of the %s is set, but this library knows only %zu "
+                               "bytes of it; use a newer library",
+                               i, first.name, known_size);
+        }
+    }
+    memset(known, 0, known_size);
+    memcpy(known, from, size < known_size ? size : known_size);
+    return GPUIPC_OK;
+}
+
+void struct_size_write(void *into, const void *known, size_t known_size) {
+    size_t size = size_of(into);
+    unsigned char *bytes = into;
+    memset(bytes + sizeof(size), 0, size - sizeof(size));
+    size_t copied = size < known_size ? size : known_size;
+    memcpy(bytes + sizeof(size), (const unsigned char *)known + sizeof(size),
+           copied - sizeof(size));
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See contents.h. Sending and receiving have files of their own. */
+#include "contents/contents.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "transport/transport.h"
+
+/* How long the end of a connection waits for streams that still copy. */
+#define ENDING_MS 1000
+
+gpuipc_status contents_take_words(connection *from, os_handle handle) {
+    if (from->ring_words != NULL || from->ring_in != NULL || from->in.started) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "gpuipc_connection_receive",
+                           "the words of a ring came %s",
+                           from->in.started ? "inside a message" : "twice");
+    }
+    return point_page_open(from->context, from->other_end, handle, &from->ring_words);
+}
+
+static gpuipc_status check_stream(const buffer *of, gpuipc_stream stream) {
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(of->context, stream, of->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_check_capture(of->context, stream);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
+                             const char *operation, buffer **out_buffer) {
+    buffer *found;
+    if (wanted->reserved != 0 || wanted->bytes == 0 ||
+        (wanted->transport != GPUIPC_TRANSPORT_DEFAULT &&
+         transport_find(wanted->transport) == NULL)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "%s",
+                           wanted->reserved != 0 ? "reserved is not 0"
+                           : wanted->bytes == 0  ? "bytes is 0"
+                                                 : "transport is none that there is");
+    }
+    gpuipc_status status = buffer_acquire(wanted->buffer, operation, &found);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = found->context == of->context
+                 ? buffer_check_range(found, wanted->offset, wanted->bytes, operation)
+                 : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                               "the buffer belongs to another context than the connection");
+    if (status == GPUIPC_OK) {
+        status = check_stream(found, wanted->stream);
+    }
+    if (status != GPUIPC_OK) {
+        buffer_unreference(found);
+        return status;
+    }
+    *out_buffer = found;
+    return GPUIPC_OK;
+}
+
+contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
+                               const atomic_bool *interrupted) {
+    contents_flow flow = {.address = buffer_address(self, wanted->offset),
+                          .bytes = wanted->bytes,
+                          .stream = wanted->stream,
+                          .device = self->access_device,
+                          .interrupted = interrupted};
+    if (self->transport->lies_in_host) {
+        flow.host = (uint8_t *)self->segments[0].host + self->offset + wanted->offset;
+    } else if (self->kind == GPUIPC_MEMORY_PINNED) {
+        flow.host = (uint8_t *)(uintptr_t)flow.address; /* unified addressing */
+    }
+    return flow;
+}
+
+/* ---- memory that is copied from ----------------------------------------------------------- */
+
+static void close_one(connection *from, contents_opened *one, bool forked) {
+    device_scope scope;
+    if (!forked && device_enter(from->context, one->device, &scope) == GPUIPC_OK) {
+        (void)from->context->driver.cuEventDestroy(one->passed);
+        device_leave(&scope);
+    }
+    buffer_release_later(one->buffer);
+    free(one);
+}
+
+void contents_close_opened(connection *from) {
+    const gpuipc_error why = status_save();
+    for (contents_opened **at = &from->opened; *at != NULL;) {
+        contents_opened *one = *at;
+        /* an event whose CUDA context is gone is not waited for by anything */
+        if (from->context->driver.cuEventQuery(one->passed) == CUDA_ERROR_NOT_READY) {
+            at = &one->next;
+        } else {
+            *at = one->next;
+            close_one(from, one, false);
+        }
+    }
+    status_restore(&why);
+}
+
+static void end_opened(connection *self, bool forked) {
+    const os_deadline deadline = os_deadline_after(ENDING_MS);
+    unsigned pause = 0;
+    while (forked && self->opened != NULL) {
+        contents_opened *one = self->opened;
+        self->opened = one->next;
+        close_one(self, one, true);
+    }
+    while (self->opened != NULL) {
+        contents_close_opened(self);
+        if (self->opened != NULL && os_deadline_passed(deadline)) {
+            context_log(self->context, GPUIPC_LOG_WARNING,
+                        "a stream still waits to copy contents; the memory that it copies from is "
+                        "left to the end of the process");
+            return;
+        }
+        if (self->opened != NULL) {
+            os_sleep_ms(os_backoff_next(&pause, deadline));
+        }
+    }
+}
+
+void contents_end_receiving(connection *self, bool forked) {
+    contents_ring_end(self->ring_in, forked);
+    if (self->ring_words != NULL && !forked) {
+        contents_words_end(self->ring_words);
+    }
+    point_page_unreference(self->ring_words, forked);
+    self->ring_in = NULL;
+    self->ring_words = NULL;
+}
+
+void contents_end(connection *self, bool forked) {
+    end_opened(self, forked);
+    contents_ring_end(self->ring_out, forked);
+    contents_end_receiving(self, forked);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Receiving contents into a range: out of the sender's own memory, or through a ring. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/struct_size.h"
+#include "contents/contents.h"
+#include "transport/transport.h"
+
+#define OPERATION "gpuipc_connection_receive_contents"
+
+static gpuipc_status bad(const char *sentence) {
+    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+}
+
+/* ---- out of the sender's memory ----------------------------------------------------------- */
+
+/* Opens the one buffer of the message for the destination's device; the stream waits until its contents
+ * are ready. The message is used up, but by a timeout. */
+static gpuipc_status open_memory(connection *from, const buffer *into,
+                                 const gpuipc_contents *contents, os_deadline deadline,
+                                 gpuipc_buffer **out_buffer) {
+    uint8_t bytes[WIRE_CONTENTS_BYTES];
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .bytes = bytes,
+                               .bytes_capacity = sizeof(bytes),
+                               .buffers = out_buffer,
+                               .buffer_capacity = 1,
+                               .flags = GPUIPC_RECEIVE_ASYNC,
+                               .device = GPUIPC_DEVICE(into->access_device),
+                               .access = GPUIPC_ACCESS_READ,
+                               .stream = contents->stream};
+    return connection_deliver(from, &message, &message, deadline);
+}
+
+/* Copies out of the opened buffer and returns it, on the stream, whose CUDA context is the current one.
+ * @param passed is recorded behind that, also after a failure: part of it may be on the stream */
+static gpuipc_status copy_out(buffer *into, const gpuipc_contents *contents,
+                              const wire_contents *record, gpuipc_buffer *opened, CUevent passed) {
+    const driver *drv = &into->context->driver;
+    buffer *source;
+    gpuipc_status status = buffer_acquire(opened, OPERATION, &source);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    buffer_set_arrived(into, source->import_record);
+    buffer_unreference(source);
+    status = gpuipc_buffer_copy_async(contents->buffer, contents->offset, opened, record->offset,
+                                      contents->bytes, contents->stream);
+    const gpuipc_error copied = status_save();
+    /* Also after a failure, or the sender's stream would wait until this connection ends. */
+    gpuipc_status returned = gpuipc_buffer_return_async(opened, contents->stream);
+    if (status == GPUIPC_OK) {
+        status = returned;
+    } else {
+        status_restore(&copied);
+    }
+    const gpuipc_error why = status_save();
+    gpuipc_status marked = driver_status(drv, drv->cuEventRecord(passed, contents->stream),
+                                         "cuEventRecord", "marking the end of contents");
+    if (marked != GPUIPC_OK && drv->cuStreamSynchronize(contents->stream) == CUDA_SUCCESS) {
+        marked = GPUIPC_OK; /* an event that was never recorded has passed */
+    }
+    if (status != GPUIPC_OK) {
+        status_restore(&why);
+        return status;
+    }
+    return marked;
+}
+
+/* The buffer is closed when the stream has passed the copy: closed under one that runs, it would end the
+ * CUDA context. Takes it over. */
+static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc_contents *contents,
+                                    const wire_contents *record, gpuipc_buffer *opened) {
+    const driver *drv = &from->context->driver;
+    device_scope scope;
+    gpuipc_status status;
+    contents_opened *one = calloc(1, sizeof(*one));
+    if (one == NULL) {
+        status = status_out_of_memory(OPERATION, sizeof(*one));
+        goto release;
+    }
+    status = device_enter_stream(from->context, contents->stream, into->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        goto release;
+    }
+    status = driver_status(drv, drv->cuEventCreate(&one->passed, CU_EVENT_DISABLE_TIMING),
+                           "cuEventCreate", "marking the end of contents");
+    if (status != GPUIPC_OK) {
+        device_leave(&scope);
+        goto release;
+    }
+    status = copy_out(into, contents, record, opened, one->passed);
+    device_leave(&scope);
+    one->buffer = opened;
+    one->device = into->access_device;
+    one->next = from->opened;
+    from->opened = one;
+    return status;
+
+release:
+    free(one);
+    buffer_release_later(opened);
+    return status;
+}
+
+static gpuipc_status receive_memory(connection *from, buffer *into, const gpuipc_contents *contents,
+                                    const wire_contents *record, os_deadline deadline) {
+    gpuipc_buffer *opened;
+    gpuipc_status status = open_memory(from, into, contents, deadline, &opened);
+    return status == GPUIPC_OK ? copy_and_close(from, into, contents, record, opened) : status;
+}
+
+/* ---- through a ring ----------------------------------------------------------------------- */
+
+/* Takes the slots out of the first message. What cannot be taken in ends the connection: the sender
+ * would wait for ever. */
+static gpuipc_status take_ring(connection *from) {
+    incoming *in = &from->in;
+    if (in->failure.status != GPUIPC_OK) {
+        status_restore(&in->failure);
+        return in->failure.status;
+    }
+    if (from->ring_in != NULL) {
+        return in->buffer_count == 0 ? GPUIPC_OK : bad("a ring came twice");
+    }
+    if (from->ring_words == NULL || in->buffer_count != 1 ||
+        in->buffers[0].memory != SEGMENT_MEMORY_HOST || in->segment_count != 1 ||
+        in->segments[0].bytes != CONTENTS_RING_BYTES) {
+        return bad("contents came without the ring that they go through");
+    }
+    gpuipc_status status =
+        contents_ring_open(from->context, in->segments[0].host, from->ring_words, &from->ring_in);
+    if (status == GPUIPC_OK) {
+        from->ring_words = NULL;
+        in->segments[0].host = NULL;
+    }
+    return status;
+}
+
+static gpuipc_status receive_through_ring(connection *from, buffer *into,
+                                          const gpuipc_contents *contents) {
+    contents_ring *ring = from->ring_in;
+    contents_flow flow = contents_flow_of(into, contents, &from->closed);
+    const point none = {NULL, 0, 0};
+    gpuipc_status status = contents_ring_prepare(ring, flow.device);
+    if (status == GPUIPC_OK) {
+        status = import_record_new(&none, false, &flow.lost);
+    }
+    if (status == GPUIPC_OK && (status = contents_ring_leave(ring, &flow)) != GPUIPC_OK) {
+        import_record_unreference(flow.lost, false);
+    }
+    if (status != GPUIPC_OK) {
+        contents_ring_skip(ring, contents->bytes);
+        return status;
+    }
+    contents_ring_note(ring, ring->next + contents_piece_count(flow.bytes), flow.lost);
+    buffer_set_arrived(into, flow.lost);
+    status = contents_ring_put(ring, &flow);
+    import_record_unreference(flow.lost, false);
+    return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* is_lost tells */
+}
+
+/* ---- the call ----------------------------------------------------------------------------- */
+
+/* What has come must be what is wanted. */
+static gpuipc_status check_record(const gpuipc_contents *contents, const wire_contents *record) {
+    const transport *carrier = transport_of_memory(record->memory);
+    if (contents->transport != GPUIPC_TRANSPORT_DEFAULT && contents->transport != carrier->id) {
+        return status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION,
+                           "the contents come by %s, and are to come by %s; they are dropped",
+                           carrier->name, transport_find(contents->transport)->name);
+    }
+    if (contents->bytes != record->bytes) {
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+                           "%" PRIu64 " bytes come for a range of %" PRIu64 "; they are dropped",
+                           record->bytes, contents->bytes);
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_contents *contents,
+                                  const wire_contents *record) {
+    gpuipc_status status = take_ring(from);
+    if (status == GPUIPC_OK && record->number != from->ring_in->next) {
+        status = bad("contents are missing in the ring");
+    }
+    connection_drop(from, false);
+    if (status != GPUIPC_OK) {
+        connection_break(from);
+        status_add("; the connection is broken");
+        return status;
+    }
+    status = check_record(contents, record);
+    if (status != GPUIPC_OK) {
+        contents_ring_skip(from->ring_in, record->bytes);
+        return status;
+    }
+    return receive_through_ring(from, into, contents);
+}
+
+static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc_contents *contents,
+                                    const wire_contents *record, os_deadline deadline) {
+    gpuipc_status status = check_record(contents, record);
+    if (status != GPUIPC_OK) {
+        connection_drop(from, true);
+        return status;
+    }
+    return receive_memory(from, into, contents, record, deadline);
+}
+
+static gpuipc_status receive_contents(connection *from, const gpuipc_contents *contents,
+                                      os_deadline deadline) {
+    wire_contents record;
+    buffer *into;
+    gpuipc_status status = contents_check(from, contents, OPERATION, &into);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    contents_close_opened(from);
+    if ((status = buffer_check_writable(into, OPERATION)) != GPUIPC_OK ||
+        (status = connection_receive_whole(from, WIRE_CONTENTS, false, deadline)) != GPUIPC_OK) {
+        goto unreference;
+    }
+    const incoming *in = &from->in;
+    status = wire_decode_contents(in->bytes, in->byte_count, &record);
+    if (status == GPUIPC_OK && record.memory != SEGMENT_MEMORY_HOST &&
+        (in->byte_count != WIRE_CONTENTS_BYTES || in->buffer_count != 1 ||
+         in->buffers[0].memory != record.memory)) {
+        status = bad("contents came without the one buffer that they are in");
+    }
+    if (status != GPUIPC_OK) {
+        connection_drop(from, true);
+        connection_break(from);
+        status_add("; the connection is broken");
+        goto unreference;
+    }
+    status = record.memory == SEGMENT_MEMORY_HOST
+                 ? deliver_ring(from, into, contents, &record)
+                 : deliver_memory(from, into, contents, &record, deadline);
+unreference:
+    buffer_unreference(into);
+    return status;
+}
+
+gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *handle,
+                                                 const gpuipc_contents *contents, int timeout_ms) {
+    os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
+    gpuipc_contents known;
+    connection *from;
+    gpuipc_status status = struct_size_read(contents, STRUCT_SIZE_UP_TO(gpuipc_contents, reserved),
+                                            &known, sizeof(known), OPERATION);
+    if (status != GPUIPC_OK ||
+        (status = connection_acquire(handle, OPERATION, &from)) != GPUIPC_OK) {
+        return status;
+    }
+    deadline = context_interruptible(from->context, deadline, &interrupt);
+    if (os_mutex_try_lock(&from->receive_mutex)) {
+        status = receive_contents(from, &known, deadline);
+        connection_tell_waiting(from);
+        connection_unlock_receiving(from);
+    } else {
+        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is receiving on it");
+    }
+    status = context_answer(from->context, &interrupt, status, OPERATION);
+    connection_unreference(from);
+    return status;
+}

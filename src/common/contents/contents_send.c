@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Sending the contents of a range: out of the sender's own memory, or through a ring. */
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "contents/contents.h"
+#include "sync/point_wait.h"
+#include "sync/watch.h"
+#include "transport/transport.h"
+
+#define OPERATION "gpuipc_connection_send_contents"
+
+/* ---- out of the sender's memory ----------------------------------------------------------- */
+
+static gpuipc_status await_on_host(connection *to, const point_word *word) {
+    gpuipc_status status = point_await(word, 1, &to->closed, os_deadline_after(-1), OPERATION);
+    return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* nobody reads any more */
+}
+
+/* The stream goes on when the receiver has returned the buffer: this hand-over of it, not others. */
+static gpuipc_status await_return(connection *to, const buffer *self,
+                                  const gpuipc_contents *contents, const point *at) {
+    const point_waiter by = {.context = self->context,
+                             .stream = contents->stream,
+                             .device = self->access_device,
+                             .is_alone = true};
+    const point_word word = point_returned_word(at);
+    point_word passage;
+    bool can = false;
+    gpuipc_status status = point_can_wait(&by, &can);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return can ? point_wait(&by, &word, 1, &passage) : await_on_host(to, &word);
+}
+
+static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_contents *contents,
+                                 int timeout_ms) {
+    const wire_contents record = {.memory = (uint16_t)self->transport->memory,
+                                  .offset = contents->offset,
+                                  .bytes = contents->bytes};
+    uint8_t bytes[WIRE_CONTENTS_BYTES];
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .bytes = bytes,
+                                     .bytes_size = sizeof(bytes),
+                                     .buffers = &contents->buffer,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_ASYNC,
+                                     .access = GPUIPC_ACCESS_READ,
+                                     .stream = contents->stream};
+    wire_encode_contents(&record, bytes);
+    point at = {NULL, 0, 0};
+    const letter as = {.kind = WIRE_CONTENTS, .handed_over = &at};
+    gpuipc_status status = connection_send_message(to, &message, &as, timeout_ms);
+    if (status == GPUIPC_OK) {
+        status = await_return(to, self, contents, &at);
+    }
+    point_page_unreference(at.page, false);
+    return status;
+}
+
+/* ---- through a ring ----------------------------------------------------------------------- */
+
+/* Sends the words of the ring, where the peer has not got them yet. */
+static gpuipc_status send_words(connection *to, os_deadline deadline) {
+    const wire_header header = {.kind = WIRE_RING};
+    uint8_t packet[WIRE_HEADER_BYTES];
+    const os_handle handle = point_page_handle(to->ring_out->words);
+    if (!os_handle_is_valid(handle)) {
+        return GPUIPC_OK;
+    }
+    wire_encode_header(&header, packet);
+    gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);
+    if (status == GPUIPC_OK) {
+        point_page_sent(to->ring_out->words);
+    }
+    return status;
+}
+
+static wire_buffer describe_slots(const connection *to) {
+    context *ctx = to->context;
+    wire_buffer record = {.buffer_id = atomic_fetch_add(&ctx->next_buffer_id, 1u),
+                          .bytes = CONTENTS_RING_BYTES,
+                          .segment_count = 1,
+                          .memory = SEGMENT_MEMORY_HOST,
+                          .handle_type = (uint16_t)os_shareable_handle_type,
+                          .access = GPUIPC_ACCESS_READ_WRITE,
+                          .ready = WIRE_READY_NOW};
+    memcpy(record.exporter_id, ctx->instance_id, sizeof(record.exporter_id));
+    memcpy(record.device_uuid, ctx->devices[to->ring_out->device].info.uuid.bytes,
+           sizeof(record.device_uuid));
+    return record;
+}
+
+/* One packet; the first has the slots with it. */
+static gpuipc_status send_record(connection *to, const gpuipc_contents *contents,
+                                 os_deadline deadline) {
+    contents_ring *ring = to->ring_out;
+    const bool is_first = os_handle_is_valid(ring->handle);
+    const wire_contents record = {
+        .memory = SEGMENT_MEMORY_HOST, .bytes = contents->bytes, .number = ring->next};
+    const wire_header header = {.kind = WIRE_CONTENTS,
+                                .number = to->next_out,
+                                .total_bytes = WIRE_CONTENTS_BYTES,
+                                .total_buffers = is_first,
+                                .total_segments = is_first,
+                                .bytes = WIRE_CONTENTS_BYTES,
+                                .buffers = is_first,
+                                .segments = is_first};
+    uint8_t *at = to->packet_out;
+    wire_encode_header(&header, at);
+    at += WIRE_HEADER_BYTES;
+    wire_encode_contents(&record, at);
+    at += WIRE_CONTENTS_BYTES;
+    if (is_first) {
+        const wire_buffer slots = describe_slots(to);
+        const segment_record piece = {.bytes = CONTENTS_RING_BYTES,
+                                      .naming = SEGMENT_NAMED_BY_HANDLE};
+        wire_encode_buffer(&slots, at);
+        wire_encode_segment(&piece, at + WIRE_BUFFER_BYTES);
+    }
+    gpuipc_status status = os_connection_send(to->os, to->packet_out, wire_packet_bytes(&header),
+                                              &ring->handle, is_first, deadline);
+    if (status == GPUIPC_OK) {
+        os_handle_close(&ring->handle);
+        to->next_out++;
+    }
+    return status;
+}
+
+static gpuipc_status prepare_ring(connection *to, uint32_t index) {
+    gpuipc_status status = GPUIPC_OK;
+    if (to->ring_out == NULL) {
+        status = contents_ring_create(to->context, to->other_end, &to->ring_out);
+    }
+    return status == GPUIPC_OK ? contents_ring_prepare(to->ring_out, index) : status;
+}
+
+static gpuipc_status send_through_ring(connection *to, const buffer *self,
+                                       const gpuipc_contents *contents, os_deadline deadline) {
+    contents_flow flow = contents_flow_of(self, contents, &to->closed);
+    gpuipc_status status = prepare_ring(to, flow.device);
+    if (status != GPUIPC_OK || (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = send_words(to, deadline)) != GPUIPC_OK ||
+        (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
+        contents_ring_stay(to->ring_out, &flow);
+        return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
+                   ? connection_check(to, OPERATION) /* the receiving side broke it off */
+                   : status;
+    }
+    status = contents_ring_put(to->ring_out, &flow);
+    if (status == GPUIPC_ERR_LOST) {
+        return GPUIPC_OK; /* nobody reads any more */
+    }
+    if (status != GPUIPC_OK) {
+        connection_break(to); /* the ring has contents that are not there */
+        status_add("; the receiver was told, and the connection is broken");
+    }
+    return status;
+}
+
+/* ---- the call ----------------------------------------------------------------------------- */
+
+static gpuipc_status send_contents(connection *to, const gpuipc_contents *contents,
+                                   int timeout_ms) {
+    const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
+    buffer *self;
+    gpuipc_status status = connection_check(to, OPERATION);
+    if (status != GPUIPC_OK ||
+        (status = contents_check(to, contents, OPERATION, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    if (contents->transport == GPUIPC_TRANSPORT_HOST ||
+        (contents->transport == GPUIPC_TRANSPORT_DEFAULT &&
+         self->transport->memory ==
+             SEGMENT_MEMORY_HOST)) { /* that memory is sent as a way, not as what is there */
+        status = send_through_ring(to, self, contents, deadline);
+    } else if (contents->transport != GPUIPC_TRANSPORT_DEFAULT &&
+               contents->transport != self->transport->id) {
+        status = status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION,
+                             "the buffer's memory goes by %s, not by %s; and by host",
+                             self->transport->name, transport_find(contents->transport)->name);
+    } else if (buffer_check_export(self, &to->peer) != GPUIPC_OK) {
+        status = status_change(GPUIPC_ERR_NO_TRANSPORT);
+        status_add("; GPUIPC_TRANSPORT_HOST carries its contents");
+    } else {
+        status = send_memory(to, self, contents, timeout_ms);
+    }
+    buffer_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
+                                              const gpuipc_contents *contents, int timeout_ms) {
+    gpuipc_contents known;
+    connection *to;
+    gpuipc_status status = struct_size_read(contents, STRUCT_SIZE_UP_TO(gpuipc_contents, reserved),
+                                            &known, sizeof(known), OPERATION);
+    if (status != GPUIPC_OK || (status = connection_acquire(handle, OPERATION, &to)) != GPUIPC_OK) {
+        return status;
+    }
+    if (os_mutex_try_lock(&to->send_mutex)) {
+        os_interrupt interrupt;
+        to->send_interrupt =
+            context_interruptible(to->context, (os_deadline){0}, &interrupt).interrupt;
+        status = send_contents(to, &known, timeout_ms);
+        status = context_answer(to->context, &interrupt, status, OPERATION);
+        to->send_interrupt = NULL;
+        os_mutex_unlock(&to->send_mutex);
+    } else {
+        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is sending on it");
+    }
+    connection_unreference(to);
+    return status;
+}

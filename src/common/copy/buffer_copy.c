@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Moving data into, out of and between buffers. */
+#include "copy/copy_route.h"
+#include "copy/detour.h"
+#include "copy/staging.h"
+#include "memory/buffer.h"
+
+/* A default stream is that of the device the buffer is mapped for. */
+static gpuipc_status enter(const buffer *self, gpuipc_stream stream, device_scope *out_scope) {
+    return device_enter_stream(self->context, stream, self->access_device, out_scope);
+}
+
+/* By a device that reaches both while that of the caller's stream does not. */
+static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into, CUdeviceptr from,
+                                  uint64_t bytes, gpuipc_stream stream) {
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    CUstream other;
+    CUevent left;
+    CUevent back;
+    gpuipc_status status = detour_leave(drv, stream, &left);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = device_enter(ctx, index, &scope)) != GPUIPC_OK) {
+        goto forget;
+    }
+    if ((status = driver_status(drv, drv->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING),
+                                "cuStreamCreate", "making a stream on the device that copies")) !=
+        GPUIPC_OK) {
+        goto leave;
+    }
+    if ((status = driver_status(drv, drv->cuEventCreate(&back, CU_EVENT_DISABLE_TIMING),
+                                "cuEventCreate", "making an event on the device that copies")) !=
+        GPUIPC_OK) {
+        goto destroy_stream;
+    }
+    if ((status = detour_enter(drv, left, other)) == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuMemcpyAsync(into, from, bytes, other), "cuMemcpyAsync",
+                               "copying between buffers");
+    }
+    device_leave(&scope);
+    if (status == GPUIPC_OK) {
+        status = detour_return(drv, other, back, stream);
+    }
+    /* cuda.h: what is still under way or waited for goes on */
+    (void)drv->cuEventDestroy(back);
+    (void)drv->cuStreamDestroy(other);
+    goto forget;
+
+destroy_stream:
+    (void)drv->cuStreamDestroy(other);
+leave:
+    device_leave(&scope);
+forget:
+    detour_forget(drv, left);
+    return status;
+}
+
+static gpuipc_status copy_by(const copy_route *route, const buffer *destination,
+                             uint64_t destination_offset, const buffer *source,
+                             uint64_t source_offset, uint64_t bytes, gpuipc_stream stream) {
+    context *ctx = destination->context;
+    const driver *drv = &ctx->driver;
+    const staging_end into = {destination->access_device,
+                              buffer_address(destination, destination_offset)};
+    const staging_end from = {source->access_device, buffer_address(source, source_offset)};
+    switch (route->way) {
+    case COPY_WAY_STAGED:
+        return staging_copy(ctx, &into, &from, bytes, stream);
+    case COPY_WAY_BESIDES:
+        return copy_besides(ctx, route->device, into.address, from.address, bytes, stream);
+    default:
+        /* not cuMemcpyDtoDAsync: either may be host memory, which that call is not for */
+        return driver_status(drv, drv->cuMemcpyAsync(into.address, from.address, bytes, stream),
+                             "cuMemcpyAsync", "copying between buffers");
+    }
+}
+
+static gpuipc_status copy(const buffer *destination, uint64_t destination_offset,
+                          const buffer *source, uint64_t source_offset, uint64_t bytes,
+                          gpuipc_stream stream) {
+    const char *const operation = "gpuipc_buffer_copy_async";
+    copy_route route;
+    device_scope scope;
+    gpuipc_status status;
+    if (destination->context != source->context) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "the buffers belong to two contexts");
+    }
+    if ((status = buffer_check_range(destination, destination_offset, bytes, operation)) !=
+            GPUIPC_OK ||
+        (status = buffer_check_range(source, source_offset, bytes, operation)) != GPUIPC_OK ||
+        (status = buffer_check_writable(destination, operation)) != GPUIPC_OK || bytes == 0 ||
+        (status = enter(destination, stream, &scope)) != GPUIPC_OK) {
+        return status;
+    }
+    status = copy_route_find(destination, destination_offset, source, source_offset, &route);
+    if (status == GPUIPC_OK) {
+        status =
+            copy_by(&route, destination, destination_offset, source, source_offset, bytes, stream);
+    }
+    device_leave(&scope);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination_handle,
+                                       uint64_t destination_offset, gpuipc_buffer *source_handle,
+                                       uint64_t source_offset, uint64_t bytes,
+                                       gpuipc_stream stream) {
+    buffer *destination;
+    buffer *source;
+    gpuipc_status status =
+        buffer_acquire(destination_handle, "gpuipc_buffer_copy_async", &destination);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = buffer_acquire(source_handle, "gpuipc_buffer_copy_async", &source);
+    if (status == GPUIPC_OK) {
+        status = copy(destination, destination_offset, source, source_offset, bytes, stream);
+        buffer_unreference(source);
+    }
+    buffer_unreference(destination);
+    return status;
+}
+
+static CUresult fill_async(const driver *drv, CUdeviceptr address, uint64_t bytes, uint32_t value,
+                           uint32_t width, gpuipc_stream stream) {
+    switch (width) {
+    case 1:
+        return drv->cuMemsetD8Async(address, (unsigned char)value, bytes, stream);
+    case 2:
+        return drv->cuMemsetD16Async(address, (unsigned short)value, bytes / 2, stream);
+    default:
+        return drv->cuMemsetD32Async(address, value, bytes / 4, stream);
+    }
+}
+
+static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, uint32_t value,
+                          uint32_t width, gpuipc_stream stream) {
+    const char *const operation = "gpuipc_buffer_fill_async";
+    const driver *drv = &self->context->driver;
+    device_scope scope;
+    gpuipc_status status = buffer_check_range(self, offset, bytes, operation);
+    if (status != GPUIPC_OK || (status = buffer_check_writable(self, operation)) != GPUIPC_OK) {
+        return status;
+    }
+    if ((width != 1 && width != 2 && width != 4) || bytes % width != 0 ||
+        buffer_address(self, offset) % width != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "width must be 1, 2 or 4, and the address and bytes multiples of it");
+    }
+    if (bytes == 0) {
+        return GPUIPC_OK;
+    }
+    status = enter(self, stream, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(
+        drv, fill_async(drv, buffer_address(self, offset), bytes, value, width, stream),
+        "cuMemsetD*Async", "filling a buffer");
+    device_leave(&scope);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *handle, uint64_t offset, uint64_t bytes,
+                                       uint32_t value, uint32_t width, gpuipc_stream stream) {
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, "gpuipc_buffer_fill_async", &self);
+    if (status == GPUIPC_OK) {
+        status = fill(self, offset, bytes, value, width, stream);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+static gpuipc_status check_host(const buffer *self, uint64_t offset, const void *host,
+                                uint64_t bytes, const char *operation) {
+    if (host == NULL && bytes > 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "host is NULL");
+    }
+    return buffer_check_range(self, offset, bytes, operation);
+}
+
+gpuipc_status gpuipc_buffer_write(gpuipc_buffer *handle, uint64_t offset, const void *host,
+                                  uint64_t bytes) {
+    const char *const operation = "gpuipc_buffer_write";
+    buffer *self;
+    device_scope scope;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const driver *drv = &self->context->driver;
+    if ((status = check_host(self, offset, host, bytes, operation)) == GPUIPC_OK && bytes > 0 &&
+        (status = buffer_check_writable(self, operation)) == GPUIPC_OK &&
+        (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuMemcpyHtoD(buffer_address(self, offset), host, bytes),
+                               "cuMemcpyHtoD", "writing into a buffer");
+        /* From pageable memory it may return when the data is staged but not yet there (CUDA
+         * Driver API, "API synchronization behavior"). */
+        if (status == GPUIPC_OK) {
+            status = driver_status(drv, drv->cuStreamSynchronize(NULL), "cuStreamSynchronize",
+                                   "waiting for a write");
+        }
+        device_leave(&scope);
+    }
+    buffer_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_read(gpuipc_buffer *handle, uint64_t offset, void *host,
+                                 uint64_t bytes) {
+    const char *const operation = "gpuipc_buffer_read";
+    buffer *self;
+    device_scope scope;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const driver *drv = &self->context->driver;
+    if ((status = check_host(self, offset, host, bytes, operation)) == GPUIPC_OK && bytes > 0 &&
+        (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuMemcpyDtoH(host, buffer_address(self, offset), bytes),
+                               "cuMemcpyDtoH", "reading from a buffer");
+        device_leave(&scope);
+    }
+    buffer_unreference(self);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See detour.h. */
+#include "copy/detour.h"
+
+gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out_left) {
+    CUevent left;
+    gpuipc_status status = driver_status(drv, drv->cuEventCreate(&left, CU_EVENT_DISABLE_TIMING),
+                                         "cuEventCreate", "leaving a stream");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(drv, drv->cuEventRecord(left, stream), "cuEventRecord",
+                           "leaving the caller's stream");
+    if (status == GPUIPC_OK) {
+        /* Of a stream that is being captured: CUDA_ERROR_CAPTURED_EVENT (measured on an H200, driver
+         * 580). Going on would draw the library's own streams into the caller's graph. */
+        const CUresult result = drv->cuEventQuery(left);
+        if (result != CUDA_ERROR_NOT_READY) {
+            status = driver_status(drv, result, "cuEventQuery",
+                                   "leaving a stream (one that is being captured cannot be left)");
+        }
+    }
+    if (status != GPUIPC_OK) {
+        (void)drv->cuEventDestroy(left);
+        return status;
+    }
+    *out_left = left;
+    return GPUIPC_OK;
+}
+
+gpuipc_status detour_enter(const driver *drv, CUevent left, CUstream other) {
+    return driver_status(drv, drv->cuStreamWaitEvent(other, left, 0), "cuStreamWaitEvent",
+                         "going on with another stream");
+}
+
+void detour_forget(const driver *drv, CUevent left) {
+    /* cuda.h: an event that is still waited for is destroyed later, in the background */
+    (void)drv->cuEventDestroy(left);
+}
+
+gpuipc_status detour_return(const driver *drv, CUstream other, CUevent marker,
+                            gpuipc_stream stream) {
+    gpuipc_status status = driver_status(drv, drv->cuEventRecord(marker, other), "cuEventRecord",
+                                         "coming back to the caller's stream");
+    if (status == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuStreamWaitEvent(stream, marker, 0), "cuStreamWaitEvent",
+                               "coming back to the caller's stream");
+    }
+    return status;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See staging.h. */
+#include "copy/staging.h"
+
+#include <stdlib.h>
+
+#include "copy/detour.h"
+#include "cuda/context.h"
+#include "sync/deferred.h"
+
+/* One device's side of a ring: a stream, and after each of its copies an event. */
+typedef struct half {
+    uint32_t device;
+    CUstream stream; /* NULL: not made */
+    CUevent done[STAGING_SLOTS];
+} half;
+
+struct staging_ring {
+    os_mutex mutex;     /* held while a copy is put on its streams; guards the rest */
+    half reader;        /* fills slots from the source */
+    half writer;        /* empties them into the destination */
+    uint8_t *slots;     /* pinned; NULL: not made */
+    gpuipc_stream last; /* whose copy was put on it last */
+    uint32_t last_slot; /* and where that ends */
+    staging_ring *next;
+};
+
+/* One copy. */
+typedef struct job {
+    context *ctx;
+    staging_ring *ring;
+    CUdeviceptr destination;
+    CUdeviceptr source;
+    uint64_t bytes;
+    uint64_t piece;
+} job;
+
+uint64_t staging_piece_bytes(uint64_t bytes) {
+    uint64_t piece = UINT64_C(1) << 20;
+    while (piece < STAGING_SLOT_BYTES && bytes > piece * 16) {
+        piece *= 2;
+    }
+    return piece;
+}
+
+/* ---- rings -------------------------------------------------------------------------------- */
+
+static gpuipc_status half_make(context *ctx, half *self) {
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    gpuipc_status status = device_enter(ctx, self->device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(drv, drv->cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING),
+                           "cuStreamCreate", "making a stream for staged copies");
+    for (uint32_t i = 0; i < STAGING_SLOTS && status == GPUIPC_OK; i++) {
+        status = driver_status(drv, drv->cuEventCreate(&self->done[i], CU_EVENT_DISABLE_TIMING),
+                               "cuEventCreate", "making an event for staged copies");
+    }
+    device_leave(&scope);
+    return status;
+}
+
+static void half_end(context *ctx, half *self) {
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    if (self->stream == NULL || device_enter(ctx, self->device, &scope) != GPUIPC_OK) {
+        return;
+    }
+    for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
+        if (self->done[i] != NULL) {
+            (void)drv->cuEventDestroy(self->done[i]);
+        }
+    }
+    (void)drv->cuStreamDestroy(self->stream);
+    device_leave(&scope);
+}
+
+static void wait_for(context *ctx, const half *self) {
+    device_scope scope;
+    if (self->stream != NULL && device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
+        (void)ctx->driver.cuStreamSynchronize(self->stream);
+        device_leave(&scope);
+    }
+}
+
+static void ring_free(context *ctx, staging_ring *self, bool forked) {
+    device_scope scope;
+    if (!forked) {
+        wait_for(ctx, &self->reader);
+        wait_for(ctx, &self->writer);
+        /* While a stream waits for another process, it would wait with it: left to the end of the process. */
+        if (self->slots != NULL && deferred_is_quiet() &&
+            device_enter(ctx, self->reader.device, &scope) == GPUIPC_OK) {
+            (void)ctx->driver.cuMemFreeHost(self->slots);
+            device_leave(&scope);
+        }
+        half_end(ctx, &self->reader);
+        half_end(ctx, &self->writer);
+    }
+    os_mutex_destroy(&self->mutex);
+    free(self);
+}
+
+static gpuipc_status slots_make(context *ctx, staging_ring *self) {
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    void *slots = NULL;
+    if (!drv->has_pinned) {
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "cuMemHostAlloc",
+                           "the driver has no calls for pinned host memory, which a copy between "
+                           "devices without peer access needs");
+    }
+    gpuipc_status status = device_enter(ctx, self->reader.device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(
+        drv,
+        drv->cuMemHostAlloc(&slots, STAGING_SLOTS * STAGING_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE),
+        "cuMemHostAlloc", "allocating pinned host memory for staged copies");
+    device_leave(&scope);
+    if (status == GPUIPC_OK) {
+        self->slots = slots;
+    }
+    return status;
+}
+
+static gpuipc_status ring_make(context *ctx, uint32_t writer, uint32_t reader,
+                               staging_ring **out_ring) {
+    staging_ring *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_buffer_copy_async", sizeof(*self));
+    }
+    gpuipc_status status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    self->reader.device = reader;
+    self->writer.device = writer;
+    if ((status = slots_make(ctx, self)) != GPUIPC_OK ||
+        (status = half_make(ctx, &self->reader)) != GPUIPC_OK ||
+        (status = half_make(ctx, &self->writer)) != GPUIPC_OK) {
+        gpuipc_error why = status_save();
+        ring_free(ctx, self, false);
+        status_restore(&why);
+        return status;
+    }
+    *out_ring = self;
+    return GPUIPC_OK;
+}
+
+/* Whether nothing is on its streams any more; when the driver does not say: no. */
+static bool is_idle(const driver *drv, const staging_ring *self) {
+    return drv->cuEventQuery(self->writer.done[self->last_slot]) == CUDA_SUCCESS;
+}
+
+/* A ring between these devices, locked. The list is locked. NULL: all that there may be are busy. */
+static staging_ring *find_free(context *ctx, uint32_t writer, uint32_t reader, gpuipc_stream stream,
+                               uint32_t *out_count, staging_ring **out_oldest) {
+    staging_ring *idle = NULL;
+    *out_count = 0;
+    *out_oldest = NULL;
+    for (staging_ring *ring = ctx->staging->first; ring != NULL; ring = ring->next) {
+        if (ring->writer.device != writer || ring->reader.device != reader) {
+            continue;
+        }
+        ++*out_count;
+        *out_oldest = ring; /* new ones go to the front */
+        if (!os_mutex_try_lock(&ring->mutex)) {
+            continue;
+        }
+        if (ring->last == stream) {
+            if (idle != NULL) {
+                os_mutex_unlock(&idle->mutex);
+            }
+            return ring;
+        }
+        if (idle == NULL && is_idle(&ctx->driver, ring)) {
+            idle = ring;
+        } else {
+            os_mutex_unlock(&ring->mutex);
+        }
+    }
+    return idle;
+}
+
+static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, gpuipc_stream stream,
+                               staging_ring **out_ring) {
+    staging_list *list = ctx->staging;
+    staging_ring *oldest;
+    uint32_t count;
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&list->mutex);
+    staging_ring *ring = find_free(ctx, writer, reader, stream, &count, &oldest);
+    if (ring == NULL && count < STAGING_RINGS_MAX) {
+        status = ring_make(ctx, writer, reader, &ring);
+        if (status == GPUIPC_OK) {
+            ring->next = list->first;
+            list->first = ring;
+            os_mutex_lock(&ring->mutex); /* nobody else has seen it */
+        }
+    }
+    os_mutex_unlock(&list->mutex);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (ring == NULL) {
+        ring = oldest; /* rings stay as long as the context */
+        os_mutex_lock(&ring->mutex);
+    }
+    ring->last = stream;
+    *out_ring = ring;
+    return GPUIPC_OK;
+}
+
+gpuipc_status staging_list_create(struct context *ctx, const gpuipc_context_config *config) {
+    staging_list *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    (void)config;
+    gpuipc_status status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    ctx->staging = self;
+    return GPUIPC_OK;
+}
+
+void staging_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    staging_list *list = ctx->staging;
+    (void)deadline;
+    while (list->first != NULL) {
+        staging_ring *ring = list->first;
+        list->first = ring->next;
+        ring_free(ctx, ring, is_forked);
+    }
+    os_mutex_destroy(&list->mutex);
+    free(list);
+}
+
+/* ---- copies ------------------------------------------------------------------------------- */
+
+static gpuipc_status wait_and_copy(const driver *drv, half *self, uint32_t slot, CUevent ready,
+                                   CUdeviceptr into, CUdeviceptr from, uint64_t bytes) {
+    gpuipc_status status;
+    /* a wait for an event that was never recorded is none (cuda.h) */
+    if ((status = driver_status(drv, drv->cuStreamWaitEvent(self->stream, ready, 0),
+                                "cuStreamWaitEvent", "waiting for a slot of a staged copy")) !=
+            GPUIPC_OK ||
+        (status = driver_status(drv, drv->cuMemcpyAsync(into, from, bytes, self->stream),
+                                "cuMemcpyAsync", "copying a piece between host and device")) !=
+            GPUIPC_OK) {
+        return status;
+    }
+    return driver_status(drv, drv->cuEventRecord(self->done[slot], self->stream), "cuEventRecord",
+                         "marking the end of a piece");
+}
+
+/* Pieces for each slot from @p at on: by the reader into the slots, or by the writer out of them. */
+static gpuipc_status put_round(const job *self, half *by, uint64_t at) {
+    staging_ring *ring = self->ring;
+    const bool fills = by == &ring->reader;
+    device_scope scope;
+    gpuipc_status status = device_enter(self->ctx, by->device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < STAGING_SLOTS && at < self->bytes && status == GPUIPC_OK; i++) {
+        const uint64_t left = self->bytes - at;
+        const uint64_t bytes = left < self->piece ? left : self->piece;
+        /* unified addressing: pinned host memory has the same address everywhere */
+        const CUdeviceptr slot = (CUdeviceptr)(uintptr_t)(ring->slots + i * STAGING_SLOT_BYTES);
+        status = fills ? wait_and_copy(&self->ctx->driver, by, i, ring->writer.done[i], slot,
+                                       self->source + at, bytes)
+                       : wait_and_copy(&self->ctx->driver, by, i, ring->reader.done[i],
+                                       self->destination + at, slot, bytes);
+        at += bytes;
+        if (!fills) {
+            ring->last_slot = i;
+        }
+    }
+    device_leave(&scope);
+    return status;
+}
+
+/* The caller's stream goes on after what is on the ring's. After a failure it is tried for both
+ * sides, and there is nothing to do about a second one. */
+static gpuipc_status come_back(const job *self, half *from, gpuipc_stream stream) {
+    return detour_return(&self->ctx->driver, from->stream, from->done[self->ring->last_slot],
+                         stream);
+}
+
+static gpuipc_status put_copy(const job *self, gpuipc_stream stream) {
+    const driver *drv = &self->ctx->driver;
+    staging_ring *ring = self->ring;
+    CUevent left;
+    gpuipc_status status = detour_leave(drv, stream, &left);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = detour_enter(drv, left, ring->reader.stream);
+    if (status == GPUIPC_OK) {
+        status = detour_enter(drv, left, ring->writer.stream);
+    }
+    detour_forget(drv, left);
+    for (uint64_t at = 0; at < self->bytes && status == GPUIPC_OK;
+         at += self->piece * STAGING_SLOTS) {
+        status = put_round(self, &ring->reader, at);
+        if (status == GPUIPC_OK) {
+            status = put_round(self, &ring->writer, at);
+        }
+    }
+    if (status == GPUIPC_OK) {
+        status = come_back(self, &ring->writer, stream);
+    }
+    if (status != GPUIPC_OK) {
+        gpuipc_error why = status_save();
+        (void)come_back(self, &ring->reader, stream);
+        (void)come_back(self, &ring->writer, stream);
+        status_restore(&why);
+    }
+    return status;
+}
+
+gpuipc_status staging_copy(struct context *ctx, const staging_end *destination,
+                           const staging_end *source, uint64_t bytes, gpuipc_stream stream) {
+    job self = {.ctx = ctx,
+                .destination = destination->address,
+                .source = source->address,
+                .bytes = bytes,
+                .piece = staging_piece_bytes(bytes)};
+    gpuipc_status status = ring_take(ctx, destination->device, source->device, stream, &self.ring);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = put_copy(&self, stream);
+    os_mutex_unlock(&self.ring->mutex);
+    return status;
+}

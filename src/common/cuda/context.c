@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See context.h. */
+#include "cuda/context.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+gpuipc_status context_acquire(gpuipc_context *handle, const char *operation,
+                              context **out_context) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_CONTEXT, handle, operation, &base);
+    if (status == GPUIPC_OK) {
+        *out_context = (context *)base;
+    }
+    return status;
+}
+
+void context_unreference(context *self) {
+    if (self != NULL) {
+        object_unreference(&self->object);
+    }
+}
+
+os_deadline context_interruptible(const context *self, os_deadline deadline,
+                                  os_interrupt *interrupt) {
+    *interrupt = (os_interrupt){.wakes = &self->wakes, .seen = atomic_load(&self->wakes_answered)};
+    if (self->is_interruptible) {
+        os_signal_forget();
+        deadline.interrupt = interrupt;
+    }
+    return deadline;
+}
+
+/* Whoever waits at a time is woken by the same wakes, and who begins later by none of them. */
+static void note_answered(context *self, unsigned wakes) {
+    unsigned answered = atomic_load(&self->wakes_answered);
+    while (answered - wakes > UINT_MAX / 2 &&
+           !atomic_compare_exchange_weak(&self->wakes_answered, &answered, wakes)) {
+    }
+}
+
+gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status,
+                             const char *operation) {
+    if (!interrupt->came || (status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_NOT_FOUND)) {
+        return status;
+    }
+    note_answered(self, atomic_load(&self->wakes));
+    return status_fail(GPUIPC_ERR_INTERRUPTED, operation,
+                       "a signal handler ran while it waited, or gpuipc_context_wake() was called");
+}
+
+gpuipc_status gpuipc_context_wake(gpuipc_context *handle) {
+    const char *const operation = "gpuipc_context_wake";
+    context *self;
+    gpuipc_status status = context_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (self->is_interruptible) {
+        atomic_fetch_add(&self->wakes, 1u);
+    } else {
+        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                             "the context was made without GPUIPC_CONTEXT_INTERRUPTIBLE");
+    }
+    context_unreference(self);
+    return status;
+}
+
+os_directory context_directory(const context *self) {
+    return (os_directory){.path = self->runtime_directory, .shared = self->shared_directory};
+}
+
+void context_log(const context *self, gpuipc_log_level level, const char *format, ...) {
+    char sentence[512];
+    va_list arguments;
+    if (self->log == NULL) {
+        return;
+    }
+    va_start(arguments, format);
+    (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
+    va_end(arguments);
+    self->log(self->log_user_data, level, sentence);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/** @file One process's use of gpuipc: the loaded driver, its devices, limits and the log. */
+#ifndef GPUIPC_CONTEXT_H
+#define GPUIPC_CONTEXT_H
+
+#include <gpuipc/gpuipc.h>
+#include <stdatomic.h>
+
+#include "base/object.h"
+#include "cuda/device.h"
+#include "driver.h"
+
+/**
+ * What the areas keep in a context is theirs alone: each makes its part and ends it, and api/context_create.c says in
+ * which order.
+ */
+typedef struct context {
+    object object;
+    driver driver;
+    uint8_t instance_id[16];
+    device *devices;
+    uint32_t device_count;
+    os_mutex device_mutex;   /**< guards device.primary */
+    char *runtime_directory; /**< settled when the context was made */
+    bool shared_directory;
+    bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */
+    char *cache_directory; /**< of measurements (figures.h); NULL: none */
+    uint32_t max_buffers;
+    uint32_t max_handles;
+    gpuipc_log_callback log;
+    void *log_user_data;
+    atomic_uint_least64_t next_buffer_id;
+    atomic_uint_least64_t next_connection; /**< number of the next connection, from 1 on */
+    bool is_interruptible;                 /**< GPUIPC_CONTEXT_INTERRUPTIBLE */
+    atomic_uint wakes;                     /**< by gpuipc_context_wake() */
+    atomic_uint
+        wakes_answered;  /**< so many a call has answered; one that begins begins behind these */
+    atomic_bool is_over; /**< the caller has given it up: its last object ends it */
+    struct answers *answers;
+    struct deferred_list *deferred;
+    struct drop_table *drops;
+    struct kept_handles *kept_handles;
+    struct keep_alive *keep_alive;
+    struct import_table *imports;
+    struct buffer_table *buffers;
+    struct staging_list *staging;
+    struct point_context *points;
+    struct watch *watch;
+    struct mark_table *marks;
+    struct ticket_cache *tickets;
+    struct server_links *links;
+} context;
+
+/** The context behind a public handle, with a reference for the caller. */
+gpuipc_status context_acquire(gpuipc_context *handle, const char *operation, context **out_context);
+
+/** Gives a reference up. NULL does nothing. */
+void context_unreference(context *self);
+
+/** The same deadline, for a call whose waits may be interrupted, if the context wants that.
+ *  @param interrupt lives as long as the call */
+os_deadline context_interruptible(const context *self, os_deadline deadline,
+                                  os_interrupt *interrupt);
+/** What such a call answers: ERR_INTERRUPTED for what a deadline that passed early has left. */
+gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status,
+                             const char *operation);
+
+/** Where this context's names live. */
+os_directory context_directory(const context *self);
+
+/** Says a sentence to the log, if there is one. */
+void context_log(const context *self, gpuipc_log_level level, const char *format, ...)
+    GPUIPC_PRINTF(3, 4);
+
+#endif

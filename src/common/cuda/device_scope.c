@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Making a device's CUDA context current for a few calls, and putting the caller's back. */
+#include "cuda/context.h"
+#include "cuda/device.h"
+
+/* The primary context of a device, retained at its first use and no earlier: retaining it costs
+ * some 100 ms and hundreds of MiB of the device. */
+static gpuipc_status primary_of(context *ctx, uint32_t index, CUcontext *out_primary) {
+    device *self = &ctx->devices[index];
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&ctx->device_mutex);
+    if (self->primary == NULL) {
+        status = driver_status(&ctx->driver,
+                               ctx->driver.cuDevicePrimaryCtxRetain(&self->primary, self->ordinal),
+                               "cuDevicePrimaryCtxRetain", "starting to use a device");
+    }
+    *out_primary = self->primary;
+    os_mutex_unlock(&ctx->device_mutex);
+    return status;
+}
+
+bool device_is_default_stream(gpuipc_stream stream) {
+    return stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+bool device_is_active(const struct context *ctx, uint32_t index) {
+    unsigned int flags = 0;
+    int active = 0;
+    return ctx->driver.cuDevicePrimaryCtxGetState(ctx->devices[index].ordinal, &flags, &active) !=
+               CUDA_SUCCESS ||
+           active != 0;
+}
+
+static gpuipc_status enter(const driver *drv, CUcontext cuda_context, device_scope *out_scope) {
+    device_scope scope = {.driver = drv, .outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    gpuipc_status status = driver_status(drv, drv->cuCtxPushCurrent(cuda_context),
+                                         "cuCtxPushCurrent", "entering a device's context");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(drv, drv->cuThreadExchangeStreamCaptureMode(&scope.outer_mode),
+                           "cuThreadExchangeStreamCaptureMode", "relaxing the capture mode");
+    if (status != GPUIPC_OK) {
+        CUcontext popped;
+        (void)drv->cuCtxPopCurrent(&popped);
+        return status;
+    }
+    *out_scope = scope;
+    return GPUIPC_OK;
+}
+
+gpuipc_status device_enter(struct context *ctx, uint32_t index, device_scope *out_scope) {
+    CUcontext primary;
+    gpuipc_status status = primary_of(ctx, index, &primary);
+    return status == GPUIPC_OK ? enter(&ctx->driver, primary, out_scope) : status;
+}
+
+gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                  device_scope *out_scope) {
+    if (device_is_default_stream(stream)) {
+        return device_enter(ctx, index, out_scope);
+    }
+    CUcontext cuda_context;
+    gpuipc_status status =
+        driver_status(&ctx->driver, ctx->driver.cuStreamGetCtx(stream, &cuda_context),
+                      "cuStreamGetCtx", "asking for the context of the caller's stream");
+    return status == GPUIPC_OK ? enter(&ctx->driver, cuda_context, out_scope) : status;
+}
+
+bool device_is_captured(const struct context *ctx, gpuipc_stream stream) {
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    return ctx->driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
+           capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stream) {
+    const driver *drv = &ctx->driver;
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = drv->cuStreamIsCapturing(stream, &capture);
+    if (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return driver_status(drv, result, "cuStreamIsCapturing",
+                         "handing over on a stream (one that is being captured cannot do that)");
+}
+
+void device_leave(const device_scope *scope) {
+    /* Both undo what device_enter did on this thread; there is nothing to do about a failure. */
+    CUstreamCaptureMode mode = scope->outer_mode;
+    CUcontext popped;
+    (void)scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    (void)scope->driver->cuCtxPopCurrent(&popped);
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See buffer.h: what all buffers have in common. */
+#include "memory/buffer.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "memory/buffer_table.h"
+#include "memory/registry.h"
+#include "memory/transport.h"
+#include "sync/mark.h"
+
+/* All but the reference on the context. */
+static void end(buffer *self, bool forked) {
+    if (!forked && !self->is_view) {
+        self->transport->release(self);
+    }
+    if (self->import == NULL && !self->is_view) {
+        for (uint32_t i = 0; i < self->segment_count; i++) {
+            self->transport->release_segment(self->context, &self->segments[i], forked);
+        }
+        free(self->segments);
+    }
+    import_unreference(self->context, self->import, forked);
+    if (!forked) {
+        import_record_end(self->import_record);
+    }
+    import_record_unreference(self->import_record, forked);
+    import_record_unreference(self->arrived, forked);
+    export_forget(&self->exports, forked);
+    mark_captures_end(self->context, &self->captures, forked);
+    if (self->finder != NULL) {
+        self->finder->end(self, forked);
+    }
+    buffer_unreference(self->over);
+    buffer_unreference(self->original);
+    wait_handle_end(&self->returned);
+    free(self);
+}
+
+static void end_deferred(deferred *item, bool forked) {
+    end((buffer *)((char *)item - offsetof(buffer, deferred)), forked);
+}
+
+/* What waits for the devices is left to calls that may: gpuipc_buffer_release() is one. */
+static void destroy(object *base) {
+    buffer *self = (buffer *)base;
+    context *ctx = self->context;
+    bool forked = object_is_forked(base);
+    if (!registry_leave(self, forked)) {
+        return;
+    }
+    if (!forked && self->finder != NULL) {
+        self->finder->leave(self);
+    }
+    if (!forked) {
+        buffer_table_leave(self);
+        if (self->returned.poller != NULL) {
+            drop_look_end(&self->returns);
+        }
+        import_record_return(self->import_record);
+    }
+    if (!forked && !self->is_view && self->transport->release_waits != NULL &&
+        self->transport->release_waits(self)) {
+        self->deferred = (deferred){.bytes = self->mapping.bytes, .run = end_deferred};
+        deferred_add(ctx->deferred, &self->deferred);
+    } else {
+        end(self, forked);
+    }
+    context_unreference(ctx);
+}
+
+gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, const transport *carrier,
+                         buffer **out_buffer) {
+    buffer *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_buffer", sizeof(*self));
+    }
+    object_init(&self->object, OBJECT_BUFFER, destroy);
+    object_reference(&ctx->object);
+    self->context = ctx;
+    self->exports.context = ctx;
+    self->origin = origin;
+    self->transport = carrier;
+    self->owner = GPUIPC_DEVICE_NONE;
+    self->access_device = GPUIPC_DEVICE_NONE;
+    self->access_limit = GPUIPC_ACCESS_READ_WRITE;
+    memcpy(self->exporter_id, ctx->instance_id, sizeof(self->exporter_id));
+    self->buffer_id = atomic_fetch_add(&ctx->next_buffer_id, 1u);
+    *out_buffer = self;
+    return GPUIPC_OK;
+}
+
+void buffer_drop(buffer *self) {
+    gpuipc_error why = status_save();
+    buffer_unreference(self);
+    status_restore(&why);
+}
+
+/* A yes is remembered: it does not change while the process lives (cuda.h, cuDeviceCanAccessPeer speaks of
+ * the devices alone). */
+static gpuipc_status can_reach(const context *ctx, uint32_t index, uint32_t owner, int *out_can) {
+    device *asked = &ctx->devices[index];
+    const uint64_t bit = owner < DEVICE_REMEMBERED_MAX ? UINT64_C(1) << owner : 0;
+    int can = 1;
+    if ((atomic_load_explicit(&asked->reaches, memory_order_relaxed) & bit) == 0) {
+        gpuipc_status status = driver_status(
+            &ctx->driver,
+            ctx->driver.cuDeviceCanAccessPeer(&can, asked->ordinal, ctx->devices[owner].ordinal),
+            "cuDeviceCanAccessPeer", "asking whether one device reaches another");
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if (can) {
+        atomic_fetch_or_explicit(&asked->reaches, bit, memory_order_relaxed);
+    }
+    *out_can = can;
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_check_peer(const buffer *self, uint32_t index) {
+    const context *ctx = self->context;
+    int can = 1;
+    if (self->owner != GPUIPC_DEVICE_NONE && self->owner != index && ctx->driver.has_p2p) {
+        gpuipc_status status = can_reach(ctx, index, self->owner, &can);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if (!can) {
+        return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, "cuDeviceCanAccessPeer",
+                           "device %u cannot reach memory of device %u (no P2P between them)",
+                           index, self->owner);
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_grow(buffer *self, const char *operation) {
+    size_t size = ((size_t)self->segment_count + 1) * sizeof(*self->segments);
+    segment *segments = realloc(self->segments, size);
+    if (segments == NULL) {
+        return status_out_of_memory(operation, size);
+    }
+    segments[self->segment_count] = SEGMENT_NONE;
+    self->segments = segments;
+    return GPUIPC_OK;
+}
+
+segment *buffer_segment(const buffer *self, uint32_t index) {
+    return &(self->original == NULL ? self : self->original)->segments[index];
+}
+
+gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_BUFFER, handle, operation, &base);
+    if (status == GPUIPC_OK) {
+        *out_buffer = (buffer *)base;
+    }
+    return status;
+}
+
+void buffer_unreference(buffer *self) {
+    if (self != NULL) {
+        object_unreference(&self->object);
+    }
+}
+
+gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
+    void *handle;
+    gpuipc_status status = object_publish(&self->object, &handle);
+    if (status != GPUIPC_OK) {
+        buffer_unreference(self);
+        return status;
+    }
+    if (atomic_fetch_add(&self->handles, 1u) == 0 && self->handle == NULL) {
+        self->handle = handle;
+    }
+    *out_handle = handle;
+    return GPUIPC_OK;
+}
+
+gpuipc_access buffer_settle_access(const buffer *self, gpuipc_access wanted) {
+    return wanted == GPUIPC_ACCESS_DEFAULT || (wanted & ~self->access_limit) != 0
+               ? self->access_limit
+               : wanted;
+}
+
+gpuipc_access buffer_access(const buffer *self) {
+    if (self->is_view && self->access_device == self->over->access_device) {
+        return (gpuipc_access)(atomic_load(&self->access) & (int)buffer_access(self->over));
+    }
+    if (self->view == NULL) {
+        return (gpuipc_access)atomic_load(&self->access);
+    }
+    return import_view_access(self->view) == CU_MEM_ACCESS_FLAGS_PROT_READ
+               ? GPUIPC_ACCESS_READ
+               : GPUIPC_ACCESS_READ_WRITE;
+}
+
+gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer) {
+    /* A view has what it is over, handles that were kept among it. */
+    gpuipc_status status = self->transport->check_export(self->is_view ? self->over : self, peer);
+    return status == GPUIPC_OK ? export_check(&self->exports) : status;
+}
+
+gpuipc_status buffer_check_writable(const buffer *self, const char *operation) {
+    /* What another device may do is the driver's to say, where it guards that. */
+    const bool others = self->transport->guards_access && atomic_load(&self->others_may_write);
+    if (!others && buffer_access(self) == GPUIPC_ACCESS_READ) {
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+                           "the buffer may only be read by the device it was opened for");
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_check_access(gpuipc_access access, const char *operation) {
+    if (access != GPUIPC_ACCESS_DEFAULT && access != GPUIPC_ACCESS_READ &&
+        access != GPUIPC_ACCESS_READ_WRITE) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "%d is no gpuipc_access",
+                           (int)access);
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes,
+                                 const char *operation) {
+    if (self->import_record != NULL && atomic_load(&self->import_record->is_returned)) {
+        return status_fail(
+            GPUIPC_ERR_INVALID_ARGUMENT, operation,
+            "the buffer has been returned to its lender (gpuipc_buffer_return_async)");
+    }
+    if (offset > self->bytes || bytes > self->bytes - offset) {
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
+                           "%" PRIu64 " bytes from %" PRIu64
+                           " on do not lie in a buffer of %" PRIu64 " bytes",
+                           bytes, offset, self->bytes);
+    }
+    return GPUIPC_OK;
+}
+
+CUdeviceptr buffer_address(const buffer *self, uint64_t offset) {
+    return self->mapping.base + self->offset + offset;
+}
+
+gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *handle) {
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, "gpuipc_buffer_retain", &self);
+    if (status == GPUIPC_OK) {
+        status = object_add_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_retain");
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
+    object *last = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    if (last == NULL || object_is_forked(last)) {
+        object_unreference(last);
+        return status;
+    }
+    context *ctx = ((buffer *)last)->context;
+    const deferred *own = &((buffer *)last)->deferred;
+    const bool may_wait = ((buffer *)last)->transport->release_waits != NULL;
+    atomic_fetch_sub(&((buffer *)last)->handles, 1u);
+    object_reference(&ctx->object);
+    object_unreference(last);
+    registry_sweep_some(ctx, false);
+    if (may_wait && deferred_has(ctx->deferred, own)) {
+        (void)deferred_work_off(ctx);
+    }
+    context_unreference(ctx);
+    return status;
+}
+
+void buffer_unreference_handle(object *self) {
+    atomic_fetch_sub(&((buffer *)self)->handles, 1u);
+    object_unreference(self);
+}
+
+gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle, const char *operation) {
+    object *last = NULL;
+    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, operation, &last);
+    if (status == GPUIPC_OK && last == NULL) {
+        atomic_fetch_add(&self->handles, 1u); /* the caller's reference stands for one */
+    } else {
+        buffer_unreference(self); /* the handle's stays, if it was the last hold */
+    }
+    return status;
+}
+
+/* Until then it counts as a handle: what is opened again meanwhile is not alone. */
+gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
+    const char *const operation = "gpuipc_buffer_drop";
+    buffer *self;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status == GPUIPC_ERR_FORKED) {
+        return gpuipc_buffer_release(handle); /* which makes no driver call there */
+    }
+    if (status != GPUIPC_OK || (status = buffer_drop_hold(self, handle, operation)) != GPUIPC_OK) {
+        return status;
+    }
+    drop_add(self->context, &self->dropped, &self->object, buffer_unreference_handle,
+             atomic_load(&self->others_may_use) ? GPUIPC_DEVICE_NONE : self->access_device);
+    return GPUIPC_OK;
+}
+
+void buffer_release_later(gpuipc_buffer *handle) {
+    const gpuipc_error why = status_save();
+    object *last = NULL;
+    (void)object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    if (last != NULL) {
+        atomic_fetch_sub(&((buffer *)last)->handles, 1u);
+    }
+    object_unreference(last);
+    status_restore(&why);
+}
+
+static bool is_lost(buffer *self) {
+    os_mutex *mutex = &self->context->points->mutex;
+    os_mutex_lock(mutex);
+    const bool lost = import_record_is_lost(self->import_record) ||
+                      import_record_is_lost(self->arrived) ||
+                      (self->is_view && import_record_is_lost(self->over->import_record));
+    os_mutex_unlock(mutex);
+    return lost;
+}
+
+void buffer_set_arrived(buffer *self, import_record *of) {
+    os_mutex *mutex = &self->context->points->mutex;
+    import_record_reference(of);
+    os_mutex_lock(mutex);
+    import_record *before = self->arrived;
+    self->arrived = of;
+    os_mutex_unlock(mutex);
+    import_record_unreference(before, false);
+}
+
+gpuipc_status buffer_check_info(const gpuipc_buffer_info *info, const char *operation) {
+    return struct_size_check(info, STRUCT_SIZE_UP_TO(gpuipc_buffer_info, buffer_id), operation);
+}
+
+gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info,
+                              const char *operation) {
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    gpuipc_buffer_info info = {.address = buffer_address(self, 0),
+                               .bytes = self->bytes,
+                               .allocated_bytes = self->mapping.bytes,
+                               .segment_count = self->segment_count,
+                               .device = self->owner,
+                               .device_uuid = self->owner_uuid,
+                               .access_device = self->access_device,
+                               .access = buffer_access(self),
+                               .origin = self->origin,
+                               .lent_count = export_count(&self->exports),
+                               .is_lost = is_lost(self),
+                               .is_ready = buffer_has_contents(self),
+                               .buffer_id = self->buffer_id,
+                               .transport = self->transport->id,
+                               .attachment = self->attachment,
+                               .attachment_bytes = self->attachment_bytes};
+    memcpy(info.exporter_id, self->exporter_id, sizeof(info.exporter_id));
+    struct_size_write(out_info, &info, sizeof(info));
+    buffer_unreference(self);
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
+    gpuipc_status status = buffer_check_info(out_info, "gpuipc_buffer_get_info");
+    return status == GPUIPC_OK ? buffer_describe(handle, out_info, "gpuipc_buffer_get_info")
+                               : status;
+}
+
+/* What a view may do is the library's to guard: nothing is taken away from what it is over, and nothing given that
+ * its owner took away. */
+static gpuipc_status give_access(buffer *self, uint32_t index, gpuipc_access access,
+                                 const char *operation) {
+    const buffer *over = self->over;
+    if (!self->is_view) {
+        return self->transport->set_access(self, index, access);
+    }
+    if (index != over->access_device) {
+        return self->transport->set_access(self, index, over->access_limit);
+    }
+    return (access & ~buffer_access(over)) == 0
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+                             "the buffer that was shared may itself only be read by this device");
+}
+
+/* What the library knows of it changes with what the driver does. */
+static gpuipc_status change_access(buffer *self, uint32_t index, gpuipc_access access,
+                                   const char *operation) {
+    buffer_table_lock_access(self->context);
+    gpuipc_status status = give_access(self, index, access, operation);
+    if (status == GPUIPC_OK && index == self->access_device) {
+        atomic_store(&self->access, (int)access);
+    } else if (status == GPUIPC_OK) {
+        atomic_store(&self->others_may_use, true);
+        if (access == GPUIPC_ACCESS_READ_WRITE) {
+            atomic_store(&self->others_may_write, true);
+        }
+    }
+    buffer_table_unlock_access(self->context);
+    return status;
+}
+
+gpuipc_status buffer_set_access(buffer *self, uint32_t index, gpuipc_access access,
+                                const char *operation) {
+    if (access == GPUIPC_ACCESS_DEFAULT) {
+        access = self->access_limit;
+    }
+    if ((access & ~self->access_limit) != 0) {
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+                           "the sender offered this buffer for reading only");
+    }
+    if (access == GPUIPC_ACCESS_READ && index != self->access_device &&
+        !self->transport->guards_access) {
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation,
+                           "where another device reaches memory of transport %s, it can write "
+                           "there too",
+                           self->transport->name);
+    }
+    gpuipc_status status = device_check(self->context, index, operation);
+    return status == GPUIPC_OK ? change_access(self, index, access, operation) : status;
+}
+
+gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
+                                       gpuipc_access access) {
+    const char *const operation = "gpuipc_buffer_set_access";
+    buffer *self;
+    gpuipc_status status = buffer_check_access(access, operation);
+    if (status != GPUIPC_OK || (status = buffer_acquire(handle, operation, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    status = buffer_set_access(self, index, access, operation);
+    buffer_unreference(self);
+    return status;
+}

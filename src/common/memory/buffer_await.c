@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Waiting until a buffer that was handed over is returned. */
+#include <stdlib.h>
+
+#include "memory/buffer.h"
+#include "memory/registry.h"
+#include "sync/point_wait.h"
+
+static gpuipc_status await_on_host(buffer *self, os_deadline deadline, const char *operation) {
+    unsigned pause = 0;
+    while (export_is_lent(&self->exports)) {
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+                               "%u of the hand-overs of the buffer are not returned",
+                               export_count(&self->exports));
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status await_words(buffer *self, const point_waiter *by, const point_word *words,
+                                 size_t count, uint64_t serial, const char *operation) {
+    point_word passage;
+    bool can = false;
+    gpuipc_status status = point_can_wait(by, &can);
+    if (status == GPUIPC_OK && !can) {
+        return await_on_host(self, os_deadline_after(-1), operation);
+    }
+    if (status == GPUIPC_OK) {
+        status = point_wait(by, words, count, &passage);
+    }
+    if (status == GPUIPC_OK) {
+        export_awaited(&self->exports, by->stream, serial, &passage);
+    }
+    return status;
+}
+
+static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const char *operation) {
+    const point_waiter by = {
+        .context = self->context, .stream = stream, .device = self->access_device};
+    point_word *words = NULL;
+    size_t count = 0;
+    uint64_t serial = 0;
+    gpuipc_status status = export_copy_awaited(&self->exports, stream, &words, &count, &serial);
+    if (status == GPUIPC_OK && count > 0) {
+        status = await_words(self, &by, words, count, serial, operation);
+    }
+    for (size_t i = 0; i < count; i++) {
+        point_page_unreference(words[i].page, false);
+    }
+    free(words);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms) {
+    const char *const operation = "gpuipc_buffer_await_returns";
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status == GPUIPC_OK) {
+        status = await_on_host(self, context_interruptible(self->context, deadline, &interrupt),
+                               operation);
+        status = context_answer(self->context, &interrupt, status, operation);
+        if (status == GPUIPC_OK) {
+            registry_sweep_some(self->context, true);
+            (void)deferred_work_off(self->context);
+        }
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+static bool is_back(object *base) {
+    return !export_is_lent(&((buffer *)base)->exports);
+}
+
+/* There is but a word in shared memory to tell of a return, so somebody has to look. */
+static gpuipc_status look_for_returns(buffer *self) {
+    wait_handle_tell(&self->returned, false);
+    if (is_back(&self->object)) {
+        wait_handle_tell(&self->returned, true);
+        return GPUIPC_OK;
+    }
+    return drop_look_begin(&self->returns, &self->object, is_back, &self->returned);
+}
+
+gpuipc_status gpuipc_buffer_get_returns_wait_handle(gpuipc_buffer *handle, intptr_t *out_handle) {
+    const char *const operation = "gpuipc_buffer_get_returns_wait_handle";
+    buffer *self;
+    intptr_t native = 0;
+    if (out_handle == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+    }
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = wait_handle_get(&self->returned, NULL, NULL, &native);
+    if (status == GPUIPC_OK && (status = look_for_returns(self)) == GPUIPC_OK) {
+        *out_handle = native;
+    }
+    buffer_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_await_returns_async(gpuipc_buffer *handle, gpuipc_stream stream) {
+    const char *const operation = "gpuipc_buffer_await_returns_async";
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status == GPUIPC_OK) {
+        status = await_on_stream(self, stream, operation);
+        buffer_unreference(self);
+    }
+    return status;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Marks of buffers, made and waited for. */
+#include "memory/buffer.h"
+#include "sync/mark.h"
+
+#define MAKING  "gpuipc_buffer_mark"
+#define WAITING "gpuipc_buffer_await_mark_async"
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+static gpuipc_status check_can_capture(const context *ctx, const char *operation) {
+    return point_has_stream_waits(ctx)
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation,
+                             "streams of this device do not write words by themselves, so a graph "
+                             "cannot");
+}
+
+/* In the stream's CUDA context. */
+static gpuipc_status write_mark(buffer *self, gpuipc_stream stream, mark *out_mark) {
+    context *ctx = self->context;
+    gpuipc_status status;
+    if (device_is_captured(ctx, stream)) {
+        status = check_can_capture(ctx, MAKING);
+        return status == GPUIPC_OK ? mark_capture_write(ctx, stream, &self->captures, out_mark)
+                                   : status;
+    }
+    status = device_check_capture(ctx, stream);
+    return status == GPUIPC_OK ? mark_write(ctx, stream, out_mark) : status;
+}
+
+gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *handle, gpuipc_stream stream,
+                                 gpuipc_mark *out_mark) {
+    buffer *self;
+    mark made;
+    device_scope scope;
+    if (out_mark == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, MAKING, "out_mark is NULL");
+    }
+    gpuipc_status status = buffer_acquire(handle, MAKING, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_enter_stream(self->context, stream, self->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = write_mark(self, stream, &made);
+        device_leave(&scope);
+    }
+    if (status == GPUIPC_OK) {
+        mark_encode(&made, out_mark);
+    }
+    buffer_unreference(self);
+    return status;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+/* The buffer behind a handle, with a reference for the caller, and the word of a mark there. */
+static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, const char *operation,
+                          buffer **out_buffer, mark *out_mark, point_word *out_word) {
+    buffer *self;
+    if (bytes == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "mark is NULL");
+    }
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = mark_decode(bytes, out_mark, operation);
+    if (status == GPUIPC_OK) {
+        status = mark_word(self->import_record, out_mark, out_word, operation);
+    }
+    if (status != GPUIPC_OK) {
+        buffer_unreference(self);
+        return status;
+    }
+    *out_buffer = self;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status wait_for(buffer *self, const mark *wanted, const point_word *word,
+                              gpuipc_stream stream) {
+    const point_waiter by = {.context = self->context,
+                             .stream = stream,
+                             .device = self->access_device,
+                             .of = self->import_record};
+    bool can = false;
+    gpuipc_status status = point_can_wait(&by, &can);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return can ? mark_wait(&by, wanted, word)
+               : mark_await(self->context, wanted, word, os_deadline_after(-1), WAITING);
+}
+
+/* In the stream's CUDA context. */
+static gpuipc_status capture_wait(buffer *self, const mark *wanted, const point_word *word,
+                                  gpuipc_stream stream) {
+    const point_waiter by = {.context = self->context,
+                             .stream = stream,
+                             .device = self->access_device,
+                             .of = self->import_record};
+    if (!wanted->repeats) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, WAITING,
+                           "the stream is being captured, and the mark was made once: a graph "
+                           "waits for marks that a graph makes");
+    }
+    gpuipc_status status = check_can_capture(self->context, WAITING);
+    return status == GPUIPC_OK ? mark_capture_wait(&by, word) : status;
+}
+
+static gpuipc_status await_on_stream(buffer *self, const mark *wanted, const point_word *word,
+                                     gpuipc_stream stream) {
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(self->context, stream, self->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_is_captured(self->context, stream)
+                     ? capture_wait(self, wanted, word, stream)
+                     : wait_for(self, wanted, word, stream);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_buffer *handle, const gpuipc_mark *bytes,
+                                             gpuipc_stream stream) {
+    buffer *self = NULL;
+    mark wanted;
+    point_word word;
+    gpuipc_status status = find(handle, bytes, WAITING, &self, &wanted, &word);
+    if (status == GPUIPC_OK) {
+        status = await_on_stream(self, &wanted, &word, stream);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_await_mark(gpuipc_buffer *handle, const gpuipc_mark *bytes,
+                                       int timeout_ms) {
+    const char *const operation = "gpuipc_buffer_await_mark";
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    buffer *self = NULL;
+    mark wanted;
+    point_word word;
+    gpuipc_status status = find(handle, bytes, operation, &self, &wanted, &word);
+    if (status == GPUIPC_OK) {
+        status = mark_await(self->context, &wanted, &word, deadline, operation);
+        buffer_unreference(self);
+    }
+    return status;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Returning a buffer that was received, and releasing any, on a stream. */
+#include "memory/buffer.h"
+#include "sync/watch.h"
+
+#define OPERATION "gpuipc_buffer_return_async"
+
+/* The closing of the memory is told behind the stream's write. */
+static void follow(context *ctx, import_record *of, const point_word *passage,
+                   gpuipc_stream stream) {
+    if (!of->ends_with_owner || point_is_reached(passage)) {
+        return;
+    }
+    of->passage = *passage;
+    const gpuipc_error why = status_save();
+    if (watch_add_return(ctx, of) != GPUIPC_OK) {
+        /* No memory, no thread: when the stream has passed, nobody need look. */
+        (void)ctx->driver.cuStreamSynchronize(stream);
+    }
+    status_restore(&why);
+}
+
+static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
+    context *ctx = self->context;
+    import_record *of = self->import_record;
+    /* Where the lender may free at once, this is all that it waits for. */
+    const point_word word =
+        of->ends_with_owner ? point_returned_word(&of->at) : point_released_word(&of->at);
+    point_word passage;
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(ctx, stream, self->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_check_capture(ctx, stream);
+        if (status == GPUIPC_OK) {
+            status = point_write_async(&word, 1, stream, &passage);
+        }
+        if (status == GPUIPC_OK) {
+            follow(ctx, of, &passage, stream);
+        }
+        device_leave(&scope);
+    }
+    return status;
+}
+
+static gpuipc_status give_back(buffer *self, gpuipc_stream stream) {
+    if (self->import_record == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "the buffer was not received over a connection");
+    }
+    if (self->finder != NULL && !self->finder->leave_alone(self)) {
+        return status_fail(
+            GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+            "the buffer is open more than once in this process, or just being opened "
+            "again; it is returned when all have released it");
+    }
+    /* Not before: another opening of it would be refused in between. */
+    if (atomic_exchange(&self->import_record->is_returned, true)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "the buffer has been returned already");
+    }
+    gpuipc_status status =
+        self->import_record->at.page == NULL ? GPUIPC_OK : write_point(self, stream);
+    if (status != GPUIPC_OK) {
+        atomic_store(&self->import_record->is_returned, false);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_return_async(gpuipc_buffer *handle, gpuipc_stream stream) {
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, OPERATION, &self);
+    if (status == GPUIPC_OK) {
+        status = give_back(self, stream);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+/* In the stream's CUDA context. Where the return cannot be written now, it is when the memory is unmapped. */
+static void return_if_last(buffer *self, gpuipc_stream stream) {
+    if (self->import_record != NULL && !atomic_load(&self->import_record->is_returned) &&
+        atomic_load(&self->handles) == 1) {
+        const gpuipc_error why = status_save();
+        (void)give_back(self, stream);
+        status_restore(&why);
+    }
+}
+
+static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_stream stream,
+                                    const char *operation) {
+    context *ctx = self->context;
+    struct drop_passing *passing;
+    gpuipc_status status = device_check_capture(ctx, stream);
+    if (status != GPUIPC_OK || (status = drop_passing_new(ctx, &passing)) != GPUIPC_OK) {
+        buffer_unreference(self);
+        return status;
+    }
+    if ((status = buffer_drop_hold(self, handle, operation)) != GPUIPC_OK) {
+        drop_passing_free(ctx, passing);
+        return status;
+    }
+    return_if_last(self, stream);
+    if (!drop_pass(ctx, passing, &self->object, buffer_unreference_handle, stream)) {
+        drop_passing_free(ctx, passing);
+        drop_add(ctx, &self->dropped, &self->object, buffer_unreference_handle, GPUIPC_DEVICE_NONE);
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream stream) {
+    const char *const operation = "gpuipc_buffer_release_async";
+    buffer *self;
+    device_scope scope;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    if (status == GPUIPC_ERR_FORKED) {
+        return gpuipc_buffer_release(handle); /* which makes no driver call there */
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    context *ctx = self->context;
+    object_reference(&ctx->object); /* the scope is of its driver */
+    status = device_enter_stream(ctx, stream, self->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = release_behind(self, handle, stream, operation);
+        device_leave(&scope);
+    } else {
+        buffer_unreference(self);
+    }
+    context_unreference(ctx);
+    return status;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See buffer_table.h; and what is told of an address. */
+#include "memory/buffer_table.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+typedef struct buffer_table {
+    os_mutex mutex;
+    range_node *root;
+    uint64_t seed;
+    os_mutex access_mutex;
+} buffer_table;
+
+gpuipc_status buffer_table_create(context *ctx, const gpuipc_context_config *config) {
+    (void)config;
+    buffer_table *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
+    if (status != GPUIPC_OK || (status = os_mutex_init(&self->mutex)) != GPUIPC_OK) {
+        goto free_table;
+    }
+    if ((status = os_mutex_init(&self->access_mutex)) != GPUIPC_OK) {
+        goto destroy_mutex;
+    }
+    ctx->buffers = self;
+    return GPUIPC_OK;
+
+destroy_mutex:
+    os_mutex_destroy(&self->mutex);
+free_table:
+    free(self);
+    return status;
+}
+
+void buffer_table_destroy(context *ctx, os_deadline deadline, bool is_forked) {
+    (void)deadline;
+    (void)is_forked;
+    os_mutex_destroy(&ctx->buffers->access_mutex);
+    os_mutex_destroy(&ctx->buffers->mutex);
+    free(ctx->buffers);
+}
+
+void buffer_table_enter(buffer *self) {
+    buffer_table *table = self->context->buffers;
+    self->range.begin = buffer_address(self, 0);
+    self->range.end = self->range.begin + self->bytes;
+    os_mutex_lock(&table->mutex);
+    range_tree_add(&table->root, &self->range, table->seed);
+    os_mutex_unlock(&table->mutex);
+}
+
+void buffer_table_leave(buffer *self) {
+    buffer_table *table = self->context->buffers;
+    if (self->range.end == 0) {
+        return;
+    }
+    os_mutex_lock(&table->mutex);
+    range_tree_remove(&table->root, &self->range);
+    os_mutex_unlock(&table->mutex);
+    self->range.end = 0;
+}
+
+buffer *buffer_table_find(const context *ctx, uint64_t address) {
+    buffer_table *table = ctx->buffers;
+    buffer *found = NULL;
+    os_mutex_lock(&table->mutex);
+    range_node *node = range_tree_find(table->root, address);
+    if (node != NULL) {
+        found = (buffer *)((char *)node - offsetof(buffer, range));
+        if (!object_try_reference(&found->object)) {
+            found = NULL;
+        }
+    }
+    os_mutex_unlock(&table->mutex);
+    return found;
+}
+
+void buffer_table_lock_access(const context *ctx) {
+    os_mutex_lock(&ctx->buffers->access_mutex);
+}
+
+void buffer_table_unlock_access(const context *ctx) {
+    os_mutex_unlock(&ctx->buffers->access_mutex);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------ */
+
+/* One hold more on the handle that it was given out by first, so that who frees by address can give that one up; where
+ * that is released and others are not, a handle of its own. Takes over the reference. */
+static gpuipc_status hold(buffer *found, gpuipc_buffer **out_buffer) {
+    if (object_add_hold(OBJECT_BUFFER, found->handle, "gpuipc_buffer_find") == GPUIPC_OK) {
+        *out_buffer = found->handle;
+        buffer_unreference(found);
+        return GPUIPC_OK;
+    }
+    if (atomic_load(&found->handles) > 0) {
+        return buffer_publish(found, out_buffer);
+    }
+    buffer_unreference(found);
+    return GPUIPC_ERR_NOT_FOUND;
+}
+
+gpuipc_status gpuipc_buffer_find(gpuipc_context *handle, uint64_t address,
+                                 gpuipc_buffer **out_buffer, uint64_t *out_offset) {
+    const char *const operation = "gpuipc_buffer_find";
+    context *ctx;
+    if (out_buffer == NULL || out_offset == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "out_buffer or out_offset is NULL");
+    }
+    gpuipc_status status = context_acquire(handle, operation, &ctx);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    buffer *found = buffer_table_find(ctx, address);
+    const uint64_t offset = found == NULL ? 0 : address - found->range.begin;
+    status = found == NULL ? GPUIPC_ERR_NOT_FOUND : hold(found, out_buffer);
+    if (status == GPUIPC_OK) {
+        *out_offset = offset;
+    } else if (status == GPUIPC_ERR_NOT_FOUND) {
+        status = status_fail(
+            status, operation,
+            "no buffer that this context made or opened has the address 0x%" PRIx64, address);
+    }
+    context_unreference(ctx);
+    return status;
+}
+
+uint64_t gpuipc_buffer_address(gpuipc_buffer *handle) {
+    buffer *self;
+    if (buffer_acquire(handle, "gpuipc_buffer_address", &self) != GPUIPC_OK) {
+        return 0;
+    }
+    const uint64_t address = buffer_address(self, 0);
+    buffer_unreference(self);
+    return address;
+}

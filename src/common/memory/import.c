@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See import.h. */
+#include "memory/import.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "cuda/context.h"
+
+struct import_view {
+    mapping mapping;
+    CUdevice ordinal;
+    atomic_int access; /* CUmemAccess_flags of that device: changes with import_set_access() */
+    uint32_t users;    /* guarded by the import's mutex */
+    import_view *next;
+};
+
+struct import_memory {
+    import_key key;
+    uint32_t references; /* this and the next four: guarded by the table's mutex */
+    bool may_stay;
+    table_link of_buffer; /* both or none in the table */
+    table_link of_connection;
+    list_link waiting;  /* in the cache, or for its end, once it is in neither */
+    os_mutex mutex;     /* held while it is mapped */
+    import_view *views; /* guarded by it */
+    uint32_t segment_count;
+    segment segments[];
+};
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+static gpuipc_status init(import_table *self) {
+    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
+    return status == GPUIPC_OK ? os_mutex_init(&self->mutex) : status;
+}
+
+gpuipc_status import_table_create(struct context *ctx, const gpuipc_context_config *config) {
+    import_table *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    self->most = config->max_cached_imports;
+    gpuipc_status status = init(self);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    ctx->imports = self;
+    return GPUIPC_OK;
+}
+
+static uint64_t hash_of(const import_table *self, const import_key *key) {
+    uint64_t hash = hash_word(self->seed, key->connection);
+    hash = hash_bytes(hash, key->exporter_id, sizeof(key->exporter_id));
+    hash = hash_word(hash, key->buffer_id);
+    return hash_word(hash, key->memory);
+}
+
+static uint64_t hash_of_connection(const import_table *self, uint64_t connection) {
+    return hash_word(self->seed, connection);
+}
+
+static bool is_of_buffer(const import_memory *self, const import_key *key) {
+    return self->key.buffer_id == key->buffer_id && self->key.connection == key->connection &&
+           self->key.memory == key->memory &&
+           memcmp(self->key.exporter_id, key->exporter_id, sizeof(key->exporter_id)) == 0;
+}
+
+static bool is_cached(const import_table *table, const import_memory *self) {
+    return list_has(&table->cached, &self->waiting);
+}
+
+static void take_out(import_table *table, import_memory *self) {
+    table_remove(&table->by_buffer, &self->of_buffer);
+    table_remove(&table->by_connection, &self->of_connection);
+}
+
+/* It ends when the table is unlocked. */
+static void evict(import_table *table, import_memory *self, linked_list *ending) {
+    list_remove(&self->waiting);
+    take_out(table, self);
+    list_append(ending, &self->waiting);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static void end(context *ctx, import_memory *self, bool forked) {
+    for (import_view *view = self->views, *next; view != NULL; view = next) {
+        next = view->next;
+        if (!forked) {
+            mapping_destroy(&ctx->driver, &view->mapping);
+        }
+        free(view);
+    }
+    for (uint32_t i = 0; i < self->segment_count; i++) {
+        segment_release(&ctx->driver, &self->segments[i], forked);
+    }
+    os_mutex_destroy(&self->mutex);
+    free(self);
+}
+
+static void end_all(context *ctx, linked_list *ending, bool forked) {
+    for (list_link *at; (at = list_take(ending)) != NULL;) {
+        end(ctx, LIST_ITEM(at, import_memory, waiting), forked);
+    }
+}
+
+static import_memory *oldest_of(const import_table *table) {
+    return LIST_ITEM(table->cached.first, import_memory, waiting);
+}
+
+void import_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    import_table *table = ctx->imports;
+    linked_list ending = {0};
+    (void)deadline;
+    /* In a child another thread of the parent's may have been in the midst of a change, for ever. */
+    if (!is_forked || os_mutex_try_lock(&table->mutex)) {
+        while (table->cached.first != NULL) {
+            evict(table, oldest_of(table), &ending);
+        }
+        if (is_forked) {
+            os_mutex_unlock(&table->mutex);
+        }
+        end_all(ctx, &ending, is_forked);
+    }
+    table_clear(&table->by_buffer);
+    table_clear(&table->by_connection);
+    os_mutex_destroy(&table->mutex);
+    free(table);
+}
+
+void import_unreference(context *ctx, import_memory *self, bool forked) {
+    import_table *table = ctx->imports;
+    linked_list ending = {0};
+    if (self == NULL) {
+        return;
+    }
+    if (!forked) {
+        os_mutex_lock(&table->mutex);
+    }
+    if (--self->references == 0) {
+        if (table_has(&self->of_buffer) && self->may_stay && !forked && table->most > 0) {
+            list_append(&table->cached, &self->waiting);
+            if (table->cached.count > table->most) {
+                evict(table, oldest_of(table), &ending);
+            }
+        } else {
+            evict(table, self, &ending);
+        }
+    }
+    if (!forked) {
+        os_mutex_unlock(&table->mutex);
+    }
+    end_all(ctx, &ending, forked);
+}
+
+void import_forget_connection(context *ctx, uint64_t connection) {
+    import_table *table = ctx->imports;
+    linked_list ending = {0};
+    if (table->most == 0) {
+        return;
+    }
+    os_mutex_lock(&table->mutex);
+    table_link *at = table_find(&table->by_connection, hash_of_connection(table, connection));
+    for (table_link *next; at != NULL; at = next) {
+        import_memory *self = TABLE_ITEM(at, import_memory, of_connection);
+        next = table_find_next(at);
+        if (self->key.connection != connection) {
+            continue;
+        }
+        self->may_stay = false;
+        if (is_cached(table, self)) {
+            evict(table, self, &ending);
+        }
+    }
+    os_mutex_unlock(&table->mutex);
+    end_all(ctx, &ending, false);
+}
+
+/* ---- finding and entering ------------------------------------------------------------------ */
+
+static bool has_all_handles(const import_memory *self) {
+    uint32_t i = 0;
+    while (i < self->segment_count && os_handle_is_valid(self->segments[i].kept)) {
+        i++;
+    }
+    return i == self->segment_count;
+}
+
+import_memory *import_find(context *ctx, const import_key *key, bool has_handles) {
+    import_table *table = ctx->imports;
+    import_memory *found = NULL;
+    os_mutex_lock(&table->mutex);
+    table_link *at = table_find(&table->by_buffer, hash_of(table, key));
+    for (; at != NULL && found == NULL; at = table_find_next(at)) {
+        import_memory *self = TABLE_ITEM(at, import_memory, of_buffer);
+        if (is_of_buffer(self, key) && (!has_handles || has_all_handles(self))) {
+            found = self;
+        }
+    }
+    if (found != NULL) {
+        list_remove(&found->waiting);
+        found->references++;
+    }
+    os_mutex_unlock(&table->mutex);
+    return found;
+}
+
+gpuipc_status import_new(context *ctx, const import_key *key, uint32_t segment_count, bool may_stay,
+                         import_memory **out_import) {
+    const size_t size = sizeof(import_memory) + segment_count * sizeof(segment);
+    (void)ctx;
+    import_memory *self = malloc(size);
+    if (self == NULL) {
+        return status_out_of_memory("import", size);
+    }
+    *self = (import_memory){.references = 1, .may_stay = may_stay && key != NULL};
+    gpuipc_status status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    if (key != NULL) {
+        self->key = *key;
+    }
+    self->segment_count = segment_count;
+    for (uint32_t i = 0; i < segment_count; i++) {
+        self->segments[i] = SEGMENT_NONE;
+    }
+    *out_import = self;
+    return GPUIPC_OK;
+}
+
+segment *import_segments(import_memory *self, uint32_t *out_count) {
+    *out_count = self->segment_count;
+    return self->segments;
+}
+
+void import_enter(context *ctx, import_memory *self) {
+    import_table *table = ctx->imports;
+    os_mutex_lock(&table->mutex);
+    table_add(&table->by_buffer, &self->of_buffer, hash_of(table, &self->key));
+    table_add(&table->by_connection, &self->of_connection,
+              hash_of_connection(table, self->key.connection));
+    os_mutex_unlock(&table->mutex);
+}
+
+void import_drop_handles(context *ctx, import_memory *self) {
+    os_mutex_lock(&ctx->imports->mutex);
+    for (uint32_t i = 0; i < self->segment_count && self->references == 1; i++) {
+        os_handle_close(&self->segments[i].kept);
+    }
+    os_mutex_unlock(&ctx->imports->mutex);
+}
+
+/* ---- views --------------------------------------------------------------------------------- */
+
+static import_view *find_view(const import_memory *self, CUdevice ordinal,
+                              CUmemAccess_flags flags) {
+    import_view *found = self->views;
+    while (found != NULL &&
+           (found->ordinal != ordinal || atomic_load(&found->access) != (int)flags)) {
+        found = found->next;
+    }
+    return found;
+}
+
+static gpuipc_status make_view(const driver *drv, import_memory *self, CUdevice ordinal,
+                               CUmemAccess_flags flags, import_view **out_view) {
+    import_view *view = malloc(sizeof(*view));
+    if (view == NULL) {
+        return status_out_of_memory("import_view", sizeof(*view));
+    }
+    *view = (import_view){.ordinal = ordinal, .next = self->views};
+    atomic_init(&view->access, (int)flags);
+    gpuipc_status status = mapping_create(drv, self->segments, self->segment_count, &view->mapping);
+    if (status != GPUIPC_OK) {
+        goto free_view;
+    }
+    status = mapping_set_access(drv, &view->mapping, ordinal, flags);
+    if (status != GPUIPC_OK) {
+        goto destroy_mapping;
+    }
+    self->views = view;
+    *out_view = view;
+    return GPUIPC_OK;
+
+destroy_mapping:
+    mapping_destroy(drv, &view->mapping);
+free_view:
+    free(view);
+    return status;
+}
+
+gpuipc_status import_map(context *ctx, import_memory *self, CUdevice ordinal,
+                         CUmemAccess_flags flags, import_view **out_view) {
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&self->mutex);
+    import_view *view = find_view(self, ordinal, flags);
+    if (view == NULL) {
+        status = make_view(&ctx->driver, self, ordinal, flags, &view);
+    }
+    if (status == GPUIPC_OK) {
+        view->users++;
+        *out_view = view;
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+const mapping *import_view_mapping(const import_view *view) {
+    return &view->mapping;
+}
+
+CUmemAccess_flags import_view_access(const import_view *view) {
+    return (CUmemAccess_flags)atomic_load(&view->access);
+}
+
+gpuipc_status import_set_access(context *ctx, import_memory *self, import_view *view,
+                                CUdevice ordinal, CUmemAccess_flags flags) {
+    os_mutex_lock(&self->mutex);
+    gpuipc_status status = mapping_set_access(&ctx->driver, &view->mapping, ordinal, flags);
+    if (status == GPUIPC_OK && ordinal == view->ordinal) {
+        atomic_store(&view->access, (int)flags);
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+/* Whether nobody else has, or left, one that is mapped so. The mutex is held. */
+static bool is_the_only_one(const import_memory *self, const import_view *view) {
+    const int access = atomic_load(&view->access);
+    const import_view *other = self->views;
+    while (other != NULL && (other == view || other->ordinal != view->ordinal ||
+                             atomic_load(&other->access) != access)) {
+        other = other->next;
+    }
+    return other == NULL;
+}
+
+void import_unmap(context *ctx, import_memory *self, import_view *view) {
+    if (view == NULL) {
+        return;
+    }
+    bool ends = false;
+    os_mutex_lock(&self->mutex);
+    /* Where imports may stay, their mappings do: they are what opening costs. But no second one that
+     * import_set_access() has made alike. */
+    if (--view->users == 0 && !(ctx->imports->most > 0 && is_the_only_one(self, view))) {
+        import_view **link = &self->views;
+        while (*link != view) {
+            link = &(*link)->next;
+        }
+        *link = view->next;
+        ends = true;
+    }
+    os_mutex_unlock(&self->mutex);
+    if (ends) {
+        mapping_destroy(&ctx->driver, &view->mapping);
+        free(view);
+    }
+}

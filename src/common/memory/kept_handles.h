@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Handles of own memory that are kept from their first hand-over on: a bounded number in a context. */
+#ifndef GPUIPC_KEPT_HANDLES_H
+#define GPUIPC_KEPT_HANDLES_H
+
+#include <gpuipc/gpuipc.h>
+
+#include "memory/segment.h"
+
+struct context;
+
+typedef struct kept_handles {
+    os_mutex mutex; /**< guards segment.kept and has_place of own segments, too */
+    uint32_t most;
+    uint32_t count;
+} kept_handles;
+
+/** The part of a context, which api/context_create.c makes and ends. */
+gpuipc_status kept_handles_create(struct context *ctx, const gpuipc_context_config *config);
+void kept_handles_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+
+/** A handle of a segment, to be lent for a moment: the kept one or, of an own segment where there is room for
+ *  one more, one that is kept from now on; else a fresh one. However many threads want it at once, one that is
+ *  kept is exported once.
+ *  @param is_imported opened from another process
+ *  @param out_is_kept whether it stays the segment's: not to be closed, and good while the buffer is referenced
+ *  ERR_NOT_SHAREABLE, ERR_TOO_MANY_HANDLES */
+gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_imported,
+                                  os_handle *out_handle, bool *out_is_kept);
+
+/** Makes the handle of an own segment that will be handed over, ahead of that, where there is room for one more to
+ *  be kept. A failure leaves it to the hand-over, which says why; the thread's error record is as before. */
+void kept_handles_prepare(struct context *ctx, segment *of);
+
+/** The same, to be the caller's: a duplicate of the kept one, or a fresh one. Keeps nothing. */
+gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_imported,
+                                os_handle *out_handle);
+
+/** Before segment_release(): its place, if it has one, is free for another. */
+void kept_handles_forget(struct context *ctx, const segment *of);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See connection.h: opening, closing, the peer. Sending and receiving have files of their own. */
+#include "message/connection.h"
+
+#include <stdlib.h>
+
+#include "base/struct_size.h"
+#include "contents/contents.h"
+#include "memory/registry.h"
+#include "message/peer.h"
+#include "message/receipt.h"
+#include "sync/ready_event.h"
+#include "sync/watch.h"
+
+/* ---- the end of what comes ------------------------------------------------------------------ */
+
+/* A page that had come is taken in like any other, so that what it is of can be returned. The handles are closed. */
+static void take_in_rest(connection *self, size_t size, os_handle *handles, size_t handle_count) {
+    wire_packet packet;
+    if (wire_decode_packet(self->packet_in, size, handle_count, &packet) == GPUIPC_OK &&
+        !self->is_served) {
+        if (packet.header.kind == WIRE_POINTS) {
+            (void)receipt_take_page(self, handles[0]);
+        } else if (packet.header.kind == WIRE_RING) {
+            (void)contents_take_words(self, handles[0]);
+        }
+    }
+    for (size_t i = 0; i < handle_count; i++) {
+        os_handle_close(&handles[i]);
+    }
+}
+
+/* Nothing more comes: what had come and was not read is looked through, and what the peer lent and nobody here has opened
+ * is returned, before the peer can see that this end is closed. The receive mutex is held. */
+static void settle(connection *self) {
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t handle_count;
+    size_t size;
+    if (self->is_settled) {
+        return;
+    }
+    const gpuipc_error why = status_save();
+    self->is_settled = true;
+    os_connection_stop(self->os);
+    incoming_clear(&self->in, self->context, false);
+    while (os_connection_take_rest(self->os, self->packet_in, OS_PACKET_BYTES_MAX, &size, handles,
+                                   &handle_count) == GPUIPC_OK) {
+        take_in_rest(self, size, handles, handle_count);
+    }
+    for (uint32_t i = 0; i < self->points_in_count; i++) {
+        point_page_return_rest(self->points_in[i]);
+    }
+    contents_end_receiving(self, false);
+    os_connection_interrupt(self->os);
+    status_restore(&why);
+}
+
+static bool has_ended(const connection *self) {
+    return atomic_load(&self->closed) || atomic_load(&self->broken);
+}
+
+/* Where another thread receives, it does so when it gives the mutex back. */
+static void try_settle(connection *self) {
+    if (os_mutex_try_lock(&self->receive_mutex)) {
+        settle(self);
+        os_mutex_unlock(&self->receive_mutex);
+    }
+}
+
+void connection_unlock_receiving(connection *self) {
+    os_mutex_unlock(&self->receive_mutex);
+    if (has_ended(self)) {
+        try_settle(self);
+    }
+}
+
+/* ---- making and ending ---------------------------------------------------------------------- */
+
+static void destroy(object *base) {
+    connection *self = (connection *)base;
+    const bool forked = object_is_forked(base);
+    if (!forked) {
+        point_peer_leave(self->other_end);
+        settle(self);
+        import_forget_connection(self->context, self->number);
+    }
+    contents_end(self, forked);
+    incoming_clear(&self->in, self->context, forked);
+    import_source_release(&self->from, forked);
+    group_set_clear(&self->sent_groups);
+    for (uint32_t i = 0; i < self->points_in_count; i++) {
+        point_page_unreference(self->points_in[i], forked);
+    }
+    export_table_leave(self->exports, forked);
+    wait_handle_end(&self->waited);
+    os_connection_destroy(self->os);
+    point_peer_unreference(self->other_end, forked);
+    if (!forked) { /* else another thread of the parent may have had them */
+        ready_event_collect(self->context, false);
+        watch_tidy(self->context);
+        os_mutex_destroy(&self->receive_mutex);
+        os_mutex_destroy(&self->send_mutex);
+    }
+    free(self->packet_in);
+    free(self->packet_out);
+    context_unreference(self->context);
+    free(self);
+}
+
+gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *peer,
+                             connection **out_connection) {
+    gpuipc_status status;
+    connection *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("connection_new", sizeof(*self));
+    }
+    self->packet_in = malloc(OS_PACKET_BYTES_MAX);
+    self->packet_out = malloc(OS_PACKET_BYTES_MAX);
+    if (self->packet_in == NULL || self->packet_out == NULL) {
+        status = status_out_of_memory("connection_new", OS_PACKET_BYTES_MAX);
+        goto free_packets;
+    }
+    status = os_mutex_init(&self->send_mutex);
+    if (status != GPUIPC_OK) {
+        goto free_packets;
+    }
+    status = os_mutex_init(&self->receive_mutex);
+    if (status != GPUIPC_OK) {
+        goto destroy_send_mutex;
+    }
+    status = point_peer_new(ctx, peer, os, &self->other_end);
+    if (status != GPUIPC_OK) {
+        goto destroy_receive_mutex;
+    }
+    object_init(&self->object, OBJECT_CONNECTION, destroy);
+    object_reference(&ctx->object);
+    self->context = ctx;
+    self->number = atomic_fetch_add(&ctx->next_connection, 1u);
+    self->os = os;
+    self->peer = *peer;
+    self->from = (import_source){.context = ctx, .connection = self->number, .peer = &self->peer};
+    atomic_init(&self->broken, false);
+    atomic_init(&self->closed, false);
+    *out_connection = self;
+    return GPUIPC_OK;
+
+destroy_receive_mutex:
+    os_mutex_destroy(&self->receive_mutex);
+destroy_send_mutex:
+    os_mutex_destroy(&self->send_mutex);
+free_packets:
+    free(self->packet_in);
+    free(self->packet_out);
+    free(self);
+    return status;
+}
+
+gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handle) {
+    void *handle;
+    gpuipc_status status = object_publish(&self->object, &handle);
+    if (status != GPUIPC_OK) {
+        connection_unreference(self);
+        return status;
+    }
+    *out_handle = handle;
+    return GPUIPC_OK;
+}
+
+gpuipc_status connection_acquire(gpuipc_connection *handle, const char *operation,
+                                 connection **out_connection) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_CONNECTION, handle, operation, &base);
+    if (status == GPUIPC_OK) {
+        *out_connection = (connection *)base;
+    }
+    return status;
+}
+
+void connection_unreference(connection *self) {
+    if (self != NULL) {
+        object_unreference(&self->object);
+    }
+}
+
+gpuipc_status connection_check(const connection *self, const char *operation) {
+    if (atomic_load(&self->broken)) {
+        return status_fail(GPUIPC_ERR_CONNECTION_BROKEN, operation,
+                           "the connection ended after an earlier error; open another");
+    }
+    return GPUIPC_OK;
+}
+
+void connection_break(connection *self) {
+    gpuipc_error why = status_save();
+    atomic_store(&self->broken, true);
+    os_connection_stop(self->os);
+    try_settle(self); /* fails in the thread that receives, which does so later */
+    status_restore(&why);
+}
+
+static gpuipc_status open_connection(context *ctx, const char *name,
+                                     const gpuipc_endpoint_config *config, os_deadline deadline,
+                                     gpuipc_connection **out_handle) {
+    const char *const operation = "gpuipc_connection_open";
+    const os_directory directory = context_directory(ctx);
+    os_connection *os;
+    os_peer peer;
+    connection *self;
+    gpuipc_status status = os_connection_open(&directory, name, deadline, &os);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = os_connection_get_peer(os, &peer);
+    if (status != GPUIPC_OK) {
+        goto destroy_os;
+    }
+    if ((status = peer_check(&peer, config, operation)) != GPUIPC_OK ||
+        (status = connection_new(ctx, os, &peer, &self)) != GPUIPC_OK) {
+        goto close_peer;
+    }
+    return connection_publish(self, out_handle);
+
+close_peer:
+    os_peer_close(&peer);
+destroy_os:
+    os_connection_destroy(os);
+    return status;
+}
+
+gpuipc_status gpuipc_connection_open(gpuipc_context *handle, const char *name,
+                                     const gpuipc_endpoint_config *config, int timeout_ms,
+                                     gpuipc_connection **out_connection) {
+    const char *const operation = "gpuipc_connection_open";
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
+    gpuipc_endpoint_config known;
+    context *ctx;
+    gpuipc_status status;
+    if (out_connection == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_connection is NULL");
+    }
+    if ((status = peer_check_name(name, operation)) != GPUIPC_OK ||
+        (status = peer_read_config(config, &known, operation)) != GPUIPC_OK ||
+        (status = context_acquire(handle, operation, &ctx)) != GPUIPC_OK) {
+        return status;
+    }
+    status = open_connection(ctx, name, &known, context_interruptible(ctx, deadline, &interrupt),
+                             out_connection);
+    status = context_answer(ctx, &interrupt, status, operation);
+    context_unreference(ctx);
+    return status;
+}
+
+void connection_tell_waiting(connection *from) {
+    if (from->waited.poller != NULL) { /* which is made under the same mutex */
+        wait_handle_tell(&from->waited, from->in.complete);
+    }
+}
+
+gpuipc_status gpuipc_connection_get_wait_handle(gpuipc_connection *handle, intptr_t *out_handle) {
+    const char *const operation = "gpuipc_connection_get_wait_handle";
+    connection *self;
+    if (out_handle == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+    }
+    gpuipc_status status = connection_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (os_mutex_try_lock(&self->receive_mutex)) {
+        status = wait_handle_get(&self->waited, NULL, self->os, out_handle);
+        connection_tell_waiting(self);
+        os_mutex_unlock(&self->receive_mutex);
+    } else {
+        status = status_fail(GPUIPC_ERR_BUSY, operation, "another thread is receiving on it");
+    }
+    connection_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *handle, gpuipc_peer_info *out_peer) {
+    const char *const operation = "gpuipc_connection_get_peer";
+    connection *self;
+    gpuipc_status status =
+        struct_size_check(out_peer, STRUCT_SIZE_UP_TO(gpuipc_peer_info, is_running), operation);
+    if (status != GPUIPC_OK ||
+        (status = connection_acquire(handle, operation, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    gpuipc_peer_info info = peer_describe(&self->peer);
+    struct_size_write(out_peer, &info, sizeof(info));
+    connection_unreference(self);
+    return GPUIPC_OK;
+}
+
+/* Before this end is closed, after which nobody can tell whether the other one was first. */
+void connection_leave(connection *self) {
+    point_peer_leave(self->other_end);
+    atomic_store(&self->closed, true);
+    os_connection_stop(self->os);
+    try_settle(self);
+}
+
+gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
+    object *last = NULL;
+    context *ctx = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        object_drop_hold(OBJECT_CONNECTION, handle, "gpuipc_connection_close", &last);
+    if (last != NULL && !object_is_forked(last)) {
+        /* In a child this would end the parent's conversation. */
+        connection_leave((connection *)last);
+        ctx = ((connection *)last)->context;
+        object_reference(&ctx->object);
+    }
+    object_unreference(last);
+    if (ctx != NULL) {
+        registry_sweep_some(
+            ctx, true); /* what was released and lent only to this peer, or by it to here */
+        if (deferred_are_many(ctx->deferred)) {
+            (void)deferred_work_off(ctx);
+        }
+        context_unreference(ctx);
+    }
+    return status;
+}

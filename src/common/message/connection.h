@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/** @file A conversation with one process: messages of bytes and buffers. */
+#ifndef GPUIPC_CONNECTION_H
+#define GPUIPC_CONNECTION_H
+
+#include "base/wait_handle.h"
+#include "contents/contents_ring.h"
+#include "cuda/context.h"
+#include "memory/import_source.h"
+#include "message/group_set.h"
+#include "message/incoming.h"
+#include "sync/export_record.h"
+
+typedef struct connection {
+    object object;
+    context *context;
+    uint64_t number; /**< of its own in the context, above 0 */
+    os_connection *os;
+    os_peer peer;                 /**< its handle is other_end's */
+    point_peer *other_end;        /**< a reference: the same, as the points see it */
+    bool is_served;               /**< by a server: nothing but requests may come */
+    atomic_bool broken;           /**< ended by an error of the protocol or a half-sent message */
+    atomic_bool closed;           /**< by its owner, while calls may be waiting in it */
+    os_interrupt *send_interrupt; /**< of the call that holds the next; NULL: it has none */
+    os_mutex send_mutex;     /**< held by the one sender; guards the members to the next mutex */
+    uint8_t *packet_out;     /**< OS_PACKET_BYTES_MAX */
+    uint64_t next_out;       /**< number of the next message */
+    export_table *exports;   /**< what was handed over; NULL until a buffer is sent */
+    contents_ring *ring_out; /**< NULL until contents are sent through host memory */
+    group_set sent_groups;   /**< pools whose handles the peer has */
+    os_mutex receive_mutex;  /**< held by the one receiver; guards the rest */
+    uint8_t *packet_in;      /**< OS_PACKET_BYTES_MAX */
+    uint64_t next_in;
+    point_page *points_in[POINT_PAGES_MAX]; /**< the peer's */
+    uint32_t points_in_count;
+    bool is_settled;                /**< connection_settle() has been here */
+    point_page *ring_words;         /**< of the peer's ring; NULL before it has come, and after */
+    contents_ring *ring_in;         /**< likewise, of the ring with its words */
+    struct contents_opened *opened; /**< the peer's memory that contents are just copied out of */
+    import_source from;             /**< the peer, as the memory that it sends is concerned */
+    incoming in;
+    wait_handle waited; /**< for something to be received */
+} connection;
+
+/** Makes a connection of what the system has connected. On success it takes over @p os and
+ *  @p peer. The caller publishes it. */
+gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *peer,
+                             connection **out_connection);
+
+/** Hands out the public handle, which takes over the caller's reference, also when it fails. */
+gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handle);
+
+gpuipc_status connection_acquire(gpuipc_connection *handle, const char *operation,
+                                 connection **out_connection);
+void connection_unreference(connection *self);
+
+/** What closing does before the last reference goes: threads that wait in it return, what the peer lent and nobody here
+ *  has opened is returned, also what had come and was not read, and the peer sees the end. The second half is done by the
+ *  thread that receives, if there is one. */
+void connection_leave(connection *self);
+
+/** Gives the receive mutex back, and settles what connection_leave() and connection_break() could not meanwhile. */
+void connection_unlock_receiving(connection *self);
+
+/** ERR_CONNECTION_BROKEN when an earlier error ended it. */
+gpuipc_status connection_check(const connection *self, const char *operation);
+
+/** What a message is beside what the caller of gpuipc_connection_send() says. */
+typedef struct letter {
+    wire_kind kind;
+    bool is_range; /**< of its one buffer, only the range below is described */
+    uint64_t offset;
+    uint64_t bytes;
+    point *
+        handed_over; /**< gets the point of its one buffer, with a reference on the page, when the record has left; NULL:
+                             nobody asks */
+} letter;
+
+/** Sends a message, or something in the form of one. The send mutex is held. */
+gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *message,
+                                      const letter *as, int timeout_ms);
+
+/** Until the next message is whole, in @c in. The receive mutex is held in this and the next two.
+ *  ERR_OTHER_KIND when it is of another kind, for which it waits. */
+gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
+                                       os_deadline deadline);
+/** Gives it to the caller. It is used up unless there is too little room, or its contents are not ready
+ *  in time.  @param message gets what came; as @p wanted */
+gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
+                                 gpuipc_incoming *message, os_deadline deadline);
+/** At the end of each call that receives: whether the caller's event loop has to call again. */
+void connection_tell_waiting(connection *from);
+/** It is used up. @param is_refused what it brought is returned */
+void connection_drop(connection *from, bool is_refused);
+
+/** Ends it for good: both sides notice. The caller's status stays in the record. */
+void connection_break(connection *self);
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Receiving a message and opening its buffers: all of them or none. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "contents/contents.h"
+#include "memory/buffer.h"
+#include "message/connection.h"
+#include "message/receipt.h"
+#include "transport/transport.h"
+
+#define OPERATION "gpuipc_connection_receive"
+/* A message of so many buffers needs no array of the heap's. */
+#define OPENED_HERE 16u
+
+/* After anything else part of a message may be lost, and what follows could not be understood. */
+static bool ends_connection(gpuipc_status status) {
+    return status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_PEER_CLOSED &&
+           status != GPUIPC_ERR_RELEASED;
+}
+
+/* Who asks a server brings nothing but requests: no page, no memory. Before any of it is taken in. */
+static gpuipc_status check_welcome(const connection *from, wire_kind kind, os_handle *handles,
+                                   size_t handle_count) {
+    if (!from->is_served || kind == WIRE_REQUEST) {
+        return GPUIPC_OK;
+    }
+    for (size_t i = 0; i < handle_count; i++) {
+        os_handle_close(&handles[i]);
+    }
+    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
+                       "a packet of kind %d came where only requests may", (int)kind);
+}
+
+/* Takes in a packet with a page, or of a message. The handles are closed or kept. */
+static gpuipc_status take_packet(connection *from, size_t size, os_handle *handles,
+                                 size_t handle_count, bool keep_handles) {
+    wire_packet packet;
+    const uint32_t known = from->in.buffer_count;
+    gpuipc_status status = wire_decode_packet(from->packet_in, size, handle_count, &packet);
+    if (status == GPUIPC_OK &&
+        (status = check_welcome(from, packet.header.kind, handles, handle_count)) != GPUIPC_OK) {
+        return status;
+    }
+    if (status == GPUIPC_OK &&
+        (packet.header.kind == WIRE_POINTS || packet.header.kind == WIRE_RING)) {
+        status = packet.header.kind == WIRE_POINTS ? receipt_take_page(from, handles[0])
+                                                   : contents_take_words(from, handles[0]);
+        os_handle_close(&handles[0]);
+        return status;
+    }
+    status = incoming_add(&from->in, &from->from, from->next_in, from->packet_in, size, handles,
+                          handle_count, keep_handles);
+    for (uint32_t i = known; i < from->in.buffer_count && status == GPUIPC_OK; i++) {
+        status = receipt_check(from, &from->in.buffers[i]);
+    }
+    return status;
+}
+
+/* Takes in one packet. */
+static gpuipc_status receive_packet(connection *from, bool keep_handles, os_deadline deadline) {
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t handle_count = 0;
+    size_t size = 0;
+    gpuipc_status status = os_connection_receive(from->os, from->packet_in, OS_PACKET_BYTES_MAX,
+                                                 &size, handles, &handle_count, deadline);
+    if (status == GPUIPC_OK) {
+        status = take_packet(from, size, handles, handle_count, keep_handles);
+    }
+    return status;
+}
+
+static void end_conversation(connection *from) {
+    connection_break(from);
+    status_add("; the connection is broken");
+}
+
+static void give_up(connection *from) {
+    gpuipc_error why = status_save();
+    receipt_refuse(from);
+    incoming_clear(&from->in, from->context, false);
+    status_restore(&why);
+}
+
+/* Until the message is whole. What ends the connection is broken off here, once. */
+static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadline deadline) {
+    while (!from->in.complete) {
+        gpuipc_status status = connection_check(from, OPERATION);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        status = receive_packet(from, keep_handles, deadline);
+        if (status == GPUIPC_ERR_RELEASED && atomic_load(&from->broken)) {
+            return connection_check(from, OPERATION); /* the sending side broke it off */
+        }
+        if (status == GPUIPC_OK) {
+            continue;
+        }
+        if (ends_connection(status)) {
+            end_conversation(from);
+        }
+        if (status != GPUIPC_ERR_TIMEOUT) {
+            give_up(from);
+        }
+        return status;
+    }
+    return GPUIPC_OK;
+}
+
+/* Requests and replies belong to conversations of their own. */
+static bool is_of_server(wire_kind kind) {
+    return kind == WIRE_REQUEST || kind == WIRE_REPLY;
+}
+
+gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
+                                       os_deadline deadline) {
+    gpuipc_status status = receive_all(from, keep_handles, deadline);
+    if (status != GPUIPC_OK || from->in.header.kind == kind) {
+        return status;
+    }
+    if (is_of_server(kind) || is_of_server(from->in.header.kind)) {
+        status = status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
+                             "a message of kind %d came where one of kind %d may",
+                             (int)from->in.header.kind, (int)kind);
+        end_conversation(from);
+        give_up(from);
+    } else {
+        status = status_fail(GPUIPC_ERR_OTHER_KIND, OPERATION, "%s",
+                             kind == WIRE_MESSAGE
+                                 ? "contents come next: gpuipc_connection_receive_contents()"
+                                 : "a message comes next: gpuipc_connection_receive()");
+    }
+    return status;
+}
+
+/* @param shared stays the message's until the buffer is open */
+static buffer_source source_of(const connection *from, const wire_buffer *record,
+                               import_memory *shared, const gpuipc_incoming *wanted) {
+    buffer_source source = {.transport = transport_of_memory(record->memory),
+                            .from = &from->from,
+                            .offset = record->offset,
+                            .bytes = record->bytes,
+                            .access_limit = (gpuipc_access)record->access,
+                            .import = shared,
+                            .keeps_handles = (wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0,
+                            .buffer_id = record->buffer_id};
+    memcpy(source.owner_uuid.bytes, record->device_uuid, sizeof(source.owner_uuid.bytes));
+    memcpy(source.exporter_id, record->exporter_id, sizeof(source.exporter_id));
+    return source;
+}
+
+/* Over memory that may be open already. */
+static gpuipc_status open_shared(connection *from, uint32_t index, const gpuipc_incoming *wanted,
+                                 buffer **out_buffer) {
+    import_memory **of = &from->in.imports[index];
+    const buffer_source source = source_of(from, &from->in.buffers[index], *of, wanted);
+    if (source.import == NULL) {
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION, "a buffer came without segments");
+    }
+    if (!source.keeps_handles) {
+        import_drop_handles(from->context, source.import); /* as open_alone() */
+    }
+    gpuipc_status status =
+        buffer_open(from->context, &source, NULL, 0, wanted->device, wanted->access, out_buffer);
+    if (status == GPUIPC_OK) {
+        *of = NULL;
+    }
+    return status;
+}
+
+/* The segments move out of the message. */
+static gpuipc_status open_alone(connection *from, uint32_t index, segment *arrived,
+                                const gpuipc_incoming *wanted, buffer **out_buffer) {
+    const wire_buffer *record = &from->in.buffers[index];
+    const buffer_source source = source_of(from, record, NULL, wanted);
+    segment *segments = malloc(record->segment_count * sizeof(*segments));
+    if (segments == NULL) {
+        return status_out_of_memory(OPERATION, record->segment_count * sizeof(*segments));
+    }
+    memcpy(segments, arrived, record->segment_count * sizeof(*segments));
+    if (!source.keeps_handles) {
+        /* kept by an earlier call for this message that asked for it */
+        for (uint32_t i = 0; i < record->segment_count; i++) {
+            os_handle_close(&segments[i].kept);
+            arrived[i].kept = OS_HANDLE_NONE;
+        }
+    }
+    gpuipc_status status = buffer_open(from->context, &source, segments, record->segment_count,
+                                       wanted->device, wanted->access, out_buffer);
+    if (status != GPUIPC_OK) {
+        free(segments);
+        return status;
+    }
+    for (uint32_t i = 0; i < record->segment_count; i++) {
+        arrived[i] = SEGMENT_NONE;
+    }
+    return GPUIPC_OK;
+}
+
+/* Opens buffer @p index, whose segments begin at @p first. */
+static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
+                              const gpuipc_incoming *wanted, gpuipc_buffer **out_handle) {
+    const wire_buffer *record = &from->in.buffers[index];
+    segment *arrived = &from->in.segments[first];
+    buffer *opened;
+    gpuipc_status status = incoming_transport(&from->in, index)->shares_imports
+                               ? open_shared(from, index, wanted, &opened)
+                               : open_alone(from, index, arrived, wanted, &opened);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = receipt_borrow(from, record, opened);
+    if (status != GPUIPC_OK) {
+        buffer_unreference(opened);
+        return status;
+    }
+    return buffer_publish(opened, out_handle);
+}
+
+static void release_opened(gpuipc_buffer **opened, uint32_t count) {
+    gpuipc_error why = status_save();
+    for (uint32_t i = 0; i < count; i++) {
+        buffer_release_later(opened[i]);
+    }
+    status_restore(&why);
+}
+
+/* The stream waits for the contents of the buffers, which are open by now; those that no stream waits for are there. */
+static gpuipc_status wait_async(connection *from, gpuipc_buffer *const *opened,
+                                const gpuipc_incoming *wanted) {
+    gpuipc_status status = GPUIPC_OK;
+    const bool is_async =
+        (wanted->flags & (GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) == GPUIPC_RECEIVE_ASYNC;
+    for (uint32_t i = 0; i < from->in.buffer_count && is_async && status == GPUIPC_OK; i++) {
+        buffer *one;
+        status = buffer_acquire(opened[i], OPERATION, &one);
+        if (status == GPUIPC_OK) {
+            status = buffer_await_contents(one, wanted->flags, wanted->stream, os_deadline_after(0),
+                                           OPERATION);
+            buffer_unreference(one);
+        }
+    }
+    return status;
+}
+
+/* Opens into an array of its own, so that the caller's is written only when all are open. */
+static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted) {
+    const incoming *in = &from->in;
+    gpuipc_status status = GPUIPC_OK;
+    uint32_t first = 0;
+    gpuipc_buffer *few[OPENED_HERE];
+    gpuipc_buffer **opened = few;
+    if (in->buffer_count > OPENED_HERE &&
+        (opened = calloc(in->buffer_count, sizeof(gpuipc_buffer *))) == NULL) {
+        return status_out_of_memory(OPERATION, in->buffer_count * sizeof(gpuipc_buffer *));
+    }
+    for (uint32_t i = 0; i < in->buffer_count; i++) {
+        status = open_one(from, i, first, wanted, &opened[i]);
+        if (status != GPUIPC_OK) {
+            release_opened(opened, i);
+            goto free_opened;
+        }
+        first += in->buffers[i].segment_count;
+    }
+    status = wait_async(from, opened, wanted);
+    if (status != GPUIPC_OK) {
+        release_opened(opened, in->buffer_count);
+        goto free_opened;
+    }
+    for (uint32_t i = 0; i < in->buffer_count; i++) {
+        wanted->buffers[i] = opened[i];
+    }
+free_opened:
+    if (opened != few) {
+        free(opened);
+    }
+    return status;
+}
+
+void connection_drop(connection *from, bool is_refused) {
+    gpuipc_error why = status_save();
+    from->next_in++;
+    if (is_refused) {
+        receipt_refuse(from);
+    }
+    incoming_clear(&from->in, from->context, false);
+    status_restore(&why);
+}
+
+gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
+                                 gpuipc_incoming *message, os_deadline deadline) {
+    incoming *in = &from->in;
+    gpuipc_status status = in->failure.status;
+    if (status != GPUIPC_OK) {
+        status_restore(&in->failure);
+        goto drop;
+    }
+    if (in->byte_count > wanted->bytes_capacity || in->buffer_count > wanted->buffer_capacity) {
+        message->bytes_size = in->byte_count;
+        message->buffer_count = in->buffer_count;
+        return status_fail(GPUIPC_ERR_TOO_SMALL, OPERATION,
+                           "the message has %u bytes and %u buffers; there is room for %zu and %zu",
+                           in->byte_count, in->buffer_count, wanted->bytes_capacity,
+                           wanted->buffer_capacity);
+    }
+    status = receipt_await_message(from, wanted, deadline);
+    if (status == GPUIPC_ERR_TIMEOUT) {
+        return status;
+    }
+    if (status == GPUIPC_OK) {
+        status = open_all(from, wanted);
+    }
+    if (status != GPUIPC_OK) {
+        goto drop;
+    }
+    if (in->byte_count > 0) {
+        memcpy(wanted->bytes, in->bytes, in->byte_count);
+    }
+    message->bytes_size = in->byte_count;
+    message->buffer_count = in->buffer_count;
+
+drop:
+    connection_drop(from, status != GPUIPC_OK);
+    return status;
+}
+
+/* @p wanted: the caller's struct as this library knows it. */
+static gpuipc_status check_message(const gpuipc_incoming *wanted) {
+    if ((wanted->bytes == NULL && wanted->bytes_capacity > 0) ||
+        (wanted->buffers == NULL && wanted->buffer_capacity > 0)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "bytes or buffers is NULL although its capacity is not 0");
+    }
+    if (wanted->reserved != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "reserved is not 0");
+    }
+    if ((wanted->flags &
+         ~(GPUIPC_RECEIVE_KEEP_HANDLES | GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "flags has bits that this library does not know: 0x%x", wanted->flags);
+    }
+    gpuipc_status status = device_check_field(wanted->device, OPERATION);
+    if (status == GPUIPC_OK && wanted->infos != NULL) {
+        status = buffer_check_info(wanted->infos, OPERATION);
+    }
+    return status == GPUIPC_OK ? buffer_check_access(wanted->access, OPERATION) : status;
+}
+
+/* What the caller wants to know of the buffers; how far one is from the next, the first one says. */
+static gpuipc_status describe_all(const gpuipc_incoming *wanted, size_t count) {
+    gpuipc_status status = GPUIPC_OK;
+    for (size_t i = 0; wanted->infos != NULL && i < count && status == GPUIPC_OK; i++) {
+        const size_t size = wanted->infos->struct_size;
+        void *info = (unsigned char *)wanted->infos + i * size;
+        memcpy(info, &size, sizeof(size));
+        status = buffer_describe(wanted->buffers[i], info, OPERATION);
+    }
+    if (status != GPUIPC_OK) {
+        release_opened(wanted->buffers, (uint32_t)count);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incoming *message,
+                                        int timeout_ms) {
+    os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
+    gpuipc_incoming known;
+    connection *from;
+    gpuipc_status status = struct_size_read(message, STRUCT_SIZE_UP_TO(gpuipc_incoming, reserved),
+                                            &known, sizeof(known), OPERATION);
+    if (status != GPUIPC_OK || (status = check_message(&known)) != GPUIPC_OK ||
+        (status = connection_acquire(handle, OPERATION, &from)) != GPUIPC_OK) {
+        return status;
+    }
+    deadline = context_interruptible(from->context, deadline, &interrupt);
+    if (os_mutex_try_lock(&from->receive_mutex)) {
+        status = connection_receive_whole(
+            from, WIRE_MESSAGE, (known.flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
+        if (status == GPUIPC_OK) {
+            status = connection_deliver(from, &known, message, deadline);
+        }
+        if (status == GPUIPC_OK) {
+            status = describe_all(&known, message->buffer_count);
+        }
+        connection_tell_waiting(from);
+        connection_unlock_receiving(from);
+    } else {
+        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is receiving on it");
+    }
+    status = context_answer(from->context, &interrupt, status, OPERATION);
+    connection_unreference(from);
+    return status;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See handover.h. */
+#include "message/handover.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sync/deferred.h"
+#include "sync/export_record.h"
+#include "sync/mark.h"
+#include "sync/ready_event.h"
+
+/* Waiting for a stream that waits for another process begins with looking again and again. */
+#define SPIN_NS UINT64_C(200000)
+
+gpuipc_status handover_check_flags(uint32_t flags, const char *operation) {
+    if ((flags & GPUIPC_SEND_READY) != 0 &&
+        (flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "flags says that the contents are ready and that a stream will say so");
+    }
+    return GPUIPC_OK;
+}
+
+/* ---- lending ------------------------------------------------------------------------------- */
+
+struct handed {
+    export_record *record;
+    point at;
+};
+
+static gpuipc_status lend_all(handover *self) {
+    connection *to = self->to;
+    gpuipc_status status = GPUIPC_OK;
+    if (to->exports == NULL) {
+        status = export_table_new(to->context, to->other_end, &to->exports);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    self->handed = calloc(self->count, sizeof(*self->handed));
+    if (self->handed == NULL) {
+        return status_out_of_memory("handover", self->count * sizeof(*self->handed));
+    }
+    for (uint32_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
+        struct handed *one = &self->handed[i];
+        status = export_begin(to->exports, &self->buffers[i]->exports, &one->record, &one->at);
+        self->lent += status == GPUIPC_OK;
+    }
+    return status;
+}
+
+/* ---- contents ------------------------------------------------------------------------------ */
+
+/* Whether a default stream of this device may have work for the contents. Where the primary context was
+ * never made there is none. */
+static bool is_used(const context *ctx, buffer *const *buffers, uint32_t count, uint32_t index) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (buffers[i]->access_device == index) {
+            return device_is_active(ctx, index);
+        }
+    }
+    return false;
+}
+
+/* While no stream waits for another process this takes as long as what the device has been given. */
+static gpuipc_status synchronize(const driver *drv, gpuipc_stream stream,
+                                 const atomic_bool *interrupted) {
+    const uint64_t begun = os_clock_ns();
+    CUresult result = CUDA_ERROR_NOT_READY;
+    while (interrupted != NULL && !deferred_is_quiet() &&
+           (result = drv->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+        if (atomic_load(interrupted)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "gpuipc_connection_send",
+                               "the connection was closed meanwhile");
+        }
+        if (os_clock_ns() - begun > SPIN_NS) {
+            os_sleep_ms(1);
+        }
+    }
+    return driver_status(drv,
+                         result == CUDA_ERROR_NOT_READY ? drv->cuStreamSynchronize(stream) : result,
+                         "cuStreamSynchronize", "waiting for the contents of the buffers");
+}
+
+static gpuipc_status wait_for_stream(context *ctx, gpuipc_stream stream, uint32_t index,
+                                     const atomic_bool *interrupted) {
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(ctx, stream, index, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = synchronize(&ctx->driver, stream, interrupted);
+    device_leave(&scope);
+    return status;
+}
+
+gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count,
+                            gpuipc_stream stream, const atomic_bool *interrupted) {
+    if (!device_is_default_stream(stream)) {
+        return wait_for_stream(ctx, stream, buffers[0]->access_device, interrupted);
+    }
+    gpuipc_status status = GPUIPC_OK;
+    for (uint32_t i = 0; i < ctx->device_count && status == GPUIPC_OK; i++) {
+        if (is_used(ctx, buffers, count, i)) {
+            status = wait_for_stream(ctx, stream, i, interrupted);
+        }
+    }
+    return status;
+}
+
+/* In the stream's CUDA context. All words of a page have one passage. */
+static gpuipc_status write_ready_words(const handover *self, gpuipc_stream stream) {
+    gpuipc_status status = GPUIPC_OK;
+    point_word *words = malloc(self->count * sizeof(*words));
+    if (words == NULL) {
+        return status_out_of_memory("handover", self->count * sizeof(*words));
+    }
+    for (uint32_t i = 0; i < self->count; i++) {
+        words[i] = point_ready_word(&self->handed[i].at);
+    }
+    for (uint32_t first = 0, end; first < self->count && status == GPUIPC_OK; first = end) {
+        point_word passage;
+        for (end = first; end < self->count && words[end].page == words[first].page;) {
+            end++;
+        }
+        status = point_write_async(&words[first], end - first, stream, &passage);
+        for (uint32_t i = first; i < end && status == GPUIPC_OK; i++) {
+            export_set_written(self->handed[i].record, &self->handed[i].at, &passage);
+        }
+    }
+    free(words);
+    return status;
+}
+
+static gpuipc_status record_event(handover *self, gpuipc_stream stream) {
+    ready_event *event;
+    gpuipc_status status =
+        ready_event_record(self->to->context, self->count, stream, self->event_name, &event);
+    for (uint32_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
+        export_set_event(self->handed[i].record, &self->handed[i].at, event);
+    }
+    return status;
+}
+
+/* In the stream's CUDA context. */
+static gpuipc_status mark_ready(handover *self, uint32_t flags, gpuipc_stream stream) {
+    const bool by_event = (flags & GPUIPC_SEND_EVENT) != 0;
+    gpuipc_status status = by_event ? record_event(self, stream) : write_ready_words(self, stream);
+    if (status == GPUIPC_OK) {
+        self->ready = by_event ? WIRE_READY_EVENT : WIRE_READY_WORD;
+    }
+    return status;
+}
+
+/* Lets @p joined wait for what a device's default stream has so far. */
+static gpuipc_status join_one(context *ctx, gpuipc_stream joined, gpuipc_stream stream,
+                              uint32_t index) {
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    CUevent event;
+    gpuipc_status status = device_enter(ctx, index, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check_capture(ctx, stream);
+    if (status == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+                               "cuEventCreate", "joining the default streams of several devices");
+    }
+    if (status == GPUIPC_OK) {
+        status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
+                               "joining the default streams of several devices");
+        if (status == GPUIPC_OK) {
+            status =
+                driver_status(drv, drv->cuStreamWaitEvent(joined, event, 0), "cuStreamWaitEvent",
+                              "joining the default streams of several devices");
+        }
+        /* what waits for it goes on waiting: cuda.h, cuEventDestroy */
+        (void)drv->cuEventDestroy(event);
+    }
+    device_leave(&scope);
+    return status;
+}
+
+/* One word stands for the default streams of several devices: a stream of its own waits for all of them
+ * and writes it, so that none of the caller's waits for another. It ends when it has done so (cuda.h,
+ * cuStreamDestroy). */
+static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream stream,
+                                 uint32_t first) {
+    context *ctx = self->to->context;
+    gpuipc_stream joined;
+    device_scope scope;
+    gpuipc_status status = device_enter(ctx, first, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status =
+        driver_status(&ctx->driver, ctx->driver.cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING),
+                      "cuStreamCreate", "joining the default streams of several devices");
+    if (status == GPUIPC_OK) {
+        for (uint32_t i = first; i < ctx->device_count && status == GPUIPC_OK; i++) {
+            status = is_used(ctx, self->buffers, self->count, i) ? join_one(ctx, joined, stream, i)
+                                                                 : GPUIPC_OK;
+        }
+        if (status == GPUIPC_OK) {
+            status = mark_ready(self, flags, joined);
+        }
+        (void)ctx->driver.cuStreamDestroy(joined);
+    }
+    device_leave(&scope);
+    return status;
+}
+
+static gpuipc_status mark_on_streams(handover *self, uint32_t flags, gpuipc_stream stream) {
+    context *ctx = self->to->context;
+    uint32_t first = GPUIPC_DEVICE_NONE;
+    uint32_t used = 0;
+    device_scope scope;
+    for (uint32_t i = ctx->device_count; i > 0 && device_is_default_stream(stream); i--) {
+        if (is_used(ctx, self->buffers, self->count, i - 1)) {
+            first = i - 1;
+            used++;
+        }
+    }
+    if (device_is_default_stream(stream) && used == 0) {
+        return GPUIPC_OK; /* there is no work that could be waited for */
+    }
+    if (used > 1) {
+        return mark_joined(self, flags, stream, first);
+    }
+    gpuipc_status status = device_enter_stream(ctx, stream, first, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_check_capture(ctx, stream);
+        if (status == GPUIPC_OK) {
+            status = mark_ready(self, flags, stream);
+        }
+        device_leave(&scope);
+    }
+    return status;
+}
+
+static gpuipc_status make_ready(handover *self, uint32_t flags, gpuipc_stream stream) {
+    self->ready = WIRE_READY_NOW;
+    if ((flags & GPUIPC_SEND_READY) != 0) {
+        return GPUIPC_OK;
+    }
+    if ((flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
+        return mark_on_streams(self, flags, stream);
+    }
+    return handover_wait(self->to->context, self->buffers, self->count, stream, &self->to->closed);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buffers, uint32_t count,
+                             uint32_t flags, gpuipc_stream stream) {
+    *self = (handover){.to = to, .buffers = buffers, .count = count};
+    if (count == 0) {
+        return GPUIPC_OK;
+    }
+    ready_event_collect(to->context, false);
+    gpuipc_status status = lend_all(self);
+    if (status == GPUIPC_OK) {
+        status = make_ready(self, flags, stream);
+    }
+    if (status != GPUIPC_OK) {
+        handover_end(self, 0, NULL);
+    }
+    return status;
+}
+
+static gpuipc_status send_page(connection *to, point_page *page, os_deadline deadline) {
+    const wire_header header = {.kind = WIRE_POINTS};
+    const os_handle handle = point_page_handle(page);
+    uint8_t packet[WIRE_HEADER_BYTES];
+    wire_encode_header(&header, packet);
+    gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);
+    if (status == GPUIPC_OK) {
+        point_page_sent(page);
+    }
+    return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
+               ? connection_check(to, "gpuipc_connection_send")
+               : status; /* the receiving side broke it off */
+}
+
+gpuipc_status handover_send_pages(const handover *self, os_deadline deadline) {
+    gpuipc_status status = GPUIPC_OK;
+    point_page *page;
+    while (self->count > 0 && status == GPUIPC_OK &&
+           (page = export_table_unsent(self->to->exports)) != NULL) {
+        const point first = {page, 0, 0};
+        if (export_table_number(self->to->exports, &first) == 0) {
+            status = mark_page_begin(self->to->context, page);
+        }
+        if (status == GPUIPC_OK) {
+            status = send_page(self->to, page, deadline);
+        }
+    }
+    return status;
+}
+
+void handover_describe(const handover *self, uint32_t index, wire_buffer *record) {
+    record->ready = (uint16_t)self->ready;
+    record->point_index = 1 + export_table_number(self->to->exports, &self->handed[index].at);
+    record->point_value = self->handed[index].at.value;
+    memcpy(record->event_name, self->event_name, sizeof(record->event_name));
+}
+
+void handover_end(handover *self, uint32_t sent, point *out_first) {
+    gpuipc_error why = status_save();
+    if (out_first != NULL && sent > 0) {
+        *out_first = self->handed[0].at;
+        point_page_reference(out_first->page);
+    }
+    for (uint32_t i = sent; i < self->lent; i++) {
+        export_cancel(self->handed[i].record, &self->handed[i].at);
+    }
+    free(self->handed);
+    self->handed = NULL;
+    status_restore(&why);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See answers.h. */
+#include "query/answers.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "cuda/context.h"
+
+static gpuipc_status init(answers *self, uint32_t device_count) {
+    self->device_count = device_count;
+    gpuipc_status status = os_mutex_init(&self->trial);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        os_mutex_destroy(&self->trial);
+    }
+    return status;
+}
+
+gpuipc_status answers_create(struct context *ctx, const gpuipc_context_config *config) {
+    answers *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    (void)config;
+    gpuipc_status status = init(self, ctx->device_count);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    ctx->answers = self;
+    return GPUIPC_OK;
+}
+
+void answers_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    answers *self = ctx->answers;
+    (void)deadline;
+    (void)is_forked;
+    free(self->entries);
+    os_mutex_destroy(&self->mutex);
+    os_mutex_destroy(&self->trial);
+    free(self);
+}
+
+static size_t position_of(const answers *self, gpuipc_transport transport, uint32_t owner,
+                          uint32_t user) {
+    const size_t row = (size_t)transport * self->device_count + owner;
+    return row * self->device_count + user;
+}
+
+bool answers_find(answers *self, gpuipc_transport transport, uint32_t owner, uint32_t user,
+                  gpuipc_transport_info *out_info) {
+    bool is_known = false;
+    os_mutex_lock(&self->mutex);
+    if (self->entries != NULL) {
+        const gpuipc_transport_info *entry =
+            &self->entries[position_of(self, transport, owner, user)];
+        is_known = entry->struct_size != 0;
+        if (is_known) {
+            *out_info = *entry;
+        }
+    }
+    os_mutex_unlock(&self->mutex);
+    return is_known;
+}
+
+gpuipc_status answers_keep(answers *self, uint32_t owner, uint32_t user,
+                           const gpuipc_transport_info *info) {
+    const size_t count = (size_t)GPUIPC_TRANSPORT_ROOM * self->device_count * self->device_count;
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&self->mutex);
+    if (self->entries == NULL) {
+        self->entries = calloc(count, sizeof(*self->entries));
+    }
+    if (self->entries == NULL) {
+        status = status_out_of_memory("gpuipc_transport_query", count * sizeof(*self->entries));
+    } else {
+        gpuipc_transport_info *entry =
+            &self->entries[position_of(self, info->transport, owner, user)];
+        *entry = *info;
+        entry->struct_size = sizeof(*entry);
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See deferred.h. */
+#include "sync/deferred.h"
+
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/drop.h"
+#include "sync/watch.h"
+
+/* So much may be kept before the end of a connection waits for the devices. */
+#define MANY_ITEMS 64u
+#define MANY_BYTES (UINT64_C(64) << 20)
+
+/* Of the process. A child has none of its parent's streams. */
+static struct {
+    os_static_mutex mutex; /* guards the lists as well; nothing else is locked under it */
+    uint32_t fork_generation;
+    size_t waits;  /* of streams for other processes */
+    size_t coming; /* that are about to begin, when no memory is freed any more */
+    size_t frees;  /* that are going on: never while there are waits */
+} all;
+
+static void lock(void) {
+    os_static_mutex_lock(&all.mutex);
+    if (all.fork_generation != os_fork_generation()) {
+        all.fork_generation = os_fork_generation();
+        all.waits = 0;
+        all.coming = 0;
+        all.frees = 0;
+    }
+}
+
+static void unlock(void) {
+    os_static_mutex_unlock(&all.mutex);
+}
+
+/* Rarely does one go on, and not for long; and none begins meanwhile. */
+void deferred_wait_begins(void) {
+    unsigned pause = 0;
+    lock();
+    all.coming++;
+    while (all.frees > 0) {
+        unlock();
+        os_sleep_ms(os_backoff_next(&pause, os_deadline_after(-1)));
+        lock();
+    }
+    all.coming--;
+    all.waits++;
+    unlock();
+}
+
+void deferred_wait_ends(void) {
+    lock();
+    all.waits--;
+    unlock();
+}
+
+bool deferred_is_quiet(void) {
+    lock();
+    const bool is_quiet = all.waits + all.coming == 0;
+    unlock();
+    return is_quiet;
+}
+
+bool deferred_free_begins(void) {
+    lock();
+    const bool may = all.waits + all.coming == 0;
+    all.frees += may;
+    unlock();
+    return may;
+}
+
+void deferred_free_ends(void) {
+    lock();
+    all.frees--;
+    unlock();
+}
+
+void deferred_add(deferred_list *self, deferred *item) {
+    os_static_mutex_lock(&all.mutex);
+    item->next = self->first;
+    self->first = item;
+    self->count++;
+    self->bytes += item->bytes;
+    os_static_mutex_unlock(&all.mutex);
+}
+
+static deferred *take_all(deferred_list *self) {
+    os_static_mutex_lock(&all.mutex);
+    deferred *first = self->first;
+    *self = (deferred_list){0};
+    os_static_mutex_unlock(&all.mutex);
+    return first;
+}
+
+/* Whether it is over: it is ready, and no stream waits, nor begins to before it is done. */
+static bool run_one(deferred *item) {
+    if (!deferred_free_begins()) {
+        return false;
+    }
+    const bool is_ready = item->is_ready == NULL || item->is_ready(item);
+    if (is_ready) {
+        item->run(item, false);
+    }
+    deferred_free_ends();
+    return is_ready;
+}
+
+/* Each is asked and run without a lock: a stream that began to wait meanwhile keeps the rest. */
+static bool run_once(deferred_list *self) {
+    bool were_some = false;
+    for (deferred *next, *item = take_all(self); item != NULL; item = next) {
+        next = item->next;
+        if (!run_one(item)) {
+            deferred_add(self, item);
+        } else {
+            were_some = true;
+        }
+    }
+    return were_some;
+}
+
+bool deferred_run(deferred_list *self) {
+    bool were_some = false;
+    while (run_once(self)) { /* what was in one may have been added */
+        were_some = true;
+    }
+    return were_some;
+}
+
+bool deferred_is_empty(const deferred_list *self) {
+    os_static_mutex_lock(&all.mutex);
+    const bool is_empty = self->first == NULL;
+    os_static_mutex_unlock(&all.mutex);
+    return is_empty;
+}
+
+bool deferred_are_many(const deferred_list *self) {
+    os_static_mutex_lock(&all.mutex);
+    const bool are_many = self->count > MANY_ITEMS || self->bytes > MANY_BYTES;
+    os_static_mutex_unlock(&all.mutex);
+    return are_many;
+}
+
+bool deferred_has(const deferred_list *self, const deferred *item) {
+    os_static_mutex_lock(&all.mutex);
+    const deferred *found = self->first;
+    while (found != NULL && found != item) {
+        found = found->next;
+    }
+    os_static_mutex_unlock(&all.mutex);
+    return found != NULL;
+}
+
+static void run_forked(deferred_list *self) {
+    for (deferred *next, *item = take_all(self); item != NULL; item = next) {
+        next = item->next;
+        item->run(item, true);
+    }
+}
+
+bool deferred_end(deferred_list *self, os_deadline deadline, bool forked) {
+    unsigned pause = 0;
+    if (forked) {
+        run_forked(self);
+        return true;
+    }
+    while (deferred_run(self), self->first != NULL) {
+        if (os_deadline_passed(deadline)) {
+            return false;
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    return true;
+}
+
+bool deferred_work_off(struct context *ctx) {
+    watch_collect(ctx); /* its thread may not have seen yet that a stream has passed */
+    const bool was_dropped = drop_run(ctx); /* which may add to the list */
+    return deferred_run(ctx->deferred) || was_dropped;
+}
+
+gpuipc_status deferred_list_create(struct context *ctx, const gpuipc_context_config *config) {
+    (void)config;
+    ctx->deferred = calloc(1, sizeof(*ctx->deferred));
+    return ctx->deferred != NULL
+               ? GPUIPC_OK
+               : status_out_of_memory("gpuipc_context_create", sizeof(*ctx->deferred));
+}
+
+void deferred_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    (void)deadline;
+    (void)is_forked;
+    free(ctx->deferred);
+}

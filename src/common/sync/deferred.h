@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Teardown that waits for the devices: cuMemFree, cuMemHostUnregister, cuMemFreeHost and
+ * cuIpcCloseMemHandle go on when all streams have done their work, and hang as long as one waits for a word
+ * (measured on an H200, driver 580), whichever context of gpuipc it belongs to: the CUDA contexts are the
+ * process's. So what nobody asked for at that moment is put on its context's list, which calls run that
+ * may wait: the end of a connection or of the context, gpuipc_buffer_await_returns(), the release of a
+ * buffer that has to wait by itself, and an allocation for which there is too little memory. None of
+ * them does so while a stream of this process waits for another process.
+ */
+#ifndef GPUIPC_DEFERRED_H
+#define GPUIPC_DEFERRED_H
+
+#include <gpuipc/gpuipc.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "os.h"
+
+struct context;
+
+/** Lies in what is to be torn down. */
+typedef struct deferred {
+    struct deferred *next;
+    uint64_t bytes;
+    /** Whether nothing uses it any more; NULL: nothing does. */
+    bool (*is_ready)(struct deferred *self);
+    /** Ends it, and its memory. No lock is held. @param forked in a child, without driver calls */
+    void (*run)(struct deferred *self, bool forked);
+} deferred;
+
+/** Those of one context, which are run when its points end. All zero is empty. */
+typedef struct deferred_list {
+    deferred *first;
+    size_t count;
+    uint64_t bytes;
+} deferred_list;
+
+/** The part of a context, which api/context_create.c makes and ends. */
+gpuipc_status deferred_list_create(struct context *ctx, const gpuipc_context_config *config);
+void deferred_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+
+/** Makes no driver call, and may be called with any lock held. */
+void deferred_add(deferred_list *self, deferred *item);
+
+/** Runs those that are ready, unless a stream waits for another process. No lock is held, and a reference
+ *  on the context is. @return whether there were any */
+bool deferred_run(deferred_list *self);
+/** The same of a context, in calls that may wait for the devices. */
+bool deferred_work_off(struct context *ctx);
+bool deferred_is_empty(const deferred_list *self);
+/** Whether so many are kept that running them is worth a wait. */
+bool deferred_are_many(const deferred_list *self);
+/** Whether this one is among them; it may be gone already. */
+bool deferred_has(const deferred_list *self, const deferred *item);
+
+/** At the end of the context: waits until all are ready. False: some were not, or streams still wait
+ *  for other processes, and what is left is left to the end of the process.
+ *  @param forked runs them all */
+bool deferred_end(deferred_list *self, os_deadline deadline, bool forked);
+
+/** A stream of this process is about to wait for another process; and no longer does. The former waits while memory is
+ *  freed, which waits for what the devices have been given so far, but for no other process. No lock is held that is taken
+ *  while that goes on. */
+void deferred_wait_begins(void);
+void deferred_wait_ends(void);
+/** Whether none does. */
+bool deferred_is_quiet(void);
+/** Memory is about to be freed by a call that waits for all streams: false when one of them waits for another process. Else
+ *  none begins to before deferred_free_ends(). */
+bool deferred_free_begins(void);
+void deferred_free_ends(void);
+
+#endif

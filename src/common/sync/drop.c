@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See drop.h. */
+#include "sync/drop.h"
+
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/deferred.h"
+
+/* After the driver has refused a mark because a stream is being captured: each try ends the captures of the CUDA
+ * context (cuda.h, cuCtxRecordEvent; measured on an H100, driver 580), so tries are rare. */
+#define REFUSED_NS UINT64_C(1000000000)
+/* How many looks the thread takes for nothing before it ends: a fifth of a second. */
+#define IDLE_LOOKS 10u
+/* How long the end of the process waits for the thread. */
+#define EXIT_MS 1000
+
+/* What is dropped behind the work of one device. One mark at a time: what comes meanwhile waits for the next, so that
+ * all that was dropped in between shares the cost of one. */
+typedef struct drop_queue {
+    dropped *fresh;
+    dropped *marked;      /* given up when the event has passed */
+    CUevent event;        /* NULL until used; of whoever is busy with the table, as the rest */
+    bool is_recorded;     /* it stands behind what is marked */
+    uint64_t not_till_ns; /* when it is tried again, after the driver refused */
+} drop_queue;
+
+/* What a context has of it. */
+typedef struct drop_table {
+    context *next; /* of those that have something */
+    context **link;
+    struct drop_passing *passing;
+    size_t count; /* of drops in queues, and of places in streams */
+    uint64_t round;
+    bool is_busy;        /* a thread is at work here */
+    drop_queue queues[]; /* one for each device */
+} drop_table;
+
+/* A place that a stream has not passed yet. */
+typedef struct drop_passing {
+    struct drop_passing *next;
+    object *what;
+    void (*give_up)(object *what);
+    CUevent event;
+} drop_passing;
+
+typedef struct attendant {
+    os_thread *thread;
+    bool must_end;
+    bool has_ended; /* it no longer takes the mutex */
+} attendant;
+
+/* Of the process: one thread for all contexts, since a context may end with what is dropped, and a thread cannot wait
+ * for its own end. A child has no thread, and leaves its parent's contexts alone. */
+static struct {
+    os_static_mutex mutex; /* guards the rest, and all tables; never held over a driver call */
+    uint32_t fork_generation;
+    context *first;     /* those that have something */
+    context *inherited; /* of the parent */
+    lookout *lookouts;
+    attendant *attendant;
+    attendant *inherited_attendant;
+    uint64_t round;
+    size_t pauses;   /* of gpuipc_drops_pause() */
+    size_t markings; /* threads that are just marking */
+    bool has_news;   /* something was added since the thread looked */
+    bool is_exiting;
+    bool has_exit_handler;
+} all;
+
+static void lock(void) {
+    os_static_mutex_lock(&all.mutex);
+    if (all.fork_generation != os_fork_generation()) {
+        all.fork_generation = os_fork_generation();
+        all.inherited = all.first; /* which a leak checker wants to find */
+        if (all.first != NULL) {
+            all.first->drops->link = &all.inherited;
+        }
+        all.first = NULL;
+        all.lookouts = NULL;
+        all.inherited_attendant = all.attendant;
+        all.attendant = NULL;
+        all.pauses = all.markings = 0;
+    }
+}
+
+static void unlock(void) {
+    os_static_mutex_unlock(&all.mutex);
+}
+
+/* ---- lists; the mutex is held ------------------------------------------------------------------ */
+
+static void link_in(dropped *self, dropped **first) {
+    self->next = *first;
+    self->link = first;
+    if (*first != NULL) {
+        (*first)->link = &self->next;
+    }
+    *first = self;
+}
+
+static void link_out(dropped *self) {
+    *self->link = self->next;
+    if (self->next != NULL) {
+        self->next->link = self->link;
+    }
+    self->link = NULL;
+}
+
+static void list_context(context *ctx) {
+    drop_table *self = ctx->drops;
+    if (self->link == NULL) {
+        self->next = all.first;
+        self->link = &all.first;
+        if (all.first != NULL) {
+            all.first->drops->link = &self->next;
+        }
+        all.first = ctx;
+    }
+    all.has_news = true;
+}
+
+static void unlist_context(context *ctx) {
+    drop_table *self = ctx->drops;
+    if (self->link != NULL) {
+        *self->link = self->next;
+        if (self->next != NULL) {
+            self->next->drops->link = self->link;
+        }
+        self->link = NULL;
+    }
+}
+
+/* ---- marking ----------------------------------------------------------------------------------- */
+
+typedef enum passage {
+    PASSAGE_REFUSED, /* not now */
+    PASSAGE_AHEAD,   /* the event is recorded */
+    PASSAGE_OVER     /* nothing runs there any more */
+} passage;
+
+static bool marking_begins(void) {
+    lock();
+    const bool may = all.pauses == 0;
+    all.markings += may ? 1 : 0;
+    unlock();
+    return may;
+}
+
+static void marking_ends(void) {
+    lock();
+    all.markings--;
+    unlock();
+}
+
+/* What else a driver answers says that the CUDA context has ended or is dead, and nothing runs there: an error that
+ * ended it is answered to every call (cuda.h, CUDA_ERROR_ILLEGAL_ADDRESS and its kin). */
+static bool may_pass_later(CUresult result) {
+    return result == CUDA_ERROR_OUT_OF_MEMORY ||
+           (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT);
+}
+
+/* In the primary context. A capture of a blocking stream is seen here without harm; of others the program must tell
+ * (gpuipc_drops_pause()). */
+static CUresult record(const driver *drv, CUcontext primary, drop_queue *queue) {
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = drv->cuStreamIsCapturing(CU_STREAM_LEGACY, &capture);
+    if (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (result == CUDA_SUCCESS && queue->event == NULL) {
+        result = drv->cuEventCreate(&queue->event, CU_EVENT_DISABLE_TIMING);
+    }
+    return result == CUDA_SUCCESS ? drv->cuCtxRecordEvent(primary, queue->event) : result;
+}
+
+static passage mark_in_scope(context *ctx, drop_queue *queue, uint32_t index, bool is_thread) {
+    const driver *drv = &ctx->driver;
+    CUresult result = CUDA_SUCCESS;
+    const bool by_event = drv->has_ctxevent;
+    if (by_event) {
+        result = record(drv, ctx->devices[index].primary, queue);
+    } else if (is_thread && deferred_is_quiet()) {
+        result =
+            drv->cuCtxSynchronize(); /* before CUDA 12.5: the thread has nothing better to do */
+    } else {
+        return PASSAGE_REFUSED;
+    }
+    if (may_pass_later(result)) {
+        queue->not_till_ns = os_clock_ns() + REFUSED_NS;
+        return PASSAGE_REFUSED;
+    }
+    return result == CUDA_SUCCESS && by_event ? PASSAGE_AHEAD : PASSAGE_OVER;
+}
+
+static passage mark(context *ctx, drop_queue *queue, uint32_t index, bool is_thread) {
+    device_scope scope;
+    if (!device_is_active(ctx, index)) {
+        return PASSAGE_OVER;
+    }
+    if (os_clock_ns() < queue->not_till_ns || !marking_begins()) {
+        return PASSAGE_REFUSED;
+    }
+    passage found = PASSAGE_OVER;
+    const gpuipc_status status = device_enter(ctx, index, &scope);
+    if (status == GPUIPC_OK) {
+        found = mark_in_scope(ctx, queue, index, is_thread);
+        device_leave(&scope);
+    } else if (status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY) {
+        found = PASSAGE_REFUSED;
+    }
+    marking_ends();
+    return found;
+}
+
+/* Whether an event is behind us; where the driver knows nothing of it, so is what it stood behind. */
+static bool has_event_passed(const driver *drv, CUevent *event) {
+    const CUresult result = drv->cuEventQuery(*event);
+    if (result == CUDA_ERROR_NOT_READY || may_pass_later(result)) {
+        return false;
+    }
+    if (result != CUDA_SUCCESS) {
+        (void)drv->cuEventDestroy(*event);
+        *event = NULL;
+    }
+    return true;
+}
+
+static bool has_passed(context *ctx, drop_queue *queue, uint32_t index, bool is_thread) {
+    if (!queue->is_recorded) {
+        const passage found = mark(ctx, queue, index, is_thread);
+        if (found != PASSAGE_AHEAD) {
+            return found == PASSAGE_OVER;
+        }
+        queue->is_recorded = true;
+    }
+    return has_event_passed(&ctx->driver, &queue->event);
+}
+
+/* ---- giving up --------------------------------------------------------------------------------- */
+
+/* What was dropped until now waits for the next mark. @return whether there is something */
+static bool begin_mark(drop_queue *self) {
+    lock();
+    if (self->marked == NULL) {
+        self->marked = self->fresh;
+        self->fresh = NULL;
+        self->is_recorded = false;
+        if (self->marked != NULL) {
+            self->marked->link = &self->marked;
+        }
+    }
+    const bool are_some = self->marked != NULL;
+    unlock();
+    return are_some;
+}
+
+/* Takes one that is marked out, unless it goes to the next device. False: none is left. */
+static bool take_marked(context *ctx, uint32_t index, dropped *out_taken) {
+    drop_table *self = ctx->drops;
+    bool is_taken = false;
+    lock();
+    while (self->queues[index].marked != NULL && !is_taken) {
+        dropped *at = self->queues[index].marked;
+        link_out(at);
+        if (at->everywhere && index + 1 < ctx->device_count) {
+            link_in(at, &self->queues[index + 1].fresh);
+            continue;
+        }
+        *out_taken = *at;
+        *at = (dropped){0};
+        self->count--;
+        is_taken = true;
+    }
+    unlock();
+    return is_taken;
+}
+
+static bool run_device(context *ctx, uint32_t index, bool is_thread) {
+    drop_queue *queue = &ctx->drops->queues[index];
+    bool were_some = false;
+    while (begin_mark(queue) && has_passed(ctx, queue, index, is_thread)) {
+        dropped taken;
+        while (take_marked(ctx, index, &taken)) {
+            for (; taken.holds > 0; taken.holds--) {
+                taken.give_up(taken.what);
+            }
+        }
+        were_some = true;
+    }
+    return were_some;
+}
+
+static drop_passing *take_passing(context *ctx) {
+    lock();
+    drop_passing *first = ctx->drops->passing;
+    ctx->drops->passing = NULL;
+    unlock();
+    return first;
+}
+
+static bool run_streams(context *ctx) {
+    bool were_some = false;
+    for (drop_passing *next, *at = take_passing(ctx); at != NULL; at = next) {
+        next = at->next;
+        const bool is_over = has_event_passed(&ctx->driver, &at->event);
+        lock();
+        if (is_over) {
+            ctx->drops->count--;
+        } else {
+            at->next = ctx->drops->passing;
+            ctx->drops->passing = at;
+        }
+        unlock();
+        if (is_over) {
+            at->give_up(at->what);
+            drop_passing_free(ctx, at);
+            were_some = true;
+        }
+    }
+    return were_some;
+}
+
+static bool begin_run(drop_table *self) {
+    lock();
+    const bool may = self->count > 0 && !self->is_busy;
+    self->is_busy = self->is_busy || may;
+    unlock();
+    return may;
+}
+
+/* Capture mode is relaxed: to ask an event, and to unmap, would end another thread's capture otherwise. */
+static bool run(context *ctx, bool is_thread) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (!begin_run(ctx->drops)) {
+        return false;
+    }
+    const gpuipc_error why = status_save();
+    (void)ctx->driver.cuThreadExchangeStreamCaptureMode(&mode);
+    bool were_some = run_streams(ctx);
+    for (uint32_t i = 0; i < ctx->device_count; i++) {
+        were_some = run_device(ctx, i, is_thread) || were_some;
+    }
+    (void)ctx->driver.cuThreadExchangeStreamCaptureMode(&mode);
+    status_restore(&why);
+    lock();
+    ctx->drops->is_busy = false;
+    unlock();
+    return were_some;
+}
+
+bool drop_run(struct context *ctx) {
+    return run(ctx, false);
+}
+
+/* ---- the thread -------------------------------------------------------------------------------- */
+
+/* One that was not looked at in this round, with a reference; NULL: there is none. */
+static context *next_of_round(void) {
+    context *found = NULL;
+    lock();
+    for (context *at = all.first; at != NULL && found == NULL; at = at->drops->next) {
+        if (at->drops->round != all.round && object_try_reference(&at->object)) {
+            at->drops->round = all.round;
+            found = at;
+        }
+    }
+    unlock();
+    return found;
+}
+
+static void end_look(context *ctx) {
+    lock();
+    if (ctx->drops->count == 0) {
+        unlist_context(ctx);
+    }
+    unlock();
+    context_unreference(ctx); /* with which it may end */
+}
+
+/* One that was not looked at in this round, with a reference on what it is of. */
+static lookout *next_lookout(uint64_t *out_begun) {
+    lookout *found = NULL;
+    lock();
+    for (lookout *at = all.lookouts; at != NULL && found == NULL; at = at->next) {
+        if (at->round != all.round && object_try_reference(at->of)) {
+            at->round = all.round;
+            *out_begun = at->begun;
+            found = at;
+        }
+    }
+    unlock();
+    return found;
+}
+
+static void unlist_lookout(lookout *self) {
+    if (self->link != NULL) {
+        *self->link = self->next;
+        if (self->next != NULL) {
+            self->next->link = self->link;
+        }
+        self->link = NULL;
+    }
+}
+
+static void look_out(void) {
+    uint64_t begun = 0;
+    for (lookout *at; (at = next_lookout(&begun)) != NULL;) {
+        const bool has_come = at->has_come(at->of);
+        lock();
+        if (has_come && at->begun == begun) {
+            unlist_lookout(at);
+            wait_handle_tell(at->tells, true);
+        }
+        unlock();
+        object_unreference(at->of);
+    }
+}
+
+/* @return whether it is time to end */
+static bool look(attendant *self, unsigned *idle, unsigned *pause) {
+    lock();
+    all.round++;
+    unlock();
+    for (context *ctx; (ctx = next_of_round()) != NULL;) {
+        (void)run(ctx, true);
+        end_look(ctx);
+    }
+    look_out();
+    lock();
+    *idle = all.first == NULL && all.lookouts == NULL ? *idle + 1 : 0;
+    *pause = all.has_news ? 0 : *pause;
+    all.has_news = false;
+    self->has_ended = self->must_end || all.is_exiting || *idle > IDLE_LOOKS;
+    const bool ends = self->has_ended;
+    unlock();
+    return ends;
+}
+
+static void attend(void *argument) {
+    unsigned idle = 0;
+    unsigned pause = 0;
+    while (!look(argument, &idle, &pause)) {
+        os_sleep_ms(os_backoff_next(&pause, os_deadline_after(-1)));
+    }
+}
+
+static void join(attendant *self) {
+    if (self != NULL) {
+        os_thread_join(self->thread);
+        free(self);
+    }
+}
+
+/* What is left is left to the end of the process: the driver is about to end, and its calls with it. */
+static void at_exit(void) {
+    const os_deadline deadline = os_deadline_after(EXIT_MS);
+    lock();
+    all.is_exiting = true;
+    attendant *found = all.attendant;
+    while (found != NULL && !found->has_ended && !os_deadline_passed(deadline)) {
+        unlock();
+        os_sleep_ms(1);
+        lock();
+    }
+    if (found != NULL && found->has_ended) {
+        all.attendant = NULL;
+        join(found);
+    }
+    unlock();
+}
+
+/* The mutex is held. Where no thread can be had, the next drop tries again, and calls that may wait do its work. */
+static gpuipc_status start(void) {
+    if (all.is_exiting || (all.attendant != NULL && !all.attendant->has_ended)) {
+        return GPUIPC_OK;
+    }
+    join(all.attendant);
+    all.attendant = NULL;
+    if (!all.has_exit_handler) {
+        os_at_exit(at_exit);
+        all.has_exit_handler = true;
+    }
+    attendant *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory("os_thread_start", sizeof(*made));
+    }
+    const gpuipc_status status = os_thread_start(attend, made, &made->thread);
+    if (status == GPUIPC_OK) {
+        all.attendant = made;
+    } else {
+        free(made);
+    }
+    return status;
+}
+
+void drop_dismiss(void) {
+    attendant *found = NULL;
+    lock();
+    if (all.first == NULL && all.lookouts == NULL && all.attendant != NULL) {
+        found = all.attendant;
+        found->must_end = true;
+        all.attendant = NULL;
+    }
+    unlock();
+    join(found);
+}
+
+/* ---- what others call -------------------------------------------------------------------------- */
+
+/* The mutex is held. */
+static void added(context *ctx) {
+    const gpuipc_error why = status_save();
+    list_context(ctx);
+    (void)start();
+    status_restore(&why);
+}
+
+void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(object *what),
+              uint32_t behind) {
+    drop_table *table = ctx->drops;
+    lock();
+    if (self->link != NULL) {
+        link_out(self); /* work was given since */
+    } else {
+        table->count++;
+    }
+    self->what = what;
+    self->give_up = give_up;
+    self->holds++;
+    self->everywhere = self->everywhere || behind >= ctx->device_count;
+    link_in(self, &table->queues[self->everywhere ? 0 : behind].fresh);
+    added(ctx);
+    unlock();
+}
+
+gpuipc_status drop_passing_new(struct context *ctx, drop_passing **out_passing) {
+    drop_passing *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_buffer_release_async", sizeof(*self));
+    }
+    const gpuipc_status status = driver_status(
+        &ctx->driver, ctx->driver.cuEventCreate(&self->event, CU_EVENT_DISABLE_TIMING),
+        "cuEventCreate", "marking a place in a stream");
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    *out_passing = self;
+    return GPUIPC_OK;
+}
+
+void drop_passing_free(struct context *ctx, drop_passing *self) {
+    if (self->event != NULL) {
+        (void)ctx->driver.cuEventDestroy(self->event);
+    }
+    free(self);
+}
+
+bool drop_pass(struct context *ctx, drop_passing *self, object *what, void (*give_up)(object *what),
+               gpuipc_stream stream) {
+    if (ctx->driver.cuEventRecord(self->event, stream) != CUDA_SUCCESS) {
+        return false;
+    }
+    self->what = what;
+    self->give_up = give_up;
+    lock();
+    self->next = ctx->drops->passing;
+    ctx->drops->passing = self;
+    ctx->drops->count++;
+    added(ctx);
+    unlock();
+    return true;
+}
+
+gpuipc_status drop_look_begin(lookout *self, object *of, bool (*has_come)(object *of),
+                              wait_handle *tells) {
+    lock();
+    const gpuipc_status status = start();
+    if (status == GPUIPC_OK && self->link == NULL) {
+        self->next = all.lookouts;
+        self->link = &all.lookouts;
+        if (self->next != NULL) {
+            self->next->link = &self->next;
+        }
+        all.lookouts = self;
+    }
+    self->of = of;
+    self->has_come = has_come;
+    self->tells = tells;
+    self->begun++;
+    all.has_news = true;
+    unlock();
+    return status;
+}
+
+void drop_look_end(lookout *self) {
+    lock();
+    unlist_lookout(self);
+    unlock();
+}
+
+static bool is_settled(const context *ctx) {
+    lock();
+    const bool is = ctx->drops->count == 0 && !ctx->drops->is_busy;
+    unlock();
+    return is;
+}
+
+void drop_settle(struct context *ctx, os_deadline deadline) {
+    unsigned pause = 0;
+    while (run(ctx, false), !is_settled(ctx) && !os_deadline_passed(deadline)) {
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+}
+
+bool drop_is_empty(const struct context *ctx) {
+    lock();
+    const bool is_empty = ctx->drops->count == 0;
+    unlock();
+    return is_empty;
+}
+
+gpuipc_status drop_table_create(struct context *ctx, const gpuipc_context_config *config) {
+    (void)config;
+    const size_t size = sizeof(*ctx->drops) + ctx->device_count * sizeof(drop_queue);
+    ctx->drops = calloc(1, size);
+    return ctx->drops != NULL ? GPUIPC_OK : status_out_of_memory("gpuipc_context_create", size);
+}
+
+void drop_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    drop_table *self = ctx->drops;
+    (void)deadline;
+    lock();
+    unlist_context(ctx);
+    unlock();
+    for (uint32_t i = 0; i < ctx->device_count && !is_forked; i++) {
+        if (self->queues[i].event != NULL) {
+            (void)ctx->driver.cuEventDestroy(self->queues[i].event);
+        }
+    }
+    free(self);
+}
+
+gpuipc_status gpuipc_drops_pause(void) {
+    lock();
+    all.pauses++;
+    while (all.markings > 0) {
+        unlock();
+        os_sleep_ms(1);
+        lock();
+    }
+    unlock();
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_drops_resume(void) {
+    lock();
+    const bool is_paused = all.pauses > 0;
+    all.pauses -= is_paused ? 1 : 0;
+    unlock();
+    return is_paused ? GPUIPC_OK
+                     : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_drops_resume",
+                                   "gpuipc_drops_pause() was not called as often");
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file References that are given up behind the work of GPUs: what a program drops while its kernels run must stay
+ * mapped until they are done, or the driver ends their CUDA context. Behind all that a device was given, or behind a
+ * place in one stream.
+ *
+ * Whoever drops makes no driver call: that may hang as long as another thread's does (cuMemFree waits for all streams,
+ * and every other call of the process for it: measured on an H100, driver 580). A thread of the process marks the
+ * places and gives the references up. It exists only while something is dropped; calls that may wait help it
+ * (deferred_work_off()). What waits for the devices it leaves on deferred lists: in a thread of which the program
+ * knows nothing that could hold up the very call that the devices wait for. It also looks for what a caller's event loop
+ * waits for and only memory tells (lookout).
+ */
+#ifndef GPUIPC_DROP_H
+#define GPUIPC_DROP_H
+
+#include <gpuipc/gpuipc.h>
+
+#include "base/object.h"
+#include "base/wait_handle.h"
+#include "os.h"
+
+struct context;
+struct drop_passing;
+
+/** Lies in an object that can be dropped. All zero is none. */
+typedef struct dropped {
+    struct dropped *next;
+    struct dropped **link; /**< NULL: in no queue */
+    object *what;
+    void (*give_up)(object *what); /**< one reference */
+    uint32_t holds;                /**< how many are given up */
+    bool everywhere;               /**< behind the work of every device, one after the other */
+} dropped;
+
+/** The part of a context, which api/context_create.c makes and ends. When it ends nothing is in it any more: what is
+ *  dropped holds its context. */
+gpuipc_status drop_table_create(struct context *ctx, const gpuipc_context_config *config);
+void drop_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+
+/** Gives a reference up when the device has done what it has been given until now. No driver call, no wait.
+ *  @param give_up how  @param behind its number; GPUIPC_DEVICE_NONE: all whose primary context is in use */
+void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(object *what),
+              uint32_t behind);
+
+/** Room for a place in a stream, so that drop_pass() cannot fail; in the CUDA context of that stream. */
+gpuipc_status drop_passing_new(struct context *ctx, struct drop_passing **out_passing);
+void drop_passing_free(struct context *ctx, struct drop_passing *self);
+/** Gives a reference up when the stream has done what it has been given until now. Takes @p self over, on success only:
+ *  where the driver refuses the event, drop_add() is left. @return success */
+bool drop_pass(struct context *ctx, struct drop_passing *self, object *what,
+               void (*give_up)(object *what), gpuipc_stream stream);
+
+/** What that thread looks at, in turn with the rest, until it has come; lies in an object. */
+typedef struct lookout {
+    struct lookout *next;
+    struct lookout **link; /**< NULL: nothing is looked for */
+    object *of;            /**< no reference: drop_look_end() comes before its end */
+    bool (*has_come)(object *of);
+    wait_handle *tells; /**< whom, once */
+    uint64_t begun;     /**< how often it was begun */
+    uint64_t round;
+} lookout;
+
+/** Looks for it (again) from now on, some 20 ms apart. Fails where no thread can be started. */
+gpuipc_status drop_look_begin(lookout *self, object *of, bool (*has_come)(object *of),
+                              wait_handle *tells);
+void drop_look_end(lookout *self);
+
+/** Gives up what may be given up now. A reference on the context is held. @return whether there was something */
+bool drop_run(struct context *ctx);
+bool drop_is_empty(const struct context *ctx);
+/** The same until nothing is left or the deadline. */
+void drop_settle(struct context *ctx, os_deadline deadline);
+/** Ends the thread, if no context needs it. */
+void drop_dismiss(void);
+
+#endif

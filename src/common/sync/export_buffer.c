@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See export_record.h: what is asked of buffers. */
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/export_internal.h"
+
+/* How many that are not returned are looked at for a count, half of them from either end. */
+#define LOOKS 64u
+
+#define RECORD(link) LIST_ITEM((link), export_record, listed)
+#define HOME(link)   LIST_ITEM((link), buffer_exports, home)
+
+/* ---- lists: the mutex is held ------------------------------------------------------------------ */
+
+static bool has_none(const buffer_exports *self) {
+    return self->lent.count == 0 && self->returned.count == 0 && self->homes.count == 0;
+}
+
+void export_buffer_joined(buffer_exports *of) {
+    if (of->original != NULL && of->home.in == NULL) {
+        list_append(&of->original->homes, &of->home);
+    }
+}
+
+void export_buffer_left(buffer_exports *of) {
+    if (!has_none(of)) {
+        return;
+    }
+    if (of->home.in != NULL) {
+        list_remove(&of->home);
+        export_buffer_left(of->original); /* which has none itself */
+    } else if (atomic_load(&of->is_lingering) && of->in_returned.in == NULL) {
+        list_append(&of->context->points->returned, &of->in_returned);
+    }
+}
+
+buffer_exports *export_take_returned(context *ctx) {
+    return LIST_ITEM(list_take(&ctx->points->returned), buffer_exports, in_returned);
+}
+
+/* ---- questions --------------------------------------------------------------------------------- */
+
+/* Whether the first of a list stays there, when all before it have left. */
+static bool has_first(linked_list *self) {
+    while (self->first != NULL) {
+        if (!export_settle_listed(RECORD(self->first), true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool own_is_lent(buffer_exports *self) {
+    return has_first(&self->lent);
+}
+
+static bool own_is_outstanding(buffer_exports *self) {
+    return has_first(&self->lent) || has_first(&self->returned);
+}
+
+static list_link *next_home(buffer_exports *self, list_link *next) {
+    return next != NULL && next->in == NULL ? self->homes.first : next; /* it has just left */
+}
+
+/* Of the buffer, or of those that came home to it. Those that have none leave the list as that is found. */
+static bool any(buffer_exports *self, bool (*holds)(buffer_exports *of)) {
+    bool found;
+    os_mutex_lock(&self->context->points->mutex);
+    found = holds(self);
+    for (list_link *next, *at = self->homes.first; at != NULL && !found;
+         at = next_home(self, next)) {
+        next = at->next;
+        found = holds(HOME(at));
+    }
+    os_mutex_unlock(&self->context->points->mutex);
+    return found;
+}
+
+bool export_is_outstanding(buffer_exports *self) {
+    return any(self, own_is_outstanding);
+}
+
+bool export_is_lent(buffer_exports *self) {
+    return any(self, own_is_lent);
+}
+
+static uint32_t settle_own(buffer_exports *self) {
+    linked_list *lent = &self->lent;
+    list_link *next;
+    uint32_t looks = 0;
+    (void)own_is_lent(self);
+    for (list_link *at = lent->first; at != NULL && looks < LOOKS / 2; at = next) {
+        next = at->next;
+        looks += !export_settle_listed(RECORD(at), false);
+    }
+    looks = 0;
+    for (list_link *at = lent->last; at != NULL && looks < LOOKS / 2; at = next) {
+        next = at->previous;
+        looks += !export_settle_listed(RECORD(at), false);
+    }
+    return (uint32_t)lent->count;
+}
+
+uint32_t export_count(buffer_exports *self) {
+    os_mutex_lock(&self->context->points->mutex);
+    uint32_t count = settle_own(self);
+    for (list_link *next, *at = self->homes.first; at != NULL; at = next_home(self, next)) {
+        next = at->next;
+        (void)settle_own(HOME(at));
+    }
+    for (const list_link *at = self->homes.first; at != NULL; at = at->next) {
+        count += (uint32_t)HOME(at)->lent.count;
+    }
+    os_mutex_unlock(&self->context->points->mutex);
+    return count;
+}
+
+gpuipc_status export_check(const buffer_exports *self) {
+    if (self->original != NULL && self->original->context != self->context) {
+        return status_fail(
+            GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
+            "the buffer has come home to another context of this process; send the one "
+            "that was made there");
+    }
+    return GPUIPC_OK;
+}
+
+/* ---- what a stream waits for ------------------------------------------------------------------- */
+
+/* Up to which hand-over the stream waits already: it waits as long as it has not passed what it wrote behind them. Which
+ * stream CU_STREAM_PER_THREAD is depends on who asks. */
+static uint64_t awaited_serial(const buffer_exports *self, gpuipc_stream stream) {
+    return self->awaited_by == stream && stream != CU_STREAM_PER_THREAD &&
+                   !point_is_reached(&self->awaited_passage)
+               ? self->awaited_serial
+               : 0;
+}
+
+/* Those of a list from its end on: they are in their order, but for those of a buffer that came home and ended. */
+static size_t copy_own(const buffer_exports *self, uint64_t awaited, point_word *words) {
+    size_t count = 0;
+    for (const list_link *at = self->lent.last; at != NULL; at = at->previous) {
+        const export_record *one = RECORD(at);
+        if (one->serial <= awaited) {
+            break;
+        }
+        if (words != NULL) {
+            words[count] = point_returned_word(&one->at);
+            point_page_reference(words[count].page);
+        }
+        count++;
+    }
+    return count;
+}
+
+static size_t copy_all(const buffer_exports *self, uint64_t awaited, point_word *words) {
+    size_t count = copy_own(self, awaited, words);
+    for (const list_link *at = self->homes.first; at != NULL; at = at->next) {
+        count += copy_own(HOME(at), awaited, words == NULL ? NULL : words + count);
+    }
+    return count;
+}
+
+gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
+                                  point_word **out_words, size_t *out_count, uint64_t *out_serial) {
+    point_context *points = self->context->points;
+    gpuipc_status status = GPUIPC_OK;
+    point_word *words = NULL;
+    os_mutex_lock(&points->mutex);
+    (void)own_is_lent(self);
+    const uint64_t awaited = awaited_serial(self, stream);
+    const size_t count = copy_all(self, awaited, NULL);
+    if (count > 0 && (words = malloc(count * sizeof(*words))) == NULL) {
+        status = status_out_of_memory("gpuipc_buffer_await_returns_async", count * sizeof(*words));
+    }
+    if (status == GPUIPC_OK) {
+        *out_count = words == NULL ? 0 : copy_all(self, awaited, words);
+        *out_words = words;
+        *out_serial = points->export_serial;
+    }
+    os_mutex_unlock(&points->mutex);
+    return status;
+}
+
+void export_awaited(buffer_exports *self, gpuipc_stream stream, uint64_t serial,
+                    const point_word *passage) {
+    os_mutex_lock(&self->context->points->mutex);
+    self->awaited_by = stream;
+    self->awaited_serial = serial;
+    self->awaited_passage = *passage;
+    os_mutex_unlock(&self->context->points->mutex);
+}
+
+/* ---- the end of a buffer ----------------------------------------------------------------------- */
+
+/* @param heir NULL: they are nobody's from now on */
+static void leave_list(linked_list *from, linked_list *to, buffer_exports *heir) {
+    list_link *at;
+    while ((at = list_take(from)) != NULL) {
+        if (heir != NULL) {
+            RECORD(at)->of = heir;
+            list_append(to, at);
+        } else {
+            export_forget_buffer(RECORD(at));
+        }
+    }
+}
+
+void export_forget(buffer_exports *self, bool forked) {
+    if (forked) {
+        return; /* the mutex may be held for ever */
+    }
+    os_mutex_lock(&self->context->points->mutex);
+    buffer_exports *heir = self->home.in != NULL ? self->original : NULL; /* whose memory it is */
+    leave_list(&self->lent, heir == NULL ? NULL : &heir->lent, heir);
+    leave_list(&self->returned, heir == NULL ? NULL : &heir->returned, heir);
+    if (heir != NULL) {
+        heir->awaited_serial = 0; /* the order is another one */
+    }
+    list_remove(&self->home);
+    list_remove(&self->in_returned);
+    os_mutex_unlock(&self->context->points->mutex);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See export_record.h. The tables of connections, and what becomes of each hand-over; what is asked of buffers is in
+ *  export_buffer.c. */
+#include "sync/export_record.h"
+
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/export_internal.h"
+#include "sync/ready_event.h"
+
+/* How many of a table are looked at with each that is taken: more than one, so that those that are over never become more
+ * than a fraction of those that are not. */
+#define LOOKS 4
+/* How many tables of connections that are over are looked at with each new one: more than one, so that those whose
+ * peers are gone become fewer. */
+#define TABLES_LOOKED_AT 2
+
+#define RECORD(link) LIST_ITEM((link), export_record, busy)
+
+/* A page, and the records of its points. */
+typedef struct export_page {
+    point_page *page;
+    export_record *records; /* POINT_COUNT */
+    uint32_t used;          /* so many were given out at least once */
+} export_page;
+
+struct export_table {
+    struct context *context; /* no reference: the connection has one, and then nothing is put in */
+    point_peer *peer;
+    export_page pages[POINT_PAGES_MAX];
+    uint32_t page_count;
+    linked_list free;
+    linked_list busy; /* the one not looked at for longest first */
+    list_link listed; /* in point_context::exports, or left: then it ends when nothing is busy */
+};
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+static bool is_left(const export_table *self) {
+    return list_has(&self->context->points->left, &self->listed);
+}
+
+static void table_free(export_table *self, bool forked) {
+    for (uint32_t i = 0; i < self->page_count; i++) {
+        if (forked) {
+            point_page_unreference(self->pages[i].page, true);
+        } else {
+            point_page_unreference_locked(self->pages[i].page);
+        }
+        free(self->pages[i].records);
+    }
+    point_peer_unreference(self->peer, forked);
+    free(self);
+}
+
+/* The mutex is held. */
+static void end_if_over(export_table *self) {
+    if (is_left(self) && self->busy.count == 0) {
+        list_remove(&self->listed);
+        table_free(self, false);
+    }
+}
+
+/* ---- one hand-over: the mutex is held ------------------------------------------------------------ */
+
+static void drop_event(export_record *self) {
+    if (self->event != NULL) {
+        ready_event_drop(self->table->context, self->event);
+        self->event = NULL;
+    }
+}
+
+static void forget_buffer(export_record *self) {
+    buffer_exports *of = self->of;
+    if (of != NULL) {
+        list_remove(&self->listed);
+        self->of = NULL;
+        export_buffer_left(of);
+    }
+    drop_event(self);
+}
+
+static void make_free(export_record *self) {
+    list_remove(&self->busy);
+    list_prepend(&self->table->free, &self->busy);
+}
+
+/* The ready word must have been written as well before the point is given out again: a stream that writes it later would put
+ * the value of one hand-over over that of the next. Where the connection is over nothing is given out any more, and what no
+ * buffer asks about need not be known. */
+static void free_if_over(export_record *self) {
+    const point_word released = point_released_word(&self->at);
+    if (self->of == NULL && self->event == NULL &&
+        (is_left(self->table) ||
+         (point_is_reached(&released) && point_is_reached(&self->written)))) {
+        make_free(self);
+    }
+}
+
+bool export_settle(export_record *self) {
+    const point_word returned = point_returned_word(&self->at);
+    const point_word released = point_released_word(&self->at);
+    bool is_moved = false;
+    if (point_is_reached(&returned)) {
+        drop_event(self);
+        is_moved = self->of != NULL && list_has(&self->of->lent, &self->listed);
+    }
+    if (point_is_reached(&released)) {
+        is_moved = self->of != NULL;
+        forget_buffer(self);
+    } else if (is_moved) {
+        list_remove(&self->listed);
+        list_append(&self->of->returned, &self->listed);
+    }
+    free_if_over(self);
+    return is_moved;
+}
+
+void export_forget_buffer(export_record *self) {
+    export_table *table = self->table;
+    self->of = NULL;
+    free_if_over(self);
+    end_if_over(table);
+}
+
+/* ---- many of them ------------------------------------------------------------------------------ */
+
+/* Nobody is there who would return anything. The mutex is held. */
+static void forget_all(export_table *self) {
+    while (self->busy.first != NULL) {
+        export_record *one = RECORD(self->busy.first);
+        forget_buffer(one);
+        make_free(one);
+    }
+}
+
+/* What the peer did not take in before it closed its end is not returned by anybody. */
+static void forget_stranded(export_table *self) {
+    list_link *next;
+    for (list_link *at = self->busy.first; at != NULL; at = next) {
+        export_record *one = RECORD(at);
+        next = at->next;
+        if (!point_page_is_taken(one->at.page)) {
+            forget_buffer(one);
+            make_free(one);
+        }
+    }
+}
+
+/* @return whether nobody is there who would return a hand-over of this page */
+static bool forget_abandoned(export_table *self, const point_page *page) {
+    if (point_peer_is_gone(self->peer)) {
+        forget_all(self);
+        return true;
+    }
+    if (!point_page_is_taken(page) && point_peer_has_closed(self->peer) &&
+        !point_page_is_taken(page)) {
+        forget_stranded(self);
+        return true;
+    }
+    return false;
+}
+
+bool export_settle_listed(export_record *self, bool asks) {
+    export_table *table = self->table;
+    const bool is_settled = export_settle(self) || (asks && forget_abandoned(table, self->at.page));
+    end_if_over(table);
+    return is_settled;
+}
+
+static void settle_some(export_table *self) {
+    for (int i = 0; i < LOOKS && self->busy.count > 0; i++) {
+        (void)export_settle(RECORD(list_turn(&self->busy)));
+    }
+}
+
+/* All of it, once. It may be gone afterwards. */
+static void settle_whole(export_table *self) {
+    list_link *next;
+    for (list_link *at = self->busy.first; at != NULL; at = next) {
+        next = at->next;
+        (void)export_settle(RECORD(at));
+    }
+    if (self->page_count > 0) {
+        (void)forget_abandoned(self, self->pages[self->page_count - 1].page);
+    }
+    end_if_over(self);
+}
+
+/* Those that are over go, and those whose peers are gone; of the others a few hand-overs are looked at. */
+static void look_at_left(point_context *points) {
+    for (int i = 0; i < TABLES_LOOKED_AT && points->left.count > 0; i++) {
+        export_table *one = LIST_ITEM(list_turn(&points->left), export_table, listed);
+        settle_some(one);
+        if (one->busy.count > 0 && point_peer_is_gone(one->peer)) {
+            forget_all(one);
+        }
+        end_if_over(one);
+    }
+}
+
+gpuipc_status export_table_new(struct context *ctx, point_peer *peer, export_table **out_table) {
+    point_context *points = ctx->points;
+    export_table *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("export_table", sizeof(*self));
+    }
+    point_peer_reference(peer);
+    self->context = ctx;
+    self->peer = peer;
+    os_mutex_lock(&points->mutex);
+    look_at_left(points);
+    list_append(&points->exports, &self->listed);
+    os_mutex_unlock(&points->mutex);
+    *out_table = self;
+    return GPUIPC_OK;
+}
+
+void export_table_leave(export_table *self, bool forked) {
+    if (self == NULL || forked) {
+        return; /* in a child the context ends it: export_end_all() */
+    }
+    point_context *points = self->context->points;
+    os_mutex_lock(&points->mutex);
+    list_remove(&self->listed);
+    list_append(&points->left, &self->listed);
+    settle_whole(self);
+    look_at_left(points);
+    os_mutex_unlock(&points->mutex);
+}
+
+static void settle_tables(linked_list *tables) {
+    list_link *next;
+    for (list_link *at = tables->first; at != NULL; at = next) {
+        next = at->next;
+        settle_whole(LIST_ITEM(at, export_table, listed));
+    }
+}
+
+void export_settle_all(struct context *ctx) {
+    os_mutex_lock(&ctx->points->mutex);
+    settle_tables(&ctx->points->exports);
+    settle_tables(&ctx->points->left);
+    os_mutex_unlock(&ctx->points->mutex);
+}
+
+void export_end_all(struct context *ctx, bool forked) {
+    linked_list *const each[] = {&ctx->points->exports, &ctx->points->left};
+    for (size_t i = 0; i < 2; i++) {
+        list_link *at;
+        while ((at = list_take(each[i])) != NULL) {
+            export_table *one = LIST_ITEM(at, export_table, listed);
+            forget_all(one);
+            table_free(one, forked);
+        }
+    }
+}
+
+/* ---- hand-overs -------------------------------------------------------------------------------- */
+
+static gpuipc_status add_page(export_table *self) {
+    if (self->page_count == POINT_PAGES_MAX) {
+        return status_fail(GPUIPC_ERR_LIMIT, "gpuipc_connection_send",
+                           "%u buffers that were sent over this connection are not returned yet",
+                           POINT_PAGES_MAX * POINT_COUNT);
+    }
+    export_page *made = &self->pages[self->page_count];
+    *made = (export_page){.records = calloc(POINT_COUNT, sizeof(export_record))};
+    if (made->records == NULL) {
+        return status_out_of_memory("export_begin", POINT_COUNT * sizeof(export_record));
+    }
+    gpuipc_status status = point_page_create(self->context, self->peer, &made->page);
+    if (status != GPUIPC_OK) {
+        free(made->records);
+        return status;
+    }
+    self->page_count++;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status take(export_table *self, export_record **out_record) {
+    if (self->free.count > 0) {
+        *out_record = RECORD(list_take(&self->free));
+        return GPUIPC_OK;
+    }
+    if (self->page_count == 0 || self->pages[self->page_count - 1].used == POINT_COUNT) {
+        gpuipc_status status = add_page(self);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    export_page *newest = &self->pages[self->page_count - 1];
+    export_record *one = &newest->records[newest->used];
+    *one = (export_record){.table = self, .at = {newest->page, newest->used, 0}};
+    newest->used++;
+    *out_record = one;
+    return GPUIPC_OK;
+}
+
+gpuipc_status export_begin(export_table *self, buffer_exports *of, export_record **out_record,
+                           point *out_point) {
+    point_context *points = self->context->points;
+    export_record *one = NULL;
+    os_mutex_lock(&points->mutex);
+    settle_some(self);
+    gpuipc_status status = take(self, &one);
+    if (status == GPUIPC_OK) {
+        one->at.value += 2;
+        one->written = POINT_PASSED;
+        one->of = of;
+        one->serial = ++points->export_serial;
+        list_append(&self->busy, &one->busy);
+        list_append(&of->lent, &one->listed);
+        export_buffer_joined(of);
+        *out_record = one;
+        *out_point = one->at;
+    }
+    os_mutex_unlock(&points->mutex);
+    return status;
+}
+
+/* The peer has the page: what it writes there may have given the point back, and out again, before anything was sent. */
+static bool is_still(const export_record *self, const point *at) {
+    return list_has(&self->table->busy, &self->busy) && self->at.value == at->value;
+}
+
+void export_cancel(export_record *self, const point *at) {
+    os_mutex *mutex = &self->table->context->points->mutex;
+    os_mutex_lock(mutex);
+    if (is_still(self, at)) {
+        const point_word released = point_released_word(at);
+        point_store(&released);
+        (void)export_settle(self);
+    }
+    os_mutex_unlock(mutex);
+}
+
+void export_set_written(export_record *self, const point *at, const point_word *passage) {
+    os_mutex *mutex = &self->table->context->points->mutex;
+    os_mutex_lock(mutex);
+    if (is_still(self, at)) {
+        self->written = *passage;
+    }
+    os_mutex_unlock(mutex);
+}
+
+void export_set_event(export_record *self, const point *at, struct ready_event *event) {
+    context *ctx = self->table->context;
+    os_mutex_lock(&ctx->points->mutex);
+    if (is_still(self, at)) {
+        self->event = event;
+    } else {
+        ready_event_drop(ctx, event);
+    }
+    os_mutex_unlock(&ctx->points->mutex);
+}
+
+point_page *export_table_unsent(const export_table *self) {
+    for (uint32_t i = self->page_count; i > 0; i--) {
+        /* They are sent in their order: only the last ones may be left. */
+        if (!os_handle_is_valid(point_page_handle(self->pages[i - 1].page))) {
+            return i < self->page_count ? self->pages[i].page : NULL;
+        }
+    }
+    return self->page_count > 0 ? self->pages[0].page : NULL;
+}
+
+uint32_t export_table_number(const export_table *self, const point *at) {
+    uint32_t page = 0;
+    while (self->pages[page].page != at->page) {
+        page++;
+    }
+    return page * POINT_COUNT + at->index;
+}
+
+/* The mutex is held. */
+static size_t copy_first_pages(const linked_list *tables, point_page **pages) {
+    size_t count = 0;
+    for (list_link *at = tables->first; at != NULL; at = at->next) {
+        const export_table *one = LIST_ITEM(at, export_table, listed);
+        if (one->page_count > 0) {
+            pages[count++] = one->pages[0].page;
+            point_page_reference(one->pages[0].page);
+        }
+    }
+    return count;
+}
+
+gpuipc_status export_copy_first_pages(struct context *ctx, point_page ***out_pages,
+                                      size_t *out_count) {
+    point_context *points = ctx->points;
+    gpuipc_status status = GPUIPC_OK;
+    *out_pages = NULL;
+    *out_count = 0;
+    os_mutex_lock(&points->mutex);
+    const size_t most = points->exports.count + points->left.count;
+    point_page **pages = most > 0 ? malloc(most * sizeof(point_page *)) : NULL;
+    if (pages != NULL) {
+        *out_count = copy_first_pages(&points->exports, pages);
+        *out_count += copy_first_pages(&points->left, pages + *out_count);
+        *out_pages = pages;
+    } else if (most > 0) {
+        status = status_out_of_memory("export_copy_first_pages", most * sizeof(point_page *));
+    }
+    os_mutex_unlock(&points->mutex);
+    return status;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See mark.h. */
+#include "sync/mark.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "cuda/context.h"
+#include "sync/export_record.h"
+#include "sync/watch.h"
+
+#define VERSION 1u
+/* Behind the words of points: who made the page, its number among the first pages of that context, and the marks. */
+#define EXPORTER_WORD (POINT_WORDS_END)
+#define NUMBER_WORD   (POINT_WORDS_END + 1u)
+#define FIRST_WORD    (POINT_WORDS_END + 2u)
+#define SLOTS         (POINT_PAGE_BYTES / 8u - FIRST_WORD)
+/* Of these, so many for marks that repeat. Their words go down again, so they are never used for others. */
+#define REPEATED 254u
+
+struct mark_capture {
+    struct mark_capture *next;
+    uint32_t slot;
+    size_t count;
+    point_page *pages[]; /* a reference on each */
+};
+
+typedef struct mark_slot {
+    uint32_t value;     /* given out last */
+    point_word passage; /* reached when its stream has made it */
+    bool is_captured;
+} mark_slot;
+
+typedef struct mark_table {
+    os_mutex mutex; /* before that of points */
+    uint32_t exporter;
+    uint32_t page_number; /* of the newest page */
+    uint32_t next;        /* where the search for a slot goes on */
+    mark_slot slots[SLOTS];
+} mark_table;
+
+gpuipc_status mark_table_create(struct context *ctx, const gpuipc_context_config *config) {
+    mark_table *self = calloc(1, sizeof(*self));
+    (void)config;
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    gpuipc_status status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    for (int i = 0; i < 4; i++) {
+        self->exporter = self->exporter << 8 | ctx->instance_id[i];
+    }
+    self->exporter |= 1u; /* a page without one has 0 */
+    self->next = REPEATED;
+    ctx->marks = self;
+    return GPUIPC_OK;
+}
+
+void mark_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    (void)deadline;
+    if (!is_forked) { /* else another thread may have had it */
+        os_mutex_destroy(&ctx->marks->mutex);
+    }
+    free(ctx->marks);
+}
+
+/* ---- 16 bytes: docs/wire-format.md ---------------------------------------------------------- */
+
+static void put(uint8_t *to, uint32_t value) {
+    for (int i = 0; i < 4; i++) {
+        to[i] = (uint8_t)(value >> 8 * i);
+    }
+}
+
+static uint32_t get(const uint8_t *from) {
+    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+
+static uint32_t checksum(const uint8_t *bytes) {
+    const uint64_t first = get(bytes) | (uint64_t)get(bytes + 4) << 32;
+    return (uint32_t)hash_word(hash_word(VERSION, first), get(bytes + 8));
+}
+
+void mark_encode(const mark *self, gpuipc_mark *out_bytes) {
+    uint8_t *to = out_bytes->bytes;
+    put(to, VERSION | (self->repeats ? 1u : 0u) << 8 | self->slot << 16);
+    put(to + 4, self->exporter);
+    put(to + 8, self->value);
+    put(to + 12, checksum(to));
+}
+
+gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark, const char *operation) {
+    const uint8_t *from = bytes->bytes;
+    const uint32_t head = get(from);
+    const mark read = {.repeats = (head >> 8 & 0xFFu) == 1u,
+                       .slot = head >> 16,
+                       .exporter = get(from + 4),
+                       .value = get(from + 8)};
+    if (get(from + 12) != checksum(from) || (head & 0xFFu) != VERSION || (head >> 8 & 0xFFu) > 1u ||
+        read.slot >= SLOTS || read.repeats != (read.slot < REPEATED)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "the 16 bytes are no mark, or damaged");
+    }
+    *out_mark = read;
+    return GPUIPC_OK;
+}
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+static point_word word_of(point_page *page, uint32_t slot, uint64_t value) {
+    return (point_word){page, FIRST_WORD + slot, value};
+}
+
+static uint64_t word_value(const point_page *page, uint32_t at) {
+    return atomic_load_explicit(&point_page_words(page)[at], memory_order_acquire);
+}
+
+gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word,
+                        const char *operation) {
+    if (of == NULL || of->marks == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "the buffer was not received from another process");
+    }
+    if (word_value(of->marks, EXPORTER_WORD) != self->exporter) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "the mark was not made by the context that the buffer came from");
+    }
+    if (self->repeats && word_value(of->marks, NUMBER_WORD) > self->value) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "the mark was captured before there was a connection to this process, "
+                           "so the graph does not write it here");
+    }
+    *out_word = word_of(of->marks, self->slot, self->repeats ? 1 : self->value);
+    return GPUIPC_OK;
+}
+
+/* What the word of a mark that repeats has before it is made anew. */
+static point_word before(const point_word *word) {
+    return (point_word){word->page, word->at, 0};
+}
+
+/* ---- making: the mutex is held --------------------------------------------------------------- */
+
+/* A slot is used again when its stream has come to what it was used for last. */
+static mark_slot *take(mark_table *self) {
+    for (uint32_t i = 0; i < SLOTS - REPEATED; i++) {
+        mark_slot *one = &self->slots[self->next];
+        self->next = self->next + 1 < SLOTS ? self->next + 1 : REPEATED;
+        if (one->value < UINT32_MAX && point_is_reached(&one->passage)) {
+            one->value++;
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* Where there is no page yet, a word that nobody has is written: the passage of it tells those that come. */
+static gpuipc_status write_alone(struct context *ctx, gpuipc_stream stream,
+                                 point_word *out_passage) {
+    point_word own;
+    gpuipc_status status = passage_take(ctx, NULL, &own);
+    if (status == GPUIPC_OK &&
+        (status = point_write_async(&own, 1, stream, out_passage)) != GPUIPC_OK) {
+        passage_cancel(&own);
+    }
+    return status;
+}
+
+/* The last passage is behind all the words. */
+static gpuipc_status write_all(struct context *ctx, mark_slot *one, gpuipc_stream stream) {
+    const uint32_t slot = (uint32_t)(one - ctx->marks->slots);
+    point_page **pages;
+    size_t count;
+    gpuipc_status status = export_copy_first_pages(ctx, &pages, &count);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (count == 0) {
+        status = write_alone(ctx, stream, &one->passage);
+    }
+    for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
+        const point_word word = word_of(pages[i], slot, one->value);
+        status = point_write_async(&word, 1, stream, &one->passage);
+    }
+    for (size_t i = 0; i < count; i++) {
+        point_page_unreference(pages[i], false);
+    }
+    free(pages);
+    return status;
+}
+
+gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_mark) {
+    mark_table *self = ctx->marks;
+    os_mutex_lock(&self->mutex);
+    mark_slot *one = take(self);
+    gpuipc_status status =
+        one != NULL ? write_all(ctx, one, stream)
+                    : status_fail(GPUIPC_ERR_LIMIT, "gpuipc_buffer_mark",
+                                  "streams have not come to %u marks yet", SLOTS - REPEATED);
+    if (status == GPUIPC_OK) {
+        *out_mark = (mark){
+            .slot = (uint32_t)(one - self->slots), .exporter = self->exporter, .value = one->value};
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+/* ---- pages that come later -------------------------------------------------------------------- */
+
+/* What has been made is there; what is not yet made is stored when its stream has come to it, unless a later one was
+ * made meanwhile. */
+static gpuipc_status catch_up(struct context *ctx, const mark_slot *one, point_page *page) {
+    const uint32_t slot = (uint32_t)(one - ctx->marks->slots);
+    const point_word word = word_of(page, slot, one->value);
+    if (point_is_reached(&one->passage)) {
+        point_raise(&word);
+        return GPUIPC_OK;
+    }
+    const point_word last = word_of(page, slot, one->value - 1);
+    point_raise(&last);
+    return watch_add_store(ctx, &word, &one->passage);
+}
+
+gpuipc_status mark_page_begin(struct context *ctx, point_page *page) {
+    mark_table *self = ctx->marks;
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&self->mutex);
+    if (word_value(page, EXPORTER_WORD) == 0) {
+        for (uint32_t i = REPEATED; i < SLOTS && status == GPUIPC_OK; i++) {
+            if (self->slots[i].value != 0) {
+                status = catch_up(ctx, &self->slots[i], page);
+            }
+        }
+        if (status == GPUIPC_OK) {
+            const point_word number = {page, NUMBER_WORD, ++self->page_number};
+            const point_word exporter = {page, EXPORTER_WORD, self->exporter};
+            point_store(&number);
+            point_store(&exporter);
+        }
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+/* ---- marks that repeat ------------------------------------------------------------------------ */
+
+static mark_slot *take_repeated(mark_table *self) {
+    for (uint32_t i = 0; i < REPEATED; i++) {
+        if (!self->slots[i].is_captured) {
+            return &self->slots[i];
+        }
+    }
+    return NULL;
+}
+
+static void capture_end(struct context *ctx, mark_capture *one, bool forked) {
+    for (size_t i = 0; i < one->count; i++) {
+        point_page_unreference(one->pages[i], forked);
+    }
+    if (!forked) {
+        os_mutex_lock(&ctx->marks->mutex);
+        ctx->marks->slots[one->slot].is_captured = false;
+        os_mutex_unlock(&ctx->marks->mutex);
+    }
+    free(one);
+}
+
+void mark_captures_end(struct context *ctx, mark_capture **captures, bool forked) {
+    while (*captures != NULL) {
+        mark_capture *one = *captures;
+        *captures = one->next;
+        capture_end(ctx, one, forked);
+    }
+}
+
+/* The pages stay mapped and registered, since a graph may write them at any time. */
+static gpuipc_status capture_new(struct context *ctx, uint32_t slot, mark_capture **out_capture) {
+    point_page **pages;
+    size_t count;
+    gpuipc_status status = export_copy_first_pages(ctx, &pages, &count);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const size_t size = sizeof(mark_capture) + count * sizeof(*pages);
+    mark_capture *made = malloc(size);
+    if (made != NULL) {
+        *made = (mark_capture){.slot = slot, .count = count};
+    } else {
+        status = status_out_of_memory("gpuipc_buffer_mark", size);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (made != NULL) {
+            made->pages[i] = pages[i];
+        } else {
+            point_page_unreference(pages[i], false);
+        }
+    }
+    free(pages);
+    *out_capture = made;
+    return status;
+}
+
+static gpuipc_status capture_words(const mark_capture *self, gpuipc_stream stream) {
+    gpuipc_status status = GPUIPC_OK;
+    for (size_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
+        const point_word made = word_of(self->pages[i], self->slot, 1);
+        const point_word unmade = before(&made);
+        point_store(&unmade);
+        status = point_capture_write(&made, stream);
+    }
+    return status;
+}
+
+gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark_capture **captures,
+                                 mark *out_mark) {
+    mark_table *self = ctx->marks;
+    mark_capture *made = NULL;
+    gpuipc_status status;
+    os_mutex_lock(&self->mutex);
+    mark_slot *one = take_repeated(self);
+    if (one == NULL) {
+        status = status_fail(GPUIPC_ERR_LIMIT, "gpuipc_buffer_mark",
+                             "%u marks are captured in graphs already", REPEATED);
+    } else {
+        status = capture_new(ctx, (uint32_t)(one - self->slots), &made);
+    }
+    if (status == GPUIPC_OK) {
+        one->is_captured = true;
+        made->next = *captures;
+        *captures = made; /* also after a failure: what has been captured may be launched */
+        status = capture_words(made, stream);
+        *out_mark = (mark){.repeats = true,
+                           .slot = made->slot,
+                           .exporter = self->exporter,
+                           .value = self->page_number};
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------- */
+
+gpuipc_status mark_await(struct context *ctx, const mark *self, const point_word *word,
+                         os_deadline deadline, const char *operation) {
+    gpuipc_status status = point_await(word, 1, &ctx->is_over, deadline, operation);
+    if (status == GPUIPC_OK && self->repeats) {
+        const point_word unmade = before(word);
+        point_store(&unmade);
+    }
+    return status;
+}
+
+gpuipc_status mark_wait(const point_waiter *by, const mark *self, const point_word *word) {
+    const point_word unmade = before(word);
+    point_word passage;
+    device_scope scope;
+    gpuipc_status status = point_wait(by, word, 1, &passage);
+    if (status != GPUIPC_OK || !self->repeats) {
+        return status;
+    }
+    status = device_enter_stream(by->context, by->stream, by->device, &scope);
+    if (status == GPUIPC_OK) {
+        status = point_write_async(&unmade, 1, by->stream, &passage);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+/* The watch looks after the word as long as a graph may wait for it: at the end of the peer it stores it again and again. */
+static gpuipc_status watch_capture(const point_waiter *by, const point_word *word) {
+    point_word passage;
+    if (import_record_is_captured(by->of, word)) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = point_wait_begin(by, word->page, word, 1, &passage);
+    if (status == GPUIPC_OK &&
+        (status = import_record_capture(by->of, word, &passage)) != GPUIPC_OK) {
+        passage_cancel(&passage);
+    }
+    return status;
+}
+
+gpuipc_status mark_capture_wait(const point_waiter *by, const point_word *word) {
+    const point_word unmade = before(word);
+    gpuipc_status status = watch_capture(by, word);
+    if (status == GPUIPC_OK) {
+        status = point_capture_wait(word, by->stream);
+    }
+    return status == GPUIPC_OK ? point_capture_write(&unmade, by->stream) : status;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Marks: ready points of buffers that others have open already. The exporter writes one word in the first page of
+ * points of each connection that it has lent memory over; who has memory of it open finds that word by the number in the
+ * mark. No peer can touch the words of another (docs/adr/0012).
+ *
+ * A mark made on a stream that is being captured repeats: the graph writes 1 at each launch, and who has waited writes 0.
+ */
+#ifndef GPUIPC_MARK_H
+#define GPUIPC_MARK_H
+
+#include "sync/point_wait.h"
+
+struct context;
+
+/** What its 16 bytes say. */
+typedef struct mark {
+    bool repeats;
+    uint32_t slot;     /**< the number of its word */
+    uint32_t exporter; /**< a number that its pages have as well */
+    uint32_t
+        value; /**< that the word reaches; of one that repeats, the number of the newest page it is written in */
+} mark;
+
+/** A mark that a graph repeats, as long as the buffer is there that it was made for. */
+typedef struct mark_capture mark_capture;
+
+/** The part of a context, which api/context_create.c makes and ends. */
+gpuipc_status mark_table_create(struct context *ctx, const gpuipc_context_config *config);
+void mark_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+
+void mark_encode(const mark *self, gpuipc_mark *out_bytes);
+/** ERR_INVALID_ARGUMENT for what mark_encode() has not made. */
+gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark, const char *operation);
+
+/** Lets a stream of the current CUDA context make a mark, and pages that come later get it behind that.
+ *  ERR_LIMIT: streams have not come to so many marks yet */
+gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_mark);
+
+/** The same on a stream that is being captured. ERR_LIMIT: so many are captured; ERR_NOT_SUPPORTED: streams cannot write
+ *  words there
+ *  @param captures of the buffer */
+gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark_capture **captures,
+                                 mark *out_mark);
+/** The graphs are not launched any more. */
+void mark_captures_end(struct context *ctx, mark_capture **captures, bool forked);
+
+/** Before a page is sent that is the first of its connection: it gets the marks that were made before. No mutex is held. */
+gpuipc_status mark_page_begin(struct context *ctx, point_page *page);
+
+/** The word of a mark of the process that a buffer came from. ERR_INVALID_ARGUMENT: of another, or of before the
+ *  connection; or the buffer was not received */
+gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word,
+                        const char *operation);
+/** Lets a stream wait for a mark where point_can_wait(). One that repeats is set back behind that. */
+gpuipc_status mark_wait(const point_waiter *by, const mark *self, const point_word *word);
+/** Puts that into a stream that is being captured. */
+gpuipc_status mark_capture_wait(const point_waiter *by, const point_word *word);
+/** The host waits, as point_await(). */
+gpuipc_status mark_await(struct context *ctx, const mark *self, const point_word *word,
+                         os_deadline deadline, const char *operation);
+
+#endif

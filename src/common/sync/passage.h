@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Passages: words that a stream writes behind what it does with shared words, in pages that no other process has.
+ * They say whether the stream may still touch a shared page, which must not depend on what a peer writes there.
+ */
+#ifndef GPUIPC_PASSAGE_H
+#define GPUIPC_PASSAGE_H
+
+#include <stdatomic.h>
+
+#include "base/status.h"
+#include "os.h"
+
+struct context;
+
+typedef struct point_page point_page;
+typedef struct passage_slot passage_slot;
+
+/** A word of a timeline semaphore, and the value that is written there or waited for. */
+typedef struct point_word {
+    point_page *page; /**< NULL: reached from the start */
+    uint32_t at;      /**< its number in the page */
+    uint64_t value;
+} point_word;
+
+#define POINT_PASSED ((point_word){0})
+
+/** As a stream compares: cuda.h, CU_STREAM_WAIT_VALUE_GEQ. */
+bool point_is_reached(const point_word *word);
+
+/** Those of a context, guarded by its point mutex. All zero is empty. */
+typedef struct passage_table {
+    struct passage_page *pages; /**< the newest first */
+    uint32_t page_count;
+    passage_slot *free;
+    passage_slot *first_busy; /**< not looked at for longest */
+    passage_slot *last_busy;
+} passage_table;
+
+/** A word that says whether a stream has passed a place. As long as it does not say so, the page @p of stays mapped (NULL:
+ *  it is held otherwise). ERR_LIMIT: streams have not come to half a million of them. */
+gpuipc_status passage_take(struct context *ctx, point_page *of, point_word *out_passage);
+/** It did not come to it. */
+void passage_cancel(const point_word *passage);
+
+/** Whether no stream can touch a page any more. The mutex is held. */
+bool passage_all_reached(point_page *of);
+
+/** Defers the end of all pages until their streams have passed. */
+void passage_table_end(struct context *ctx);
+
+#endif

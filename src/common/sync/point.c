@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See point.h: pages and words. What streams do with them is in point_stream.c. */
+#include "sync/point.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/deferred.h"
+#include "sync/export_record.h"
+#include "sync/ready_event.h"
+
+/* The last word of a page: 1 when the receiver has taken the page in. */
+#define TAKEN_WORD (POINT_COUNT * 2u + 1u)
+/* What a done word is given when nothing will be opened any more: beyond every value of a point, and
+ * the comparison is cyclic (cuda.h, CU_STREAM_WAIT_VALUE_GEQ), so less than half of 64 bits. */
+#define POINT_RETURNED_FOR_EVER (UINT64_C(1) << 62)
+/* Waiting on the host begins with looking again and again, since a word often comes at once. */
+#define SPIN_NS UINT64_C(50000)
+
+/* The latest hand-over under a point that was opened here. The peer may have used the point for others since, when it was
+ * returned on a stream. */
+struct opened {
+    uint64_t value;
+    bool is_open;
+};
+
+struct point_page {
+    deferred deferred; /* the first: nothing holds it but streams that may still touch it */
+    atomic_uint references;
+    struct context *context; /* no reference: whoever holds a page holds the context */
+    atomic_uint_least64_t *words;
+    point_peer *peer;      /* a reference; NULL: nobody has it */
+    struct opened *opened; /* of a peer's: what is open here under each point; else NULL */
+    os_handle handle;      /* of an own one, until it has been sent */
+    passage_slot *passages;
+    uint32_t device; /* in whose primary context it is registered; or GPUIPC_DEVICE_NONE */
+};
+
+_Static_assert(sizeof(atomic_uint_least64_t) == 8, "a word has 64 bits");
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+point_word point_ready_word(const point *at) {
+    return (point_word){at->page, at->index * 2, at->value};
+}
+
+point_word point_returned_word(const point *at) {
+    return (point_word){at->page, at->index * 2 + 1, at->value};
+}
+
+point_word point_released_word(const point *at) {
+    return (point_word){at->page, at->index * 2 + 1, at->value + 1};
+}
+
+bool point_is_reached(const point_word *word) {
+    if (word->page == NULL) {
+        return true;
+    }
+    uint64_t now = atomic_load_explicit(&word->page->words[word->at], memory_order_acquire);
+    return now - word->value < UINT64_C(1) << 63;
+}
+
+void point_store(const point_word *word) {
+    atomic_store_explicit(&word->page->words[word->at], word->value, memory_order_release);
+}
+
+void point_raise(const point_word *word) {
+    atomic_uint_least64_t *at = &word->page->words[word->at];
+    uint64_t now = atomic_load_explicit(at, memory_order_acquire);
+    while (now - word->value >= UINT64_C(1) << 63 &&
+           !atomic_compare_exchange_weak_explicit(at, &now, word->value, memory_order_release,
+                                                  memory_order_acquire)) {
+    }
+}
+
+/* The process is looked at before the word: what it wrote before its end is there when its end is seen. */
+static gpuipc_status await_one(const point_word *word, const atomic_bool *interrupted,
+                               os_deadline deadline, const char *operation) {
+    const uint64_t begun = os_clock_ns();
+    unsigned pause = 0;
+    while (!point_is_reached(word)) {
+        if (interrupted != NULL && atomic_load(interrupted)) {
+            return status_fail(GPUIPC_ERR_RELEASED, operation,
+                               "the connection was closed meanwhile");
+        }
+        if (point_page_is_abandoned(word->page) && !point_is_reached(word)) {
+            return status_fail(GPUIPC_ERR_LOST, operation,
+                               "the other process ended before its work on the buffer was done");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+                               "the other process's work on the buffer was not done in time");
+        }
+        if (os_clock_ns() - begun > SPIN_NS) {
+            os_sleep_ms(os_backoff_next(&pause, deadline));
+        }
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status point_await(const point_word *words, size_t count, const atomic_bool *interrupted,
+                          os_deadline deadline, const char *operation) {
+    gpuipc_status status = GPUIPC_OK;
+    for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
+        status = await_one(&words[i], interrupted, deadline, operation);
+    }
+    return status;
+}
+
+/* ---- pages --------------------------------------------------------------------------------- */
+
+static void page_free(point_page *self, bool forked) {
+    if (self->words != NULL) {
+        os_memory_unmap(self->words, POINT_PAGE_BYTES);
+    }
+    if (!forked) { /* in a child it is closed already */
+        os_handle_close(&self->handle);
+    }
+    point_peer_unreference(self->peer, forked);
+    free(self->opened);
+    free(self);
+}
+
+static gpuipc_status page_new(struct context *ctx, point_peer *peer, point_page **out_page) {
+    point_page *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("point_page", sizeof(*self));
+    }
+    if (peer != NULL) {
+        point_peer_reference(peer);
+    }
+    atomic_init(&self->references, 1u);
+    self->context = ctx;
+    self->peer = peer;
+    self->handle = OS_HANDLE_NONE;
+    self->device = GPUIPC_DEVICE_NONE;
+    *out_page = self;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status map(point_page *self, os_handle handle) {
+    void *memory;
+    gpuipc_status status = os_memory_map(handle, POINT_PAGE_BYTES, true, &memory);
+    if (status == GPUIPC_OK) {
+        self->words = memory;
+    }
+    return status;
+}
+
+gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page) {
+    point_page *self = NULL;
+    gpuipc_status status = page_new(ctx, peer, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = os_memory_create("gpuipc-points", POINT_PAGE_BYTES, &self->handle);
+    if (status != GPUIPC_OK || (status = map(self, self->handle)) != GPUIPC_OK) {
+        page_free(self, false);
+        return status;
+    }
+    if (peer == NULL) {
+        os_handle_close(&self->handle);
+    }
+    *out_page = self;
+    return GPUIPC_OK;
+}
+
+gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle handle,
+                              point_page **out_page) {
+    point_page *self = NULL; /* as gcc -O3 wants it */
+    uint64_t bytes = 0;
+    gpuipc_status status = os_memory_inspect(handle, &bytes);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (bytes != POINT_PAGE_BYTES) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "point_page_open",
+                           "the page of points has %" PRIu64 " bytes, not %u", bytes,
+                           POINT_PAGE_BYTES);
+    }
+    if ((status = page_new(ctx, peer, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    self->opened = calloc(POINT_COUNT, sizeof(*self->opened));
+    status = self->opened == NULL
+                 ? status_out_of_memory("point_page", POINT_COUNT * sizeof(*self->opened))
+                 : map(self, handle);
+    if (status != GPUIPC_OK) {
+        page_free(self, false);
+        return status;
+    }
+    const point_word taken = {self, TAKEN_WORD, 1};
+    point_store(&taken);
+    *out_page = self;
+    return GPUIPC_OK;
+}
+
+struct context *point_page_context(const point_page *self) {
+    return self->context;
+}
+
+point_peer *point_page_peer(const point_page *self) {
+    return self->peer;
+}
+
+atomic_uint_least64_t *point_page_words(const point_page *self) {
+    return self->words;
+}
+
+uint32_t *point_page_device(point_page *self) {
+    return &self->device;
+}
+
+passage_slot **point_page_passages(point_page *self) {
+    return &self->passages;
+}
+
+os_handle point_page_handle(const point_page *self) {
+    return self->handle;
+}
+
+void point_page_sent(point_page *self) {
+    os_handle_close(&self->handle);
+}
+
+void point_set_open(const point *at, bool is_open) {
+    os_mutex *mutex = &at->page->context->points->mutex;
+    os_mutex_lock(mutex);
+    struct opened *known = &at->page->opened[at->index];
+    if (is_open || known->value == at->value) {
+        *known = (struct opened){at->value, is_open};
+    }
+    os_mutex_unlock(mutex);
+}
+
+static bool is_still_open(point_page *self, uint32_t index) {
+    const point at = {self, index, self->opened[index].value};
+    const point_word released = point_released_word(&at);
+    return self->opened[index].is_open && !point_is_reached(&released);
+}
+
+void point_page_return_rest(point_page *self) {
+    os_mutex_lock(&self->context->points->mutex);
+    for (uint32_t i = 0; i < POINT_COUNT; i++) {
+        if (!is_still_open(self, i)) {
+            const point_word done = {self, i * 2 + 1, POINT_RETURNED_FOR_EVER};
+            point_store(&done);
+        }
+    }
+    os_mutex_unlock(&self->context->points->mutex);
+}
+
+bool point_page_is_taken(const point_page *self) {
+    const point_word taken = {(point_page *)(uintptr_t)self, TAKEN_WORD, 1};
+    return point_is_reached(&taken);
+}
+
+bool point_page_is_abandoned(point_page *self) {
+    os_mutex_lock(&self->context->points->mutex);
+    const bool is_abandoned =
+        point_peer_is_gone(self->peer) ||
+        (self->opened == NULL && !point_page_is_taken(self) && point_peer_has_closed(self->peer) &&
+         !point_page_is_taken(self)); /* it may have done so meanwhile */
+    os_mutex_unlock(&self->context->points->mutex);
+    return is_abandoned;
+}
+
+/* ---- the end of pages ---------------------------------------------------------------------- */
+
+void point_page_reference(point_page *self) {
+    atomic_fetch_add_explicit(&self->references, 1u, memory_order_relaxed);
+}
+
+static bool is_last(point_page *self) {
+    return self != NULL &&
+           atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) == 1u;
+}
+
+static bool is_ready(deferred *item) {
+    point_page *self = (point_page *)item;
+    os_mutex_lock(&self->context->points->mutex);
+    const bool ready = passage_all_reached(self);
+    os_mutex_unlock(&self->context->points->mutex);
+    return ready;
+}
+
+static void end_deferred(deferred *item, bool forked) {
+    point_page *self = (point_page *)item;
+    if (!forked) {
+        point_page_unregister(self);
+    }
+    page_free(self, forked);
+}
+
+/* The mutex is held. To unregister memory waits for the devices. */
+static void end_page(point_page *self) {
+    if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self)) {
+        page_free(self, false);
+    } else {
+        self->deferred =
+            (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
+        deferred_add(self->context->deferred, &self->deferred);
+    }
+}
+
+void point_page_unreference_locked(point_page *self) {
+    if (is_last(self)) {
+        end_page(self);
+    }
+}
+
+void point_page_unreference(point_page *self, bool forked) {
+    if (!is_last(self)) {
+        return;
+    }
+    if (forked) {
+        page_free(self, true);
+        return;
+    }
+    os_mutex *mutex = &self->context->points->mutex;
+    os_mutex_lock(mutex);
+    end_page(self);
+    os_mutex_unlock(mutex);
+}
+
+/* ---- of a context -------------------------------------------------------------------------- */
+
+gpuipc_status point_context_create(struct context *ctx, const gpuipc_context_config *config) {
+    point_context *self = calloc(1, sizeof(*self));
+    (void)config;
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    gpuipc_status status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        goto free_self;
+    }
+    if ((status = os_mutex_init(&self->registration)) != GPUIPC_OK) {
+        goto destroy_mutex;
+    }
+    ctx->points = self;
+    return GPUIPC_OK;
+
+destroy_mutex:
+    os_mutex_destroy(&self->mutex);
+free_self:
+    free(self);
+    return status;
+}
+
+void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    point_context *self = ctx->points;
+    export_end_all(ctx, is_forked);
+    ready_event_collect(ctx, is_forked);
+    bool ended = deferred_end(ctx->deferred, deadline, is_forked);
+    if (ended) {
+        passage_table_end(ctx);
+        ended = deferred_end(ctx->deferred, deadline, is_forked);
+    }
+    if (!ended) {
+        context_log(
+            ctx, GPUIPC_LOG_WARNING,
+            "a stream still uses memory that was released, or waits for another process; the "
+            "memory is left to the end of the process");
+    }
+    if (!is_forked) { /* else another thread may have had them */
+        os_mutex_destroy(&self->registration);
+        os_mutex_destroy(&self->mutex);
+    }
+    free(self);
+}

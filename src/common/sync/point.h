@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Ready and done points. Each is a word of a timeline semaphore (as in Vulkan's VK_KHR_timeline_semaphore): 64
+ * bits that go up, written by one process and waited for by the other until they have a value. The words lie in pages of
+ * shared memory, as many for each direction of a connection as there are hand-overs (docs/adr/0007, 0010). Streams write
+ * them and wait for them; the host can do both as well. What the peer has written into a page is a number to compare with
+ * and nothing else.
+ */
+#ifndef GPUIPC_POINT_H
+#define GPUIPC_POINT_H
+
+#include <gpuipc/gpuipc.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "driver.h"
+#include "os.h"
+#include "sync/passage.h"
+#include "sync/point_peer.h"
+
+struct context;
+
+#define POINT_PAGE_BYTES 73728u
+/** How many points a page has: two words each. The last word behind them but one is not used, and the last is 1 when the
+ *  other side has taken the page in. */
+#define POINT_COUNT 4095u
+/** The number of the first word behind them. These are the exporter's marks (mark.h). */
+#define POINT_WORDS_END 8192u
+/** How many pages each direction of a connection has at most, on both sides. */
+#define POINT_PAGES_MAX 64u
+
+/** One hand-over's point, and the value that its words reach. A point is given out with the next value but one. */
+typedef struct point {
+    point_page *page; /**< NULL: none */
+    uint32_t index;   /**< in the page */
+    uint64_t value;
+} point;
+
+/** The contents are there. */
+point_word point_ready_word(const point *at);
+/** The receiver no longer uses the memory. */
+point_word point_returned_word(const point *at);
+/** And no longer has it open: the same word, with the value after that. Only then is the point given
+ *  out again. */
+point_word point_released_word(const point *at);
+
+/** What a context has of them. */
+typedef struct point_context {
+    os_mutex mutex;        /**< guards all of this, and the lists of hand-overs */
+    os_mutex registration; /**< held while a page is registered, which may take its time */
+    passage_table passages;
+    linked_list exports;    /**< tables of connections */
+    linked_list left;       /**< of connections that are over, while not all is returned */
+    uint64_t export_serial; /**< of the last hand-over */
+    linked_list returned;   /**< of lingering buffers that nobody has open any more */
+    struct ready_event *ended_events; /**< that no receiver waits for any more */
+} point_context;
+
+/** The part of a context, which api/context_create.c makes and ends. */
+gpuipc_status point_context_create(struct context *ctx, const gpuipc_context_config *config);
+/** With all that is deferred. Waits for streams that are just passing a word; what some still use is left to the end
+ *  of the process, and the log says so. */
+void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+
+/* ---- pages: point.c ---------------------------------------------------------------------- */
+
+/** Makes a page of words that this side gives out.
+ *  @param peer who is to have it; NULL: nobody else */
+gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page);
+
+/** Takes in a page of the peer's. The handle stays the caller's. ERR_PROTOCOL when it is no
+ *  memory of this size that keeps its size. */
+gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle handle,
+                              point_page **out_page);
+
+struct context *point_page_context(const point_page *self);
+/** NULL: nobody. */
+point_peer *point_page_peer(const point_page *self);
+atomic_uint_least64_t *point_page_words(const point_page *self);
+
+/** The handle of an own page, which is there until it has been sent; then none. */
+os_handle point_page_handle(const point_page *self);
+void point_page_sent(point_page *self);
+
+void point_page_reference(point_page *self);
+/** The last one unmaps the page, or defers that (deferred.h). Makes no driver call.
+ *  NULL does nothing. */
+void point_page_unreference(point_page *self, bool forked);
+/** The same, where the mutex is held. NULL does nothing. */
+void point_page_unreference_locked(point_page *self);
+
+/** Whether nobody will write a word of the peer's any more: its process is gone, or it has closed the connection and
+ *  never took this side's page in. */
+bool point_page_is_abandoned(point_page *self);
+/** Whether the peer has taken in a page of this side's. */
+bool point_page_is_taken(const point_page *self);
+
+/** What is handed over under a peer's point is opened (true) or closed. */
+void point_set_open(const point *at, bool is_open);
+/** Of a page of the peer's, after which no more records come: what nobody here has open is returned. */
+void point_page_return_rest(point_page *self);
+
+/** In whose device's primary context it is registered is the business of point_stream.c. */
+uint32_t *point_page_device(point_page *self);
+/** The passages of streams that may still touch it, which passage.c keeps. */
+passage_slot **point_page_passages(point_page *self);
+
+/* ---- words: point.c ------------------------------------------------------------------------ */
+
+void point_store(const point_word *word);
+/** The same, unless the word has that value or a later one. */
+void point_raise(const point_word *word);
+
+/** Waits on the host until all have their values. ERR_TIMEOUT; ERR_LOST when the peer is gone first; ERR_RELEASED when
+ *  *interrupted becomes true (may be NULL). */
+gpuipc_status point_await(const point_word *words, size_t count, const atomic_bool *interrupted,
+                          os_deadline deadline, const char *operation);
+
+/* ---- words and streams: point_stream.c ----------------------------------------------------- */
+
+/** Where a page is for the current CUDA context, in whose device's primary context it is registered
+ *  unless that has been done. */
+gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address);
+
+/** Undoes the registration with the driver, if there is one. */
+void point_page_unregister(point_page *self);
+
+/** Whether streams of the current CUDA context wait for words by themselves. */
+bool point_has_stream_waits(const struct context *ctx);
+
+/** Lets a stream of the current CUDA context write words of one page when it comes there. Where nothing does
+ *  that by itself (a word operation, a host function), the calling thread waits for the stream.
+ *  @param out_passage that it has done so */
+gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_stream stream,
+                                point_word *out_passage);
+
+/** Puts into a stream that is being captured that it writes a word, or waits for it. The page stays mapped as long as
+ *  the graph may be launched: the caller sees to that. */
+gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream);
+gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream);
+
+/** Lets a stream of the current CUDA context wait for words and then write its passage, where point_has_stream_waits().
+ *  For point_wait.c alone, which looks after the stream.
+ *  @param passage is used up also when it fails
+ *  @param may_store the words are awaited by this stream alone, so that a failure may let it go on by
+ *         storing them; else the failure waits for the stream */
+gpuipc_status point_submit_waits(struct context *ctx, const point_word *words, size_t count,
+                                 gpuipc_stream stream, const point_word *passage, bool may_store);
+
+#endif

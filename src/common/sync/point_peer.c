@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See point_peer.h. */
+#include "sync/point_peer.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/point.h"
+
+struct point_peer {
+    atomic_uint references;
+    struct context *context; /* no reference: whoever holds a peer holds the context */
+    os_peer process;
+    os_connection *connection; /* NULL: this end is closed */
+    bool has_closed;           /* both found out once, for good */
+    bool is_gone;
+    struct watch_group *watched;
+};
+
+gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_connection *connection,
+                             point_peer **out_peer) {
+    point_peer *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("point_peer", sizeof(*self));
+    }
+    atomic_init(&self->references, 1u);
+    self->context = ctx;
+    self->process = *process;
+    self->connection = connection;
+    *out_peer = self;
+    return GPUIPC_OK;
+}
+
+void point_peer_reference(point_peer *self) {
+    atomic_fetch_add_explicit(&self->references, 1u, memory_order_relaxed);
+}
+
+void point_peer_unreference(point_peer *self, bool forked) {
+    if (self == NULL ||
+        atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
+        return;
+    }
+    if (!forked) { /* in a child it is closed already */
+        os_peer_close(&self->process);
+    }
+    free(self);
+}
+
+const os_peer *point_peer_process(const point_peer *self) {
+    return &self->process;
+}
+
+bool point_peer_has_closed(point_peer *self) {
+    if (!self->has_closed && self->connection != NULL) {
+        self->has_closed = os_connection_has_ended(self->connection);
+    }
+    return self->has_closed;
+}
+
+bool point_peer_is_gone(point_peer *self) {
+    if (!self->is_gone) {
+        const int running = os_peer_is_running(&self->process);
+        self->is_gone = running == 0 ||
+                        (running < 0 && (self->connection == NULL || point_peer_has_closed(self)));
+    }
+    return self->is_gone;
+}
+
+void point_peer_leave(point_peer *self) {
+    os_mutex_lock(&self->context->points->mutex);
+    (void)point_peer_has_closed(self);
+    self->connection = NULL;
+    os_mutex_unlock(&self->context->points->mutex);
+}
+
+struct watch_group **point_peer_watched(point_peer *self) {
+    return &self->watched;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The process at the other end of a connection, as all that both ends share sees it: whether anybody is there who
+ *  will write a word. It outlives the connection as long as something is shared. */
+#ifndef GPUIPC_POINT_PEER_H
+#define GPUIPC_POINT_PEER_H
+
+#include "base/status.h"
+#include "os.h"
+
+struct context;
+
+typedef struct point_peer point_peer;
+
+/** @param process copied, and its handle taken over on success  @param connection stays there until
+ *         point_peer_leave(); NULL: it is over */
+gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_connection *connection,
+                             point_peer **out_peer);
+void point_peer_reference(point_peer *self);
+/** NULL does nothing. */
+void point_peer_unreference(point_peer *self, bool forked);
+
+const os_peer *point_peer_process(const point_peer *self);
+
+/** This end is about to be closed: looks for the last time whether the other one is. */
+void point_peer_leave(point_peer *self);
+
+/** The context's point mutex is held in the next two, each of which is a system call or two.
+ *  Whether the process is gone; where the system cannot say, the connection. */
+bool point_peer_is_gone(point_peer *self);
+/** Whether it closed its end while this one was open, after it had taken in all that it wanted of what had come: what it
+ *  had not taken in by then it never will. */
+bool point_peer_has_closed(point_peer *self);
+
+/** What watch.c keeps of it, guarded by the watch's mutex. */
+struct watch_group **point_peer_watched(point_peer *self);
+
+#endif

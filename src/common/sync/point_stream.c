@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What streams do with the words of points: write them, wait for them, tell that they have. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/context.h"
+#include "sync/point.h"
+
+/* ---- registered memory --------------------------------------------------------------------- */
+
+/* The number of the device whose CUDA context is current. */
+static gpuipc_status current_device(const context *ctx, uint32_t *out_index) {
+    CUdevice ordinal = -1;
+    gpuipc_status status = driver_status(&ctx->driver, ctx->driver.cuCtxGetDevice(&ordinal),
+                                         "cuCtxGetDevice", "asking which device a stream is of");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < ctx->device_count; i++) {
+        if (ctx->devices[i].ordinal == ordinal) {
+            *out_index = i;
+            return GPUIPC_OK;
+        }
+    }
+    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "cuCtxGetDevice",
+                       "the stream is of device %d, which this process does not see", ordinal);
+}
+
+/* In the primary context, which the library holds: a context of the caller's may end before, and with it
+ * what was registered there. */
+static gpuipc_status page_register(point_page *self, uint32_t index) {
+    context *ctx = point_page_context(self);
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    if (*point_page_device(self) != GPUIPC_DEVICE_NONE) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = device_enter(ctx, index, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(
+        drv,
+        drv->cuMemHostRegister((void *)point_page_words(self), POINT_PAGE_BYTES,
+                               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+        "cuMemHostRegister", "letting devices reach the words of points");
+    device_leave(&scope);
+    if (status == GPUIPC_OK) {
+        *point_page_device(self) = index;
+    }
+    return status;
+}
+
+void point_page_unregister(point_page *self) {
+    context *ctx = point_page_context(self);
+    device_scope scope;
+    uint32_t *index = point_page_device(self);
+    if (*index != GPUIPC_DEVICE_NONE && device_enter(ctx, *index, &scope) == GPUIPC_OK) {
+        /* Fails only where its CUDA context is gone or dead, and the registration with it. */
+        (void)ctx->driver.cuMemHostUnregister((void *)point_page_words(self));
+        device_leave(&scope);
+        *index = GPUIPC_DEVICE_NONE;
+    }
+}
+
+/* Where a page is for the current CUDA context. */
+gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
+    context *ctx = point_page_context(self);
+    uint32_t index = 0;
+    gpuipc_status status = current_device(ctx, &index);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_mutex_lock(&ctx->points->registration);
+    status = page_register(self, index);
+    os_mutex_unlock(&ctx->points->registration);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return driver_status(
+        &ctx->driver,
+        ctx->driver.cuMemHostGetDevicePointer(out_address, (void *)point_page_words(self), 0),
+        "cuMemHostGetDevicePointer", "asking where the words of points are");
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+bool point_has_stream_waits(const struct context *ctx) {
+    const driver *drv = &ctx->driver;
+    CUdevice ordinal = -1;
+    int can = 0;
+    return drv->has_word && drv->has_pinned && drv->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+           drv->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                                     ordinal) == CUDA_SUCCESS &&
+           can != 0;
+}
+
+/* How many words go to a stream in one call. The queue of a stream has room for 1,021 calls and then keeps the
+ * next one waiting; of such lists 4,096 words found room. A list of 256 is refused (measured on an H200, driver
+ * 580). */
+#define BATCH 64
+
+/* Where the page of the last word is. */
+typedef struct cursor {
+    point_page *page;
+    CUdeviceptr base;
+} cursor;
+
+static gpuipc_status find(cursor *self, const point_word *word, CUdeviceptr *out_address) {
+    if (self->page != word->page) {
+        gpuipc_status status = point_page_address(word->page, &self->base);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        self->page = word->page;
+    }
+    *out_address = self->base + word->at * UINT64_C(8);
+    return GPUIPC_OK;
+}
+
+/* A word for the driver's list of operations. */
+static gpuipc_status describe(cursor *at, const point_word *word, CUstreamBatchMemOpType what,
+                              CUstreamBatchMemOpParams *out) {
+    CUdeviceptr address;
+    gpuipc_status status = find(at, word, &address);
+    if (status == GPUIPC_OK) {
+        memset(out, 0, sizeof(*out)); /* cuda.h pads it */
+        out->word.operation = what;
+        out->word.address = address;
+        out->word.to.value64 = word->value;
+        out->word.flags = what == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? CU_STREAM_WAIT_VALUE_GEQ
+                                                                 : CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+    return status;
+}
+
+static CUresult submit_one(const driver *drv, const CUstreamBatchMemOpParams *item,
+                           gpuipc_stream stream) {
+    return item->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
+               ? drv->cuStreamWaitValue64(stream, item->word.address, item->word.to.value64,
+                                          item->word.flags)
+               : drv->cuStreamWriteValue64(stream, item->word.address, item->word.to.value64,
+                                           item->word.flags);
+}
+
+/* Lets a stream write or wait for words, BATCH at a time.
+ * @param out_submitted of the words, also on failure */
+static gpuipc_status submit(const context *ctx, CUstreamBatchMemOpType what,
+                            const point_word *words, size_t count, gpuipc_stream stream,
+                            size_t *out_submitted) {
+    const driver *drv = &ctx->driver;
+    cursor at = {NULL, 0};
+    CUstreamBatchMemOpParams batch[BATCH];
+    gpuipc_status status = GPUIPC_OK;
+    *out_submitted = 0;
+    while (*out_submitted < count && status == GPUIPC_OK) {
+        const size_t left = count - *out_submitted;
+        const size_t taken = left < BATCH ? left : BATCH;
+        for (size_t i = 0; i < taken && status == GPUIPC_OK; i++) {
+            status = describe(&at, &words[*out_submitted + i], what, &batch[i]);
+        }
+        if (status == GPUIPC_OK) {
+            status = driver_status(
+                drv,
+                taken == 1 ? submit_one(drv, batch, stream)
+                           : drv->cuStreamBatchMemOp(stream, (unsigned int)taken, batch, 0),
+                "cuStreamBatchMemOp", "letting a stream write or wait for points");
+        }
+        *out_submitted += status == GPUIPC_OK ? taken : 0;
+    }
+    return status;
+}
+
+gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream) {
+    size_t submitted;
+    return submit(point_page_context(word->page), CU_STREAM_MEM_OP_WRITE_VALUE_64, word, 1, stream,
+                  &submitted);
+}
+
+gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream) {
+    size_t submitted;
+    return submit(point_page_context(word->page), CU_STREAM_MEM_OP_WAIT_VALUE_64, word, 1, stream,
+                  &submitted);
+}
+
+/* After a failure: when the stream has done what it had been given, nothing touches the words. */
+static void settle(const context *ctx, gpuipc_stream stream, const point_word *passage) {
+    gpuipc_error why = status_save();
+    (void)ctx->driver.cuStreamSynchronize(stream);
+    passage_cancel(passage);
+    status_restore(&why);
+}
+
+static gpuipc_status write_by_words(const context *ctx, const point_word *words, size_t count,
+                                    gpuipc_stream stream, const point_word *passage) {
+    cursor own = {NULL, 0};
+    CUdeviceptr ignored;
+    size_t submitted;
+    gpuipc_status status = find(&own, passage, &ignored); /* before anything is on the stream */
+    if (status == GPUIPC_OK) {
+        status = submit(ctx, CU_STREAM_MEM_OP_WRITE_VALUE_64, words, count, stream, &submitted);
+    }
+    if (status == GPUIPC_OK) {
+        status = submit(ctx, CU_STREAM_MEM_OP_WRITE_VALUE_64, passage, 1, stream, &submitted);
+    }
+    if (status != GPUIPC_OK) {
+        settle(ctx, stream, passage);
+    }
+    return status;
+}
+
+/* What the host function does. It may call neither the driver nor, since its context may be about to end,
+ * anything that waits. */
+typedef struct late_write {
+    point_word passage;
+    size_t count;
+    point_word words[];
+} late_write;
+
+static void write_late(void *data) {
+    late_write *self = data;
+    for (size_t i = 0; i < self->count; i++) {
+        point_store(&self->words[i]);
+    }
+    const point_word passage = self->passage;
+    free(self);
+    point_store(&passage); /* the last: from here on the pages may go */
+}
+
+static gpuipc_status write_by_host(const context *ctx, const point_word *words, size_t count,
+                                   gpuipc_stream stream, const point_word *passage) {
+    const size_t size = sizeof(late_write) + count * sizeof(*words);
+    late_write *late = malloc(size);
+    if (late == NULL) {
+        passage_cancel(passage);
+        return status_out_of_memory("cuLaunchHostFunc", size);
+    }
+    *late = (late_write){.passage = *passage, .count = count};
+    for (size_t i = 0; i < count; i++) {
+        late->words[i] = words[i];
+    }
+    gpuipc_status status =
+        driver_status(&ctx->driver, ctx->driver.cuLaunchHostFunc(stream, write_late, late),
+                      "cuLaunchHostFunc", "letting a stream mark a point");
+    if (status != GPUIPC_OK) {
+        passage_cancel(passage);
+        free(late);
+    }
+    return status;
+}
+
+static gpuipc_status write_by_waiting(const context *ctx, const point_word *words, size_t count,
+                                      gpuipc_stream stream, point_word *out_passage) {
+    gpuipc_status status = driver_status(&ctx->driver, ctx->driver.cuStreamSynchronize(stream),
+                                         "cuStreamSynchronize", "waiting for a point of a stream");
+    if (status == GPUIPC_OK) {
+        for (size_t i = 0; i < count; i++) {
+            point_store(&words[i]);
+        }
+        *out_passage = POINT_PASSED;
+    }
+    return status;
+}
+
+gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_stream stream,
+                                point_word *out_passage) {
+    context *ctx = point_page_context(words[0].page);
+    point_word passage = POINT_PASSED;
+    const bool by_words = point_has_stream_waits(ctx);
+    if (!by_words && !ctx->driver.has_hostfunc) {
+        return write_by_waiting(ctx, words, count, stream, out_passage);
+    }
+    gpuipc_status status = passage_take(ctx, words[0].page, &passage);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = by_words ? write_by_words(ctx, words, count, stream, &passage)
+                      : write_by_host(ctx, words, count, stream, &passage);
+    if (status == GPUIPC_OK) {
+        *out_passage = passage;
+    }
+    return status;
+}
+
+/* Words that this stream alone waits for may be stored, so that it goes on; for others it has to wait. */
+static void give_up(const context *ctx, const point_word *words, size_t submitted, bool may_store,
+                    gpuipc_stream stream, const point_word *passage) {
+    for (size_t i = 0; i < submitted && may_store; i++) {
+        point_store(&words[i]);
+    }
+    settle(ctx, stream, passage);
+}
+
+gpuipc_status point_submit_waits(struct context *ctx, const point_word *words, size_t count,
+                                 gpuipc_stream stream, const point_word *passage, bool may_store) {
+    cursor own = {NULL, 0};
+    CUdeviceptr ignored;
+    size_t submitted = 0;
+    size_t passages;
+    gpuipc_status status = find(&own, passage, &ignored);
+    if (status == GPUIPC_OK) {
+        status = submit(ctx, CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, stream, &submitted);
+    }
+    if (status == GPUIPC_OK) {
+        status = submit(ctx, CU_STREAM_MEM_OP_WRITE_VALUE_64, passage, 1, stream, &passages);
+    }
+    if (status != GPUIPC_OK) {
+        give_up(ctx, words, submitted, may_store, stream, passage);
+    }
+    return status;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See ready_event.h. */
+#include "sync/ready_event.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/context.h"
+
+struct ready_event {
+    ready_event *next; /* of those that are over */
+    CUevent event;
+    size_t users;
+};
+
+static gpuipc_status check_driver(const driver *drv) {
+    if (!drv->has_legacy) {
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "cuIpcGetEventHandle",
+                           "the driver has no events that processes share");
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status make(const driver *drv, gpuipc_stream stream, uint8_t *name,
+                          CUevent *out_event) {
+    CUipcEventHandle handle = {{0}}; /* the driver need not write all of it */
+    CUevent event;
+    gpuipc_status status = driver_status(
+        drv, drv->cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
+        "cuEventCreate", "making an event that processes share");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
+                                "letting a stream mark a point")) != GPUIPC_OK ||
+        (status = driver_status(drv, drv->cuIpcGetEventHandle(&handle, event),
+                                "cuIpcGetEventHandle", "naming an event for another process")) !=
+            GPUIPC_OK) {
+        (void)drv->cuEventDestroy(event);
+        return status;
+    }
+    memcpy(name, &handle, sizeof(handle));
+    *out_event = event;
+    return GPUIPC_OK;
+}
+
+gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_stream stream,
+                                 uint8_t *name, ready_event **out_event) {
+    gpuipc_status status = check_driver(&ctx->driver);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    ready_event *self = malloc(sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("cuEventCreate", sizeof(*self));
+    }
+    *self = (ready_event){.users = users};
+    status = make(&ctx->driver, stream, name, &self->event);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    *out_event = self;
+    return GPUIPC_OK;
+}
+
+void ready_event_drop(struct context *ctx, ready_event *self) {
+    if (--self->users == 0) {
+        self->next = ctx->points->ended_events;
+        ctx->points->ended_events = self;
+    }
+}
+
+static ready_event *take_ended(struct context *ctx) {
+    ready_event *first = ctx->points->ended_events;
+    ctx->points->ended_events = NULL;
+    return first;
+}
+
+void ready_event_collect(struct context *ctx, bool forked) {
+    if (!forked) { /* else the mutex may be held for ever */
+        os_mutex_lock(&ctx->points->mutex);
+    }
+    ready_event *first = take_ended(ctx);
+    if (!forked) {
+        os_mutex_unlock(&ctx->points->mutex);
+    }
+    while (first != NULL) {
+        ready_event *event = first;
+        first = event->next;
+        if (!forked) {
+            /* Fails only where its CUDA context is gone, and the event with it. */
+            (void)ctx->driver.cuEventDestroy(event->event);
+        }
+        free(event);
+    }
+}
+
+/* ---- on the other side --------------------------------------------------------------------- */
+
+/* A name says where the driver looks, and little of it is checked (measured on an H200, driver 580): as for
+ * names of memory, transport_check_trusted(). */
+static gpuipc_status check_trusted(const os_peer *peer) {
+    if (!peer->same_user) {
+        return status_fail(
+            GPUIPC_ERR_ACCESS_DENIED, "gpuipc_connection_receive",
+            "the contents are marked by an event, whose name is bytes that the driver "
+            "does not check; they are not taken from another user's process, which can "
+            "send with GPUIPC_SEND_ASYNC");
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status open_event(const driver *drv, const os_peer *peer, const uint8_t *name,
+                                CUevent *out_event) {
+    CUipcEventHandle handle;
+    gpuipc_status status = check_driver(drv);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    memcpy(&handle, name, sizeof(handle));
+    CUresult result = drv->cuIpcOpenEventHandle(out_event, handle);
+    if (result == CUDA_SUCCESS) {
+        return GPUIPC_OK;
+    }
+    return os_peer_is_running(peer) == 0
+               ? status_fail_cuda(GPUIPC_ERR_LOST, result, "cuIpcOpenEventHandle",
+                                  "the sender ended, and with it the event that it had named")
+               : status_fail_cuda(GPUIPC_ERR_NOT_SUPPORTED, result, "cuIpcOpenEventHandle",
+                                  "the sender's event cannot be opened; that takes another process "
+                                  "with the same /dev/shm and PID namespace");
+}
+
+/* An event of a process that has ended may read as reached although it never was (measured on an H200,
+ * driver 580), so only what a living one has reached counts. */
+static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer *peer,
+                                 const atomic_bool *interrupted, os_deadline deadline,
+                                 const char *operation) {
+    unsigned pause = 0;
+    for (;;) {
+        CUresult result = drv->cuEventQuery(event);
+        if (os_peer_is_running(peer) == 0) {
+            return status_fail(GPUIPC_ERR_LOST, operation,
+                               "the sender ended; whether its event was reached cannot be told");
+        }
+        if (result != CUDA_ERROR_NOT_READY) {
+            return driver_status(drv, result, "cuEventQuery",
+                                 "waiting for another process's event");
+        }
+        if (atomic_load(interrupted)) {
+            return status_fail(GPUIPC_ERR_RELEASED, operation,
+                               "the connection was closed meanwhile");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+                               "the sender's work on the buffer was not done in time");
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+}
+
+gpuipc_status ready_event_await(struct context *ctx, const os_peer *peer, uint32_t index,
+                                const uint8_t *name, const atomic_bool *interrupted,
+                                os_deadline deadline, const char *operation) {
+    device_scope scope;
+    CUevent event;
+    gpuipc_status status = check_trusted(peer);
+    if (status != GPUIPC_OK || (status = device_enter(ctx, index, &scope)) != GPUIPC_OK) {
+        return status;
+    }
+    status = open_event(&ctx->driver, peer, name, &event);
+    if (status == GPUIPC_OK) {
+        status = await_event(&ctx->driver, event, peer, interrupted, deadline, operation);
+        (void)ctx->driver.cuEventDestroy(event);
+    }
+    device_leave(&scope);
+    return status;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See watch.h. */
+#include "sync/watch.h"
+
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/deferred.h"
+
+/* How many of a queue are looked at in a round, and how many peers. */
+#define LOOKS 64
+
+typedef struct watch_entry {
+    struct watch_entry *next;
+    point_word word; /* a reference on its page; no page: it is of a stream that writes */
+    point_word passage;
+    import_record *of; /* a reference, or NULL */
+    point_word stored; /* behind a stream that writes: a reference on its page; or no page */
+} watch_entry;
+
+/* The streams that wait for one peer. */
+typedef struct watch_group {
+    struct watch_group *next;
+    point_peer *peer; /* a reference */
+    watch_queue waits;
+} watch_group;
+
+typedef struct watch_thread {
+    watch *of;
+    os_thread *thread;
+    bool must_end;  /* nobody will look at it again, but for its end */
+    bool has_ended; /* it no longer takes the mutex */
+} watch_thread;
+
+gpuipc_status watch_create(struct context *ctx, const gpuipc_context_config *config) {
+    watch *self = calloc(1, sizeof(*self));
+    (void)config;
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    self->context = ctx;
+    gpuipc_status status = os_mutex_init(&self->mutex);
+    if (status != GPUIPC_OK) {
+        goto free_self;
+    }
+    if ((status = os_condition_init(&self->changed)) != GPUIPC_OK) {
+        goto destroy_mutex;
+    }
+    ctx->watch = self;
+    return GPUIPC_OK;
+
+destroy_mutex:
+    os_mutex_destroy(&self->mutex);
+free_self:
+    free(self);
+    return status;
+}
+
+/* ---- entries: the mutex is held ---------------------------------------------------------------- */
+
+static void append(watch_queue *self, watch_entry *entry) {
+    entry->next = NULL;
+    if (self->first == NULL) {
+        self->first = entry;
+    } else {
+        self->last->next = entry;
+    }
+    self->last = entry;
+}
+
+static watch_entry *take_first(watch_queue *self) {
+    watch_entry *entry = self->first;
+    self->first = entry->next;
+    return entry;
+}
+
+static void entry_free(watch_entry *entry, bool forked) {
+    import_record_unreference(entry->of, forked);
+    point_page_unreference(entry->word.page, forked);
+    point_page_unreference(entry->stored.page, forked);
+    free(entry);
+}
+
+static void entry_end(watch_entry *entry) {
+    if (entry->word.page != NULL) {
+        deferred_wait_ends();
+    } else if (entry->stored.page != NULL) {
+        point_raise(&entry->stored);
+    } else {
+        import_record_passed(entry->of);
+    }
+    entry_free(entry, false);
+}
+
+/* The stream goes on, with contents that are not valid where it is the contents that it waited for. */
+static void let_go(const watch_entry *entry) {
+    if (!point_is_reached(&entry->word)) {
+        if (entry->of != NULL) {
+            atomic_store(&entry->of->is_lost, true);
+        }
+        point_store(&entry->word);
+    }
+}
+
+/* ---- looking: the mutex is held ---------------------------------------------------------------- */
+
+/* Ends those whose streams have passed. That a word is reached is not enough: a stream that comes to it later finds what
+ * the peer has made of it meanwhile. */
+static void look_at_queue(watch_queue *self, int most) {
+    for (int looks = 0; looks < most && self->first != NULL;) {
+        watch_entry *entry = take_first(self);
+        if (point_is_reached(&entry->passage)) {
+            entry_end(entry);
+        } else {
+            append(self, entry);
+            looks++;
+        }
+    }
+}
+
+/* What a process wrote before its end is there when its end is seen: it is looked at before its words. */
+static void look_at_group(watch *self, watch_group *group) {
+    os_mutex_lock(&self->context->points->mutex);
+    const bool is_gone = point_peer_is_gone(group->peer);
+    const bool has_closed = point_peer_has_closed(group->peer);
+    os_mutex_unlock(&self->context->points->mutex);
+    look_at_queue(&group->waits, LOOKS);
+    for (watch_entry *entry = group->waits.first; entry != NULL && (is_gone || has_closed);
+         entry = entry->next) {
+        if (is_gone || point_page_is_abandoned(entry->word.page)) {
+            let_go(entry);
+        }
+    }
+}
+
+static void group_end(watch_group *group, bool forked) {
+    if (!forked) {
+        *point_peer_watched(group->peer) = NULL;
+    }
+    point_peer_unreference(group->peer, forked);
+    free(group);
+}
+
+static void append_group(watch *self, watch_group *group) {
+    group->next = NULL;
+    if (self->first == NULL) {
+        self->first = group;
+    } else {
+        self->last->next = group;
+    }
+    self->last = group;
+}
+
+static void look(watch *self) {
+    look_at_queue(&self->returns, LOOKS);
+    const watch_group *last = self->last;
+    bool more = self->first != NULL;
+    for (int i = 0; i < LOOKS && more; i++) {
+        watch_group *group = self->first;
+        more = group != last;
+        self->first = group->next;
+        look_at_group(self, group);
+        if (group->waits.first != NULL) {
+            append_group(self, group);
+        } else {
+            group_end(group, false);
+        }
+    }
+}
+
+static bool has_nothing(const watch *self) {
+    return self->first == NULL && self->returns.first == NULL;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------- */
+
+static void run(void *argument) {
+    watch_thread *thread = argument;
+    watch *self = thread->of;
+    unsigned pause = 0;
+    os_mutex_lock(&self->mutex);
+    for (;;) {
+        look(self);
+        if (has_nothing(self) || thread->must_end) {
+            break;
+        }
+        const unsigned milliseconds = os_backoff_next(&pause, os_deadline_after(-1));
+        (void)os_condition_wait(&self->changed, &self->mutex, os_deadline_after((int)milliseconds));
+    }
+    thread->has_ended = true;
+    os_mutex_unlock(&self->mutex);
+}
+
+static void join(watch_thread *thread) {
+    if (thread != NULL) {
+        os_thread_join(thread->thread);
+        free(thread);
+    }
+}
+
+/* The mutex is held. */
+static gpuipc_status start(watch *self) {
+    if (self->thread != NULL && !self->thread->has_ended) {
+        return GPUIPC_OK;
+    }
+    join(self->thread);
+    self->thread = NULL;
+    watch_thread *thread = calloc(1, sizeof(*thread));
+    if (thread == NULL) {
+        return status_out_of_memory("watch_add", sizeof(*thread));
+    }
+    thread->of = self;
+    gpuipc_status status = os_thread_start(run, thread, &thread->thread);
+    if (status != GPUIPC_OK) {
+        free(thread);
+        return status;
+    }
+    self->thread = thread;
+    return GPUIPC_OK;
+}
+
+/* The mutex is held. The caller joins what comes back, when it has let go of the mutex. */
+static watch_thread *dismiss(watch *self) {
+    watch_thread *thread = self->thread;
+    if (thread != NULL) {
+        thread->must_end = true;
+        self->thread = NULL;
+        os_condition_signal_all(&self->changed);
+    }
+    return thread;
+}
+
+/* ---- what is looked after ---------------------------------------------------------------------- */
+
+/* The mutex is held. */
+static gpuipc_status group_of(watch *self, point_peer *peer, watch_group **out_group) {
+    watch_group **known = point_peer_watched(peer);
+    if (*known == NULL) {
+        watch_group *made = calloc(1, sizeof(*made));
+        if (made == NULL) {
+            return status_out_of_memory("watch_add", sizeof(*made));
+        }
+        point_peer_reference(peer);
+        made->peer = peer;
+        append_group(self, made);
+        *known = made;
+    }
+    *out_group = *known;
+    return GPUIPC_OK;
+}
+
+/* A stream that waits, or with no page one that writes. */
+static gpuipc_status add(watch *self, const watch_entry *what) {
+    point_page *page = what->word.page;
+    watch_group *group = NULL;
+    watch_entry *entry = malloc(sizeof(*entry));
+    if (entry == NULL) {
+        return status_out_of_memory("watch_add", sizeof(*entry));
+    }
+    os_mutex_lock(&self->mutex);
+    gpuipc_status status = start(self);
+    if (status == GPUIPC_OK && page != NULL) {
+        status = group_of(self, point_page_peer(page), &group);
+    }
+    if (status == GPUIPC_OK) {
+        if (page != NULL) {
+            point_page_reference(page);
+        }
+        if (what->stored.page != NULL) {
+            point_page_reference(what->stored.page);
+        }
+        import_record_reference(what->of);
+        *entry = *what;
+        append(group != NULL ? &group->waits : &self->returns, entry);
+    }
+    os_mutex_unlock(&self->mutex);
+    if (status != GPUIPC_OK) {
+        free(entry);
+    }
+    return status;
+}
+
+gpuipc_status watch_add(struct context *ctx, const point_word *word, const point_word *passage,
+                        import_record *of) {
+    const watch_entry entry = {.word = *word, .passage = *passage, .of = of};
+    return add(ctx->watch, &entry);
+}
+
+gpuipc_status watch_add_return(struct context *ctx, import_record *of) {
+    const watch_entry entry = {.passage = of->passage, .of = of};
+    return add(ctx->watch, &entry);
+}
+
+gpuipc_status watch_add_store(struct context *ctx, const point_word *word,
+                              const point_word *passage) {
+    const watch_entry entry = {.passage = *passage, .stored = *word};
+    return add(ctx->watch, &entry);
+}
+
+void watch_collect(struct context *ctx) {
+    os_mutex_lock(&ctx->watch->mutex);
+    look(ctx->watch);
+    os_mutex_unlock(&ctx->watch->mutex);
+    watch_tidy(ctx);
+}
+
+void watch_tidy(struct context *ctx) {
+    watch *self = ctx->watch;
+    watch_thread *thread = NULL;
+    os_mutex_lock(&self->mutex);
+    if (has_nothing(self)) {
+        thread = dismiss(self);
+    }
+    os_mutex_unlock(&self->mutex);
+    join(thread);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------- */
+
+static void free_queue(watch_queue *self, bool forked) {
+    while (self->first != NULL) {
+        watch_entry *entry = take_first(self);
+        /* What a stream has not passed by now it may still touch: the page stays, to the end of the process. */
+        if (!forked && entry->word.page != NULL) {
+            point_page_reference(entry->word.page);
+            deferred_wait_ends();
+        }
+        entry_free(entry, forked);
+    }
+}
+
+static void free_all(watch *self, bool forked) {
+    free_queue(&self->returns, forked);
+    while (self->first != NULL) {
+        watch_group *group = self->first;
+        self->first = group->next;
+        free_queue(&group->waits, forked);
+        group_end(group, forked);
+    }
+}
+
+/* A stream that has other work first passes when that is done. */
+static void let_all_go(watch *self, os_deadline deadline) {
+    unsigned pause = 0;
+    for (look(self); !has_nothing(self) && !os_deadline_passed(deadline); look(self)) {
+        for (watch_group *group = self->first; group != NULL; group = group->next) {
+            for (watch_entry *entry = group->waits.first; entry != NULL; entry = entry->next) {
+                let_go(entry);
+            }
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+}
+
+void watch_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    watch *self = ctx->watch;
+    if (!is_forked) {
+        os_mutex_lock(&self->mutex);
+        watch_thread *thread = dismiss(self);
+        os_mutex_unlock(&self->mutex);
+        join(thread);
+        let_all_go(self, deadline);
+    }
+    free_all(self, is_forked);
+    if (is_forked) {
+        free(self->thread); /* it did not come along, and what it had locked stays so */
+    } else {
+        os_condition_destroy(&self->changed);
+        os_mutex_destroy(&self->mutex);
+    }
+    free(self);
+}

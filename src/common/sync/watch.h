@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Streams that wait for a word of another process must go on when nobody is there any more who would write it; and
+ * what a buffer owes its lender after a stream's write is stored behind that. As long as there are such streams, and no
+ * longer, a thread of the context looks after them: at each peer once, and at a few of its streams in turn.
+ */
+#ifndef GPUIPC_WATCH_H
+#define GPUIPC_WATCH_H
+
+#include "sync/import_record.h"
+#include "sync/point.h"
+
+struct watch_entry;
+
+/** In the order in which they came, but for those that were looked at. All zero is empty. */
+typedef struct watch_queue {
+    struct watch_entry *first;
+    struct watch_entry *last;
+} watch_queue;
+
+typedef struct watch {
+    os_mutex mutex; /**< guards the rest */
+    os_condition changed;
+    struct watch_group *first; /**< one for each peer that is waited for */
+    struct watch_group *last;
+    watch_queue returns;         /**< streams that write, and wait for nobody */
+    struct watch_thread *thread; /**< NULL: there is none */
+    struct context *context;
+} watch;
+
+/** The part of a context, which api/context_create.c makes and ends. Starts no thread yet. */
+gpuipc_status watch_create(struct context *ctx, const gpuipc_context_config *config);
+
+/** Lets go every stream that still waits, until they have passed or the deadline, and ends the thread.
+ *  @param is_forked there is no thread here, and only memory is freed */
+void watch_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+
+/** Looks after one word that a stream is about to wait for, until the stream has passed @p passage: a peer
+ *  can take back what it has written. When nobody is there any more to write it, it is stored here, and again
+ *  if need be. Before this deferred_wait_begins() is called, whose end is the watch's business, on success.
+ *  @param of marked as lost then, if the word was not there; NULL: nothing is */
+gpuipc_status watch_add(struct context *ctx, const point_word *word, const point_word *passage,
+                        import_record *of);
+
+/** Tells @p of when a stream has passed of->passage: import_record_passed(). */
+gpuipc_status watch_add_return(struct context *ctx, import_record *of);
+
+/** Stores a word when a stream has passed @p passage, unless it has that value or a later one. */
+gpuipc_status watch_add_store(struct context *ctx, const point_word *word,
+                              const point_word *passage);
+
+/** Forgets what is over, and ends the thread when nothing is left to look after. */
+void watch_collect(struct context *ctx);
+/** Only the latter. */
+void watch_tidy(struct context *ctx);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See admission.h. */
+#include "ticket/admission.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+/* How much of each second the clients of one user may keep the server waiting. */
+#define PATIENCE_NS UINT64_C(200000000)
+
+/* ---- places of clients --------------------------------------------------------------------- */
+
+static bool is_of_no_use(const places_user *user, uint64_t now_ns) {
+    return user->count == 0 && now_ns - user->second_ns >= SECOND_NS;
+}
+
+/* Those who have gone are forgotten on the way; but not before their second is over, which else would begin anew
+ * with each that comes. */
+static places_user *find_user(places *self, const char *name, uint64_t now_ns) {
+    places_user *found = NULL;
+    for (list_link *at = self->users.first, *next; at != NULL; at = next) {
+        places_user *one = LIST_ITEM(at, places_user, link);
+        next = at->next;
+        if (strcmp(one->name, name) == 0) {
+            found = one;
+        } else if (is_of_no_use(one, now_ns)) {
+            list_remove(at);
+            free(one);
+        }
+    }
+    return found;
+}
+
+gpuipc_status places_take(places *self, const char *user, uint64_t now_ns, places_user **out_user) {
+    places_user *found = find_user(self, user, now_ns);
+    *out_user = NULL;
+    if (self->count >= self->most || (found != NULL && found->count >= self->most_of_user)) {
+        return GPUIPC_OK;
+    }
+    if (found == NULL) {
+        found = calloc(1, sizeof(*found));
+        if (found == NULL) {
+            return status_out_of_memory("places_take", sizeof(*found));
+        }
+        memcpy(found->name, user, strlen(user) + 1);
+        list_append(&self->users, &found->link);
+    }
+    self->count++;
+    found->count++;
+    *out_user = found;
+    return GPUIPC_OK;
+}
+
+void places_give_back(places *self, places_user *user) {
+    self->count--;
+    user->count--;
+}
+
+void places_destroy(places *self) {
+    list_link *at;
+    while ((at = list_take(&self->users)) != NULL) {
+        free(LIST_ITEM(at, places_user, link));
+    }
+}
+
+int places_patience_ms(places_user *user, uint64_t now_ns) {
+    if (now_ns - user->second_ns >= SECOND_NS) {
+        user->second_ns = now_ns;
+        user->waited_ns = 0;
+    }
+    return user->waited_ns >= PATIENCE_NS ? 0 : (int)((PATIENCE_NS - user->waited_ns) / 1000000u);
+}
+
+void places_spend(places_user *user, uint64_t ns) {
+    user->waited_ns += ns;
+}
+
+/* ---- known processes ------------------------------------------------------------------------ */
+
+/* So many are looked at for each newcomer: more than come, so that those that are over become fewer. */
+#define PROCESSES_LOOKED_AT 2u
+
+struct known_process {
+    unsigned references;
+    os_peer peer; /* its process: none as soon as that is known to be over */
+    bool is_over; /* its number may be another process's by now */
+    known_processes *in;
+    table_link by_number;
+    list_link in_turn;
+};
+
+static bool is_running(known_process *self) {
+    if (!self->is_over && os_peer_is_running(&self->peer) == 0) {
+        self->is_over = true;
+        os_peer_close(&self->peer);
+    }
+    return !self->is_over;
+}
+
+/* Gives the handles of those up that are over: a few at a time. */
+static void look_at_some(known_processes *self) {
+    for (size_t i = 0; i < PROCESSES_LOOKED_AT && i < self->in_turn.count; i++) {
+        (void)is_running(LIST_ITEM(list_turn(&self->in_turn), known_process, in_turn));
+    }
+}
+
+static uint64_t hash_of(const os_peer *peer) {
+    return hash_word(0, peer->process_id);
+}
+
+/* Where the system gives no handle, or the process has no number here, nothing tells it from others. */
+static known_process *find_process(const known_processes *self, const os_peer *peer) {
+    table_link *at = peer->process_id == 0 ? NULL : table_find(&self->by_number, hash_of(peer));
+    for (; at != NULL; at = table_find_next(at)) {
+        known_process *one = TABLE_ITEM(at, known_process, by_number);
+        if (one->peer.process_id == peer->process_id && os_handle_is_valid(one->peer.process) &&
+            is_running(one)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+static gpuipc_status make_process(const os_peer *peer, known_process **out_process) {
+    known_process *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("known_process_get", sizeof(*self));
+    }
+    self->peer = *peer;
+    self->peer.process = OS_HANDLE_NONE;
+    if (os_handle_is_valid(peer->process)) {
+        gpuipc_status status = os_handle_duplicate(peer->process, &self->peer.process);
+        if (status != GPUIPC_OK) {
+            free(self);
+            return status;
+        }
+    }
+    self->references = 1;
+    *out_process = self;
+    return GPUIPC_OK;
+}
+
+gpuipc_status known_process_get(known_processes *self, const os_peer *peer,
+                                known_process **out_process) {
+    known_process *found = find_process(self, peer);
+    if (found != NULL) {
+        found->references++;
+        *out_process = found;
+        return GPUIPC_OK;
+    }
+    look_at_some(self);
+    gpuipc_status status = make_process(peer, &found);
+    if (status == GPUIPC_OK) {
+        found->in = self;
+        table_add(&self->by_number, &found->by_number, hash_of(peer));
+        list_append(&self->in_turn, &found->in_turn);
+        *out_process = found;
+    }
+    return status;
+}
+
+void known_process_unreference(known_process *self, bool forked) {
+    if (self == NULL || --self->references > 0) {
+        return;
+    }
+    table_remove(&self->in->by_number, &self->by_number);
+    list_remove(&self->in_turn);
+    if (!forked) { /* in a child it is closed already */
+        os_peer_close(&self->peer);
+    }
+    free(self);
+}
+
+void known_processes_destroy(known_processes *self) {
+    table_clear(&self->by_number);
+}
+
+/* ---- what a share admits ---------------------------------------------------------------------- */
+
+static uint64_t hash_of_process(const known_process *process) {
+    return hash_word(0, (uintptr_t)process);
+}
+
+gpuipc_status admission_new(const char *operation, admission **out_admission) {
+    admission *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory(operation, sizeof(*self));
+    }
+    *out_admission = self;
+    return GPUIPC_OK;
+}
+
+bool admission_has(const admission *self, const known_process *process) {
+    table_link *at = table_find(&self->entries, hash_of_process(process));
+    while (at != NULL && TABLE_ITEM(at, admitted, by_process)->process != process) {
+        at = table_find_next(at);
+    }
+    return at != NULL;
+}
+
+gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry) {
+    admitted *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL) {
+        return status_out_of_memory("admission", sizeof(*entry));
+    }
+    process->references++;
+    entry->process = process;
+    table_add(&self->entries, &entry->by_process, hash_of_process(process));
+    *out_entry = entry;
+    return GPUIPC_OK;
+}
+
+void admission_remove(admission *self, admitted *entry) {
+    table_remove(&self->entries, &entry->by_process);
+    known_process_unreference(entry->process, false);
+    free(entry);
+}
+
+void admission_destroy(admission *self, bool forked) {
+    if (self == NULL) {
+        return;
+    }
+    for (table_link *at = table_first(&self->entries), *next; at != NULL; at = next) {
+        admitted *entry = TABLE_ITEM(at, admitted, by_process);
+        next = table_next(&self->entries, at);
+        known_process_unreference(entry->process, forked);
+        free(entry);
+    }
+    table_clear(&self->entries);
+    free(self);
+}

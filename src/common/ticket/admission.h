@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Who is let in, and how often: the places of a server for its clients, in all and for each user, with the time
+ *  that it may spend on slow ones; and the processes that a share with a limit has admitted. Guarded by the mutex of
+ *  the server's shares. */
+#ifndef GPUIPC_ADMISSION_H
+#define GPUIPC_ADMISSION_H
+
+#include "base/table.h"
+#include "os.h"
+
+/* ---- places of clients --------------------------------------------------------------------- */
+
+typedef struct places_user places_user;
+
+typedef struct places {
+    uint32_t most;
+    uint32_t most_of_user;
+    uint32_t count;    /**< that are taken */
+    linked_list users; /**< that have one, or had until lately */
+} places;
+
+/** The clients of one user. */
+struct places_user {
+    list_link link;
+    uint32_t count;
+    uint64_t second_ns; /**< when the second began that the next member is about */
+    uint64_t waited_ns; /**< for his clients, in that second */
+    char name[sizeof(((os_peer *)0)->user)];
+};
+
+/** A place of a user; *out_user is NULL when there is none left. ERR_OUT_OF_MEMORY */
+gpuipc_status places_take(places *self, const char *user, uint64_t now_ns, places_user **out_user);
+void places_give_back(places *self, places_user *user);
+/** Forgets the users. */
+void places_destroy(places *self);
+
+/** How long a client of this user may still be waited for. */
+int places_patience_ms(places_user *user, uint64_t now_ns);
+/** Waits for one of them have taken so long. */
+void places_spend(places_user *user, uint64_t ns);
+
+/* ---- known processes ------------------------------------------------------------------------ */
+
+/** A process that counts, known also after its connection has ended: by its number together with the system's handle,
+ *  so that another process that gets the number is told from it. */
+typedef struct known_process known_process;
+
+/** All zero is empty. */
+typedef struct known_processes {
+    hash_table by_number;
+    linked_list in_turn; /**< the one that was not looked at for the longest time first */
+} known_processes;
+
+/** The process at the other end of a connection, with a reference for the caller, who gives it up when the
+ *  connection is over at the latest. ERR_OUT_OF_MEMORY, ERR_TOO_MANY_HANDLES */
+gpuipc_status known_process_get(known_processes *self, const os_peer *peer,
+                                known_process **out_process);
+/** NULL does nothing. @param forked in a child */
+void known_process_unreference(known_process *self, bool forked);
+/** Of none any more. */
+void known_processes_destroy(known_processes *self);
+
+/* ---- what a share admits ---------------------------------------------------------------------- */
+
+/** One that a share has admitted. */
+typedef struct admitted {
+    table_link by_process;
+    known_process *process; /**< a reference */
+} admitted;
+
+/** The processes that a share has admitted; this one is never among them. */
+typedef struct admission {
+    hash_table entries;
+} admission;
+
+gpuipc_status admission_new(const char *operation, admission **out_admission);
+
+bool admission_has(const admission *self, const known_process *process);
+/** One that is not there yet. *out_entry: for admission_remove()  ERR_OUT_OF_MEMORY */
+gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry);
+/** Its opening came to nothing. */
+void admission_remove(admission *self, admitted *entry);
+
+/** NULL does nothing. @param forked in a child */
+void admission_destroy(admission *self, bool forked);
+
+#endif

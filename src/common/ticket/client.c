@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See client.h. */
+#include "ticket/client.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/registry.h"
+#include "message/peer.h"
+
+#define OPERATION "gpuipc_server"
+
+/* Guesses at secrets that a connection has. */
+#define WRONG_SECRETS_MAX 8u
+/* How long the others wait for the server when it can neither accept nor refuse who comes. */
+#define ACCEPT_PAUSE_MS 10
+/* So many refusals are logged in so long. */
+#define MOST_LOGGED 16u
+#define LOG_SPAN_NS UINT64_C(1000000000)
+/* How many may take their time to read that there are too many. */
+#define REFUSED_MAX 16u
+
+struct client {
+    list_link link;         /* in one of the table's lists */
+    connection *connection; /* NULL: it is refused, or has ended */
+    os_connection *refused; /* NULL: it is served, or has ended */
+    holder *by;
+    unsigned wrong_secrets;
+};
+
+static client *client_of(list_link *at) {
+    return LIST_ITEM(at, client, link);
+}
+
+/* ---- the end of a client ------------------------------------------------------------------- */
+
+static void end_served(client_table *self, client *of) {
+    os_poller_remove_connection(self->poller, of->connection->os);
+    share_leave(self->shares, of->by);
+    connection_leave(of->connection);
+    connection_unreference(of->connection);
+    of->connection = NULL;
+    registry_sweep_some(self->context, false); /* what was released and only lent to this client */
+}
+
+static void end_client(client_table *self, client *of) {
+    if (of->connection != NULL) {
+        end_served(self, of);
+    } else {
+        os_poller_remove_connection(self->poller, of->refused);
+        os_connection_destroy(of->refused);
+        of->refused = NULL;
+    }
+    list_remove(&of->link);
+    list_append(&self->ended, &of->link);
+}
+
+void client_table_tidy(client_table *self) {
+    client *of;
+    while ((of = client_of(list_take(&self->ended))) != NULL) {
+        free(of);
+    }
+}
+
+/* The parent's conversations go on: nothing is told to anybody. */
+static void forget_all(client_table *self) {
+    client *of;
+    while ((of = client_of(list_take(&self->served))) != NULL) {
+        connection_unreference(of->connection);
+        holder_abandon(of->by);
+        free(of);
+    }
+    while ((of = client_of(list_take(&self->refused))) != NULL) {
+        os_connection_destroy(of->refused);
+        free(of);
+    }
+}
+
+void client_table_end(client_table *self, bool forked) {
+    client_table_tidy(self);
+    if (forked) {
+        forget_all(self);
+        return;
+    }
+    while (self->served.first != NULL) {
+        end_client(self, client_of(self->served.first));
+    }
+    while (self->refused.first != NULL) {
+        end_client(self, client_of(self->refused.first));
+    }
+    client_table_tidy(self);
+}
+
+/* ---- who is let in ------------------------------------------------------------------------- */
+
+static gpuipc_status busy(const os_peer *peer) {
+    return status_fail(GPUIPC_ERR_SERVER_BUSY, OPERATION,
+                       "process %" PRIu64 " of user %s is one client too many", peer->process_id,
+                       peer->user);
+}
+
+static gpuipc_status watch_client(client_table *self, client *of, os_connection *os,
+                                  linked_list *list) {
+    gpuipc_status status = os_poller_add_connection(self->poller, os, of);
+    if (status == GPUIPC_OK) {
+        list_append(list, &of->link);
+    }
+    return status;
+}
+
+/* What it is to the shares, for a client that is entered there already. */
+static gpuipc_status serve_as(client_table *self, client *of, os_connection *os,
+                              const os_peer *peer) {
+    gpuipc_status status = watch_client(self, of, os, &self->served);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = connection_new(self->context, os, peer, &of->connection);
+    if (status != GPUIPC_OK) {
+        list_remove(&of->link);
+        os_poller_remove_connection(self->poller, os);
+        return status;
+    }
+    of->connection->is_served = true;
+    of->by->peer = &of->connection->peer;
+    return GPUIPC_OK;
+}
+
+/* On success it has taken over all. ERR_SERVER_BUSY: there is no place left */
+static gpuipc_status serve_from_now(client_table *self, os_connection *os, const os_peer *peer,
+                                    client **out_client) {
+    client *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(OPERATION, sizeof(*made));
+    }
+    gpuipc_status status = share_enter(self->shares, peer, &made->by);
+    if (status == GPUIPC_OK && made->by == NULL) {
+        status = busy(peer);
+    } else if (status == GPUIPC_OK && (status = serve_as(self, made, os, peer)) != GPUIPC_OK) {
+        share_leave(self->shares, made->by);
+    }
+    if (status != GPUIPC_OK) {
+        free(made);
+        return status;
+    }
+    *out_client = made;
+    return GPUIPC_OK;
+}
+
+static void say_busy(os_connection *os) {
+    const wire_header header = {
+        .kind = WIRE_REPLY, .total_bytes = WIRE_REPLY_BYTES, .bytes = WIRE_REPLY_BYTES};
+    const wire_reply reply = {.answer = WIRE_BUSY};
+    uint8_t packet[WIRE_HEADER_BYTES + WIRE_REPLY_BYTES];
+    wire_encode_header(&header, packet);
+    wire_encode_reply(&reply, packet + WIRE_HEADER_BYTES);
+    (void)os_connection_send(os, packet, sizeof(packet), NULL, 0, os_deadline_after(0));
+}
+
+/* It stays until it has asked, or goes by itself: to close a connection with something unread in it takes
+ * away what the other end has not read (Linux: its next receive fails with ECONNRESET). */
+static void refuse(client_table *self, os_connection *os) {
+    client *made = calloc(1, sizeof(*made));
+    say_busy(os);
+    if (made == NULL || watch_client(self, made, os, &self->refused) != GPUIPC_OK) {
+        free(made);
+        os_connection_destroy(os);
+        return;
+    }
+    made->refused = os;
+    if (self->refused.count > REFUSED_MAX) {
+        end_client(self, client_of(self->refused.first));
+    }
+}
+
+/* One that the system has connected. The connection is taken over, whatever comes of it. */
+static gpuipc_status admit(client_table *self, os_connection *os, client **out_client) {
+    os_peer peer;
+    gpuipc_status status = os_connection_get_peer(os, &peer);
+    if (status != GPUIPC_OK) {
+        os_connection_destroy(os);
+        return status;
+    }
+    status = peer_check(&peer, &self->admission, OPERATION);
+    if (status == GPUIPC_OK) {
+        status = serve_from_now(self, os, &peer, out_client);
+    }
+    if (status == GPUIPC_OK) {
+        return GPUIPC_OK;
+    }
+    if (status == GPUIPC_ERR_SERVER_BUSY) {
+        refuse(self, os);
+    } else {
+        os_connection_destroy(os);
+    }
+    os_peer_close(&peer);
+    return status;
+}
+
+/* One that could not be accepted stays at the listener, which then is ready all the time: either it is sent away, or
+ * nobody can be, for now. */
+static void send_away(os_listener *listener, gpuipc_status why_not) {
+    const gpuipc_error why = status_save();
+    if (why_not != GPUIPC_ERR_TOO_MANY_HANDLES || !os_listener_refuse(listener)) {
+        os_sleep_ms(ACCEPT_PAUSE_MS);
+    }
+    status_restore(&why);
+}
+
+static void log_refusal(client_table *self) {
+    const uint64_t now_ns = os_clock_ns();
+    if (self->refusals_logged > 0 && now_ns - self->logged_ns < LOG_SPAN_NS) {
+        if (self->refusals_logged >= MOST_LOGGED) {
+            return;
+        }
+    } else {
+        self->logged_ns = now_ns;
+        self->refusals_logged = 0;
+    }
+    self->refusals_logged++;
+    context_log(self->context, GPUIPC_LOG_WARNING, "server: refused a connection: %s",
+                gpuipc_error_get()->sentence);
+}
+
+/* Who connects asks at once, so that his request is mostly there by now. */
+void client_accept(client_table *self, os_listener *listener) {
+    os_connection *os;
+    client *let_in = NULL;
+    gpuipc_status status = os_listener_accept(listener, os_deadline_after(0), &os);
+    if (status == GPUIPC_ERR_TIMEOUT) {
+        return; /* it has gone again */
+    }
+    if (status == GPUIPC_OK) {
+        (void)admit(self, os, &let_in); /* why somebody is not let in stands in the log below */
+    } else {
+        send_away(listener, status);
+    }
+    if (let_in != NULL) {
+        client_serve(self, let_in);
+    } else {
+        log_refusal(self);
+    }
+}
+
+/* ---- what is answered ---------------------------------------------------------------------- */
+
+static void log_failure(const client_table *self, const char *what) {
+    context_log(self->context, GPUIPC_LOG_WARNING, "server: %s: %s", what,
+                gpuipc_error_get()->sentence);
+}
+
+static gpuipc_status send_answer(client *of, wire_answer answer) {
+    const wire_reply reply = {.answer = (uint16_t)answer};
+    const letter as = {.kind = WIRE_REPLY};
+    uint8_t bytes[WIRE_REPLY_BYTES];
+    const gpuipc_outgoing message = {
+        .struct_size = sizeof(message), .bytes = bytes, .bytes_size = sizeof(bytes)};
+    wire_encode_reply(&reply, bytes);
+    return connection_send_message(of->connection, &message, &as, 0);
+}
+
+static bool takes_many_packets(const offer *of) {
+    return of->reply_bytes > OS_PACKET_BYTES_MAX / 2 ||
+           of->of->segment_count > OS_PACKET_HANDLES_MAX;
+}
+
+/* Who waits for one reply has room for one packet of it: only during a long one is a client waited for, and in all
+ * only for so long that its user cannot keep others waiting. */
+static gpuipc_status send_offer(client_table *self, client *of, const ticket *wanted,
+                                offer *granted, point *out_point) {
+    if (!takes_many_packets(granted)) {
+        return offer_send(granted, of->connection, wanted->offset, wanted->bytes, 0, out_point);
+    }
+    const int patience_ms = share_patience_ms(self->shares, of->by);
+    const uint64_t begun_ns = os_clock_ns();
+    gpuipc_status status =
+        offer_send(granted, of->connection, wanted->offset, wanted->bytes, patience_ms, out_point);
+    share_spend(self->shares, of->by, os_clock_ns() - begun_ns);
+    return status;
+}
+
+/* Sends what was granted, and notes the hand-over. Where nothing of it could leave, the client is told. What has
+ * left in part may be open there as well. */
+static gpuipc_status send_grant(client_table *self, client *of, const ticket *wanted,
+                                share_grant *grant) {
+    connection *to = of->connection;
+    point at = {NULL, 0, 0};
+    gpuipc_status status = send_offer(self, of, wanted, grant->offer, &at);
+    const gpuipc_error why = status_save();
+    share_settle(self->shares, grant, status == GPUIPC_OK, &at);
+    status_restore(&why);
+    if (status == GPUIPC_OK || status == GPUIPC_ERR_TIMEOUT || status == GPUIPC_ERR_PEER_CLOSED ||
+        connection_check(to, OPERATION) != GPUIPC_OK) {
+        return status;
+    }
+    log_failure(self, "could not hand a buffer over");
+    return send_answer(of, WIRE_FAILED);
+}
+
+/* What is asked for, if it is a request of this protocol for a ticket. */
+static gpuipc_status read_request(client *of, ticket *out_ticket) {
+    connection *from = of->connection;
+    wire_request request;
+    gpuipc_ticket bytes;
+    os_mutex_lock(&from->receive_mutex);
+    gpuipc_status status =
+        connection_receive_whole(from, WIRE_REQUEST, false, os_deadline_after(0));
+    if (status == GPUIPC_OK) {
+        status = wire_decode_request(from->in.bytes, from->in.byte_count, &request);
+        connection_drop(from, false);
+    }
+    connection_unlock_receiving(from);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));
+    return ticket_decode(&bytes, OPERATION, out_ticket);
+}
+
+/* Replies that nobody reads hold descriptors of this process's user in flight, of which he may have so many. */
+static gpuipc_status check_has_read(const client *of) {
+    return os_connection_is_read(of->connection->os)
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_TOO_MANY_IN_FLIGHT, OPERATION,
+                             "a client asks again before it has read what it was answered");
+}
+
+static gpuipc_status answer(client_table *self, client *of, const ticket *wanted) {
+    share_grant grant;
+    wire_answer found = WIRE_UNKNOWN;
+    gpuipc_status status = GPUIPC_OK;
+    if (memcmp(wanted->server_id, self->server_id, sizeof(wanted->server_id)) == 0) {
+        status = share_ask(self->shares, wanted, of->by, &found, &grant);
+    }
+    if (status != GPUIPC_OK) {
+        log_failure(self, "could not look a ticket up");
+        found = WIRE_FAILED;
+    }
+    if (found == WIRE_GRANTED) {
+        return send_grant(self, of, wanted, &grant);
+    }
+    of->wrong_secrets += found == WIRE_UNKNOWN ? 1 : 0;
+    status = send_answer(of, found);
+    return status == GPUIPC_OK && of->wrong_secrets >= WRONG_SECRETS_MAX
+               ? status_fail(GPUIPC_ERR_TICKET_UNKNOWN, OPERATION,
+                             "a client asked for %u tickets that there are not", of->wrong_secrets)
+               : status;
+}
+
+void client_serve(client_table *self, client *of) {
+    ticket wanted;
+    if (list_has(&self->ended, &of->link)) {
+        return; /* the poller had found it before */
+    }
+    if (of->connection == NULL) {
+        end_client(self, of); /* it has asked, or gone */
+        return;
+    }
+    os_mutex_lock(&of->connection->send_mutex);
+    gpuipc_status status = read_request(of, &wanted);
+    const bool has_asked = status == GPUIPC_OK;
+    if (has_asked) {
+        status = check_has_read(of);
+    }
+    if (status == GPUIPC_OK) {
+        status = answer(self, of, &wanted);
+    }
+    os_mutex_unlock(&of->connection->send_mutex);
+    if (status == GPUIPC_OK || (!has_asked && status == GPUIPC_ERR_TIMEOUT)) {
+        return;
+    }
+    if (status != GPUIPC_ERR_PEER_CLOSED) {
+        log_failure(self, "ended a connection");
+    }
+    end_client(self, of);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Who has something of a server open. A holder is a client, known by the page of points that it got; what
+ * it has is known by the points of the hand-overs: one that is released, or whose process is gone, is over. That
+ * is noticed when somebody looks.
+ *
+ * All of it is guarded by one mutex, that of the server's shares.
+ */
+#ifndef GPUIPC_HOLDER_H
+#define GPUIPC_HOLDER_H
+
+#include "base/table.h"
+#include "sync/point.h"
+#include "ticket/admission.h"
+
+/** The most hand-overs that one client may have open at once. */
+#define HOLDER_MOST 65536u
+
+typedef struct hold hold;
+typedef struct hold_list hold_list;
+typedef struct holder holder;
+typedef struct holding holding;
+
+/** Those whose connection has ended, but who still have something open. All zero is empty. */
+typedef struct holder_row {
+    holder *first;
+    holder *last;
+} holder_row;
+
+/** One client of a server, from its connection until it has nothing open any more. */
+struct holder {
+    places *places;
+    places_user *place;  /**< that it has until it is over */
+    const os_peer *peer; /**< while it is connected */
+    known_process
+        *process;     /**< a reference; NULL until it matters, and after the connection's end */
+    point_page *page; /**< of the first hand-over, a reference; NULL before that */
+    hold *first;
+    hold *next_look; /**< NULL: the first */
+    uint32_t count;
+    hash_table holdings; /**< by their shares */
+    holder_row *row;     /**< that it is in; NULL: none */
+    holder *next;
+    holder *previous;
+};
+
+/** What one client has of one share, at least one hand-over. */
+struct holding {
+    holder *by;
+    hold_list *of;
+    linked_list holds; /**< the oldest first */
+    hold *next_look;   /**< NULL: the first */
+    list_link in_list; /**< the share's */
+    table_link by_list;
+};
+
+/** One hand-over. */
+struct hold {
+    holding *in;
+    bool is_on_its_way; /**< the point is not known yet */
+    point at;           /**< with a reference on its page */
+    uint64_t since_ms;  /**< since 1970 */
+    list_link link;     /**< in the holding */
+    hold *by_next;      /**< of the same holder */
+    hold **by_link;
+};
+
+/** Those of one share. All zero is empty. */
+struct hold_list {
+    linked_list holdings;
+    uint32_t count;     /**< of the hand-overs */
+    uint32_t next_look; /**< with so many of them it is worth while to look which are over */
+};
+
+/** A client that has come. *out_holder is NULL when there is no place left for it. ERR_OUT_OF_MEMORY
+ *  @param peer stays there until holder_leave()  @param left who else may be over by now */
+gpuipc_status holder_new(places *of, const os_peer *peer, holder_row *left, holder **out_holder);
+
+/** Its connection ends. What it still has open keeps it, in the row; else it is over. */
+void holder_leave(holder *self, holder_row *row);
+
+/** The same in a forked child, after all that it had open is forgotten. */
+void holder_abandon(holder *self);
+
+/** Looks at a few hand-overs of those in a row, at others each time. */
+void holder_sweep(holder_row *row);
+
+/** Whether it has as much open as a client may have. */
+bool holder_is_full(holder *self);
+
+/** NULL: no memory. */
+hold *hold_new(void);
+/** One that was not begun. */
+void hold_free(hold *self);
+/** Notes a hand-over that is about to leave. @param self of hold_new(), taken over */
+void hold_begin(hold *self, hold_list *of, holder *by);
+/** It has left. @param at takes over the reference on its page; no page: it has not left */
+void hold_settle(hold *self, const point *at);
+
+/** Forgets all of a share. @param forked in a child */
+void hold_list_clear(hold_list *self, bool forked);
+
+/** Who has a share open. Who has nothing of it open any more is not listed; of the hand-overs of one with many, what is
+ *  over between others may count for a while. @param out_holders room for @p capacity, which may be too little
+ *  @return how many there are */
+size_t hold_list_describe(hold_list *self, gpuipc_holder *out_holders, size_t capacity);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See offer.h. */
+#include "ticket/offer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "message/handover.h"
+#include "transport/transport.h"
+
+#define OPERATION "gpuipc_buffer_open"
+
+/* ---- the contents -------------------------------------------------------------------------- */
+
+static context *context_of(const offer *self) {
+    return self->of->context;
+}
+
+/* In the stream's CUDA context. */
+static gpuipc_status record(offer *self, gpuipc_stream stream) {
+    const driver *drv = &context_of(self)->driver;
+    CUevent event;
+    gpuipc_status status = device_check_capture(context_of(self), stream);
+    if (status != GPUIPC_OK ||
+        (status = driver_status(drv, drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+                                "cuEventCreate", "marking when contents are ready")) != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
+                           "marking when contents are ready");
+    if (status == GPUIPC_OK) {
+        self->event = event;
+    } else {
+        (void)drv->cuEventDestroy(event);
+    }
+    return status;
+}
+
+static gpuipc_status record_on_stream(offer *self, gpuipc_stream stream) {
+    context *ctx = context_of(self);
+    const uint32_t index = self->of->access_device;
+    device_scope scope;
+    if (device_is_default_stream(stream) && !device_is_active(ctx, index)) {
+        return GPUIPC_OK; /* there is no work that could be waited for */
+    }
+    gpuipc_status status = device_enter_stream(ctx, stream, index, &scope);
+    if (status == GPUIPC_OK) {
+        status = record(self, stream);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+static gpuipc_status settle_contents(offer *self, const gpuipc_share_config *config) {
+    gpuipc_status status = GPUIPC_OK;
+    if ((config->flags & GPUIPC_SEND_ASYNC) != 0) {
+        status = record_on_stream(self, config->stream);
+    } else if ((config->flags & GPUIPC_SEND_READY) == 0) {
+        status = handover_wait(context_of(self), &self->of, 1, config->stream, NULL);
+    }
+    atomic_init(&self->is_ready, self->event == NULL);
+    return status;
+}
+
+/* Asks, in the CUDA context of a device. */
+static gpuipc_status look(offer *self) {
+    const driver *drv = &context_of(self)->driver;
+    const CUresult result = drv->cuEventQuery(self->event);
+    if (result == CUDA_ERROR_NOT_READY) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        driver_status(drv, result, "cuEventQuery", "asking whether contents are ready");
+    if (status == GPUIPC_OK) {
+        atomic_store(&self->is_ready, true);
+    }
+    return status;
+}
+
+/* Whether whom an opening waits for is still there. */
+static gpuipc_status check_is_on(const buffer *opened, const atomic_bool *is_over) {
+    if (atomic_load(&opened->context->is_over)) {
+        return status_fail(GPUIPC_ERR_RELEASED, OPERATION, "the context was destroyed meanwhile");
+    }
+    return atomic_load(is_over) ? status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION,
+                                              "its server was destroyed meanwhile")
+                                : GPUIPC_OK;
+}
+
+/* Asleep between two looks: cuEventSynchronize spins unless the event was made otherwise, and knows no deadline. */
+static gpuipc_status await_on_host(offer *self, const buffer *opened, const atomic_bool *is_over,
+                                   os_deadline deadline) {
+    device_scope scope;
+    unsigned pause = 0;
+    gpuipc_status status = device_enter(context_of(self), self->of->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    while ((status = look(self)) == GPUIPC_OK && !atomic_load(&self->is_ready) &&
+           (status = check_is_on(opened, is_over)) == GPUIPC_OK) {
+        if (os_deadline_passed(deadline)) {
+            status =
+                status_fail(GPUIPC_ERR_TIMEOUT, OPERATION, "the contents were not ready in time");
+            break;
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    device_leave(&scope);
+    return status;
+}
+
+static gpuipc_status await_on_stream(const offer *self, const buffer *opened,
+                                     gpuipc_stream stream) {
+    context *ctx = opened->context;
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(ctx, stream, opened->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check_capture(ctx, stream);
+    if (status == GPUIPC_OK) {
+        status = driver_status(&ctx->driver, ctx->driver.cuStreamWaitEvent(stream, self->event, 0),
+                               "cuStreamWaitEvent", "letting a stream wait for contents");
+    }
+    device_leave(&scope);
+    return status;
+}
+
+gpuipc_status offer_await(offer *self, const buffer *opened, const atomic_bool *is_over,
+                          const gpuipc_open_config *how, os_deadline deadline) {
+    if (atomic_load(&self->is_ready)) {
+        return GPUIPC_OK;
+    }
+    return (how->flags & (GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) == GPUIPC_RECEIVE_ASYNC
+               ? await_on_stream(self, opened, how->stream)
+               : await_on_host(self, opened, is_over, deadline);
+}
+
+static void end_event(const offer *self) {
+    context *ctx = context_of(self);
+    device_scope scope;
+    if (self->event != NULL && device_enter(ctx, self->of->access_device, &scope) == GPUIPC_OK) {
+        (void)ctx->driver.cuEventDestroy(self->event);
+        device_leave(&scope);
+    }
+}
+
+/* ---- the offer ----------------------------------------------------------------------------- */
+
+/* A buffer that no transport carries is offered as a copy of what it has now. A reference for the caller. */
+static gpuipc_status choose_buffer(buffer *of, const gpuipc_share_config *config,
+                                   buffer **out_buffer) {
+    if ((config->flags & GPUIPC_SEND_STAGED) != 0 && of->transport->is_copied) {
+        return transport_staged_copy(of, config->stream, out_buffer);
+    }
+    object_reference(&of->object);
+    *out_buffer = of;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config,
+                                const char *operation) {
+    const wire_reply reply = {.answer = WIRE_GRANTED,
+                              .attachment_bytes = (uint32_t)config->attachment_bytes};
+    self->reply_bytes = WIRE_REPLY_BYTES + config->attachment_bytes;
+    self->reply = malloc(self->reply_bytes);
+    if (self->reply == NULL) {
+        return status_out_of_memory(operation, self->reply_bytes);
+    }
+    wire_encode_reply(&reply, self->reply);
+    if (config->attachment_bytes > 0) {
+        memcpy(self->reply + WIRE_REPLY_BYTES, config->attachment, config->attachment_bytes);
+    }
+    return GPUIPC_OK;
+}
+
+gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, const char *operation,
+                        offer **out_offer) {
+    offer *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory(operation, sizeof(*self));
+    }
+    atomic_init(&self->references, 1u);
+    self->offset = config->offset;
+    self->bytes = config->bytes;
+    self->access = config->access;
+    gpuipc_status status = make_reply(self, config, operation);
+    if (status != GPUIPC_OK || (status = choose_buffer(of, config, &self->of)) != GPUIPC_OK) {
+        goto free_self;
+    }
+    if ((status = buffer_check_export(self->of, NULL)) != GPUIPC_OK ||
+        (status = settle_contents(self, config)) != GPUIPC_OK) {
+        goto drop_buffer;
+    }
+    object_reference(&self->of->object);
+    status = buffer_publish(self->of, &self->handle); /* which takes that reference over */
+    if (status != GPUIPC_OK) {
+        goto end_event;
+    }
+    buffer_unreference(self->of);
+    *out_offer = self;
+    return GPUIPC_OK;
+
+end_event:
+    end_event(self);
+drop_buffer:
+    buffer_drop(self->of);
+free_self:
+    free(self->reply);
+    free(self);
+    return status;
+}
+
+void offer_reference(offer *self) {
+    atomic_fetch_add_explicit(&self->references, 1u, memory_order_relaxed);
+}
+
+void offer_unreference(offer *self, bool forked) {
+    if (self == NULL ||
+        atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
+        return;
+    }
+    const gpuipc_error why = status_save();
+    if (!forked) {
+        end_event(self);
+    }
+    buffer_release_later(self->handle);
+    free(self->reply);
+    free(self);
+    status_restore(&why);
+}
+
+bool offer_has(const offer *self, uint64_t offset, uint64_t bytes) {
+    return offset >= self->offset && offset - self->offset <= self->bytes &&
+           bytes <= self->bytes - (offset - self->offset);
+}
+
+const void *offer_attachment(const offer *self, size_t *out_bytes) {
+    *out_bytes = self->reply_bytes - WIRE_REPLY_BYTES;
+    return *out_bytes == 0 ? NULL : self->reply + WIRE_REPLY_BYTES;
+}
+
+/* ---- sending it ---------------------------------------------------------------------------- */
+
+/* A stream of its own waits for the contents and marks the point of the hand-over, so that none of the
+ * caller's is touched. It ends when it has done so (cuda.h, cuStreamDestroy). */
+static gpuipc_status send_behind(offer *self, connection *to, gpuipc_outgoing *message,
+                                 const letter *as, int timeout_ms) {
+    const driver *drv = &context_of(self)->driver;
+    CUstream stream;
+    gpuipc_status status = driver_status(drv, drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                                         "cuStreamCreate", "handing over what is not ready yet");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = driver_status(drv, drv->cuStreamWaitEvent(stream, self->event, 0), "cuStreamWaitEvent",
+                           "handing over what is not ready yet");
+    if (status == GPUIPC_OK) {
+        message->flags = GPUIPC_SEND_ASYNC;
+        message->stream = stream;
+        status = connection_send_message(to, message, as, timeout_ms);
+    }
+    (void)drv->cuStreamDestroy(stream);
+    return status;
+}
+
+gpuipc_status offer_send(offer *self, connection *to, uint64_t offset, uint64_t bytes,
+                         int timeout_ms, point *out_point) {
+    const letter as = {.kind = WIRE_REPLY,
+                       .is_range = true,
+                       .offset = offset,
+                       .bytes = bytes,
+                       .handed_over = out_point};
+    gpuipc_outgoing message = {.struct_size = sizeof(message),
+                               .bytes = self->reply,
+                               .bytes_size = self->reply_bytes,
+                               .buffers = &self->handle,
+                               .buffer_count = 1,
+                               .flags = GPUIPC_SEND_READY,
+                               .access = self->access};
+    device_scope scope;
+    if (atomic_load(&self->is_ready)) {
+        return connection_send_message(to, &message, &as, timeout_ms);
+    }
+    gpuipc_status status = device_enter(context_of(self), self->of->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = look(self);
+    if (status == GPUIPC_OK) {
+        status = atomic_load(&self->is_ready)
+                     ? connection_send_message(to, &message, &as, timeout_ms)
+                     : send_behind(self, to, &message, &as, timeout_ms);
+    }
+    device_leave(&scope);
+    return status;
+}

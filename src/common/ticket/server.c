@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See server.h; the public functions of servers. */
+#include "ticket/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/struct_size.h"
+
+#define DEFAULT_CONNECTIONS          4096u
+#define DEFAULT_CONNECTIONS_PER_USER 128u
+/* How many that are ready are looked after before the poller is asked again. */
+#define READY_MAX 64
+
+/* A process that opens its own ticket asks the server by a call: the thread that would have to answer may be the
+ * one that asks. The table refers to its servers without keeping them. */
+static struct {
+    os_static_mutex mutex;
+    hash_table servers;
+} all;
+
+/* The one that this thread serves at the moment. */
+static GPUIPC_THREAD_LOCAL const server *served_here;
+
+/* Its number is made of random numbers, by this process itself. */
+static uint64_t hash_of(const uint8_t id[16]) {
+    return hash_bytes(0, id, 16);
+}
+
+static void put_in(server *self) {
+    os_static_mutex_lock(&all.mutex);
+    table_add(&all.servers, &self->in_all, hash_of(self->id));
+    os_static_mutex_unlock(&all.mutex);
+}
+
+static void take_out(server *self) {
+    os_static_mutex_lock(&all.mutex);
+    table_remove(&all.servers, &self->in_all);
+    if (all.servers.count == 0) {
+        table_clear(&all.servers);
+    }
+    os_static_mutex_unlock(&all.mutex);
+}
+
+server *server_find(const uint8_t id[16]) {
+    server *found = NULL;
+    os_static_mutex_lock(&all.mutex);
+    for (table_link *at = table_find(&all.servers, hash_of(id)); at != NULL && found == NULL;
+         at = table_find_next(at)) {
+        server *one = TABLE_ITEM(at, server, in_all);
+        if (memcmp(one->id, id, sizeof(one->id)) == 0 && !object_is_forked(&one->object)) {
+            object_reference(&one->object);
+            found = one;
+        }
+    }
+    os_static_mutex_unlock(&all.mutex);
+    return found;
+}
+
+/* ---- serving ------------------------------------------------------------------------------- */
+
+/* Or until something expires, if that is earlier. */
+static os_deadline until_expiry(server *self, os_deadline deadline) {
+    const os_deadline next = share_next_expiry(&self->shares);
+    return next.at_ns < deadline.at_ns ? os_deadline_inherit(next, deadline) : deadline;
+}
+
+/* Looks after what is ready; *out_count is 0 when nothing was before the deadline. One request of each client, so
+ * that no client keeps the others waiting. */
+static gpuipc_status serve(server *self, os_deadline deadline, size_t *out_count) {
+    void *tags[READY_MAX];
+    size_t count = 0;
+    size_t served = 0;
+    gpuipc_status status =
+        os_poller_wait(self->poller, until_expiry(self, deadline), tags, READY_MAX, &count);
+    for (size_t i = 0; i < count && status == GPUIPC_OK && !atomic_load(&self->is_over); i++) {
+        if (tags[i] == OS_POLLER_WOKEN) {
+            continue;
+        }
+        if (tags[i] == self) {
+            client_accept(&self->clients, self->listener);
+        } else {
+            client_serve(&self->clients, tags[i]);
+        }
+        served++;
+    }
+    client_table_tidy(&self->clients);
+    share_sweep(&self->shares);
+    *out_count = served;
+    return status;
+}
+
+/* Its reference is the thread's own: a forked child does not have that thread, and leaves alone what it may have
+ * been in the midst of. */
+static void run(void *argument) {
+    server *self = argument;
+    unsigned pause = 0;
+    served_here = self;
+    while (!atomic_load(&self->is_over)) {
+        size_t count;
+        if (serve(self, os_deadline_after(-1), &count) == GPUIPC_OK) {
+            pause = 0;
+            continue;
+        }
+        /* No memory, say: it may pass. */
+        context_log(self->context, GPUIPC_LOG_WARNING, "server: cannot wait for clients: %s",
+                    gpuipc_error_get()->sentence);
+        os_sleep_ms(os_backoff_next(&pause, os_deadline_after(-1)));
+    }
+    object_unreference(&self->object);
+}
+
+/* ---- making and ending --------------------------------------------------------------------- */
+
+static void destroy(object *base) {
+    server *self = (server *)base;
+    const bool forked = object_is_forked(base);
+    take_out(self);
+    share_table_destroy(&self->shares, forked);
+    client_table_end(&self->clients, forked);
+    places_destroy(&self->shares.places);
+    known_processes_destroy(&self->shares.processes);
+    os_poller_destroy(self->poller);
+    os_listener_destroy(self->listener);
+    if (!forked) { /* else another thread may have had it */
+        os_mutex_destroy(&self->serving);
+    }
+    context_unreference(self->context);
+    free(self);
+}
+
+static void log_sentence(void *user_data, const char *sentence) {
+    context_log(user_data, GPUIPC_LOG_INFO, "%s", sentence);
+}
+
+static gpuipc_status listen(server *self) {
+    const os_directory directory = context_directory(self->context);
+    const os_log log = {.write = log_sentence, .user_data = self->context};
+    char name[TICKET_ENDPOINT_SIZE];
+    gpuipc_status status = os_random(self->id, sizeof(self->id));
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    ticket_endpoint(self->id, name);
+    if ((status = os_listener_open(&directory, name, &log, &self->listener)) != GPUIPC_OK) {
+        return status;
+    }
+    /* A server that was killed has left its name, which is random, so that nobody wants it again. */
+    os_directory_sweep(&directory, TICKET_ENDPOINT_PREFIX);
+    if ((status = os_poller_create(&self->poller)) != GPUIPC_OK) {
+        goto destroy_listener;
+    }
+    if ((status = os_poller_add_listener(self->poller, self->listener, self)) != GPUIPC_OK) {
+        goto destroy_poller;
+    }
+    return GPUIPC_OK;
+
+destroy_poller:
+    os_poller_destroy(self->poller);
+destroy_listener:
+    os_listener_destroy(self->listener);
+    return status;
+}
+
+static gpuipc_status make(context *ctx, const gpuipc_server_config *config, server **out_server) {
+    server *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_server_create", sizeof(*self));
+    }
+    self->context = ctx;
+    self->boot = ticket_boot();
+    self->user = ticket_user();
+    self->has_thread = (config->flags & GPUIPC_SERVER_THREAD) != 0;
+    atomic_init(&self->is_over, false);
+    gpuipc_status status = os_mutex_init(&self->serving);
+    if (status != GPUIPC_OK) {
+        goto free_self;
+    }
+    if ((status = share_table_init(&self->shares, config->max_connections,
+                                   config->max_connections_per_user)) != GPUIPC_OK) {
+        goto destroy_serving;
+    }
+    if ((status = listen(self)) != GPUIPC_OK) {
+        goto end_shares;
+    }
+    self->clients = (client_table){.context = ctx,
+                                   .poller = self->poller,
+                                   .shares = &self->shares,
+                                   .server_id = self->id,
+                                   .admission = {.struct_size = sizeof(self->clients.admission),
+                                                 .policy = config->policy,
+                                                 .policy_user_data = config->policy_user_data}};
+    object_init(&self->object, OBJECT_SERVER, destroy);
+    object_reference(&ctx->object);
+    *out_server = self;
+    return GPUIPC_OK;
+
+end_shares:
+    share_table_destroy(&self->shares, false);
+destroy_serving:
+    os_mutex_destroy(&self->serving);
+free_self:
+    free(self);
+    return status;
+}
+
+/* From now on its tickets are answered. */
+static gpuipc_status start(server *self, void **out_handle) {
+    gpuipc_status status = GPUIPC_OK;
+    if (self->has_thread) {
+        object_reference(&self->object);
+        status = os_thread_start(run, self, &self->thread);
+        if (status != GPUIPC_OK) {
+            object_unreference(&self->object);
+        }
+    }
+    if (status == GPUIPC_OK) {
+        put_in(self);
+        status = object_publish(&self->object, out_handle);
+    }
+    return status;
+}
+
+/* Nobody is answered any more; the thread that just serves somebody is waited for. */
+static void end(server *self) {
+    const gpuipc_error why = status_save();
+    take_out(self);
+    atomic_store(&self->is_over, true);
+    os_poller_wake(self->poller);
+    if (self->thread != NULL) {
+        os_thread_join(self->thread);
+        self->thread = NULL;
+    }
+    os_mutex_lock(&self->serving);
+    os_listener_interrupt(self->listener);
+    client_table_end(&self->clients, false);
+    os_mutex_unlock(&self->serving);
+    share_table_clear(&self->shares);
+    status_restore(&why);
+}
+
+static gpuipc_status read_config(const gpuipc_server_config *config,
+                                 gpuipc_server_config *out_known) {
+    const char *const operation = "gpuipc_server_create";
+    gpuipc_server_config known = {.flags = GPUIPC_SERVER_THREAD};
+    if (config != NULL) {
+        gpuipc_status status =
+            struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_server_config, reserved), &known,
+                             sizeof(known), operation);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if ((known.flags & ~GPUIPC_SERVER_THREAD) != 0 || known.reserved != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                           "flags (0x%x) has bits that this library does not know, or reserved is "
+                           "not 0",
+                           known.flags);
+    }
+    if (known.max_connections == 0) {
+        known.max_connections = DEFAULT_CONNECTIONS;
+    }
+    if (known.max_connections_per_user == 0) {
+        known.max_connections_per_user = DEFAULT_CONNECTIONS_PER_USER;
+    }
+    *out_known = known;
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_server_create(gpuipc_context *handle, const gpuipc_server_config *config,
+                                   gpuipc_server **out_server) {
+    const char *const operation = "gpuipc_server_create";
+    gpuipc_server_config known = {0};
+    context *ctx;
+    server *self = NULL;
+    void *made;
+    gpuipc_status status;
+    if (out_server == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_server is NULL");
+    }
+    if ((status = read_config(config, &known)) != GPUIPC_OK ||
+        (status = context_acquire(handle, operation, &ctx)) != GPUIPC_OK) {
+        return status;
+    }
+    status = make(ctx, &known, &self);
+    if (status == GPUIPC_OK) {
+        status = start(self, &made);
+        if (status == GPUIPC_OK) {
+            *out_server = made;
+        } else {
+            end(self);
+            object_unreference(&self->object);
+        }
+    }
+    context_unreference(ctx);
+    return status;
+}
+
+/* Of what is no server, the caller finds out. */
+static bool is_served_here(gpuipc_server *handle) {
+    object *base;
+    if (served_here == NULL ||
+        object_acquire(OBJECT_SERVER, handle, "gpuipc_server_destroy", &base) != GPUIPC_OK) {
+        return false;
+    }
+    const bool is_here = (const server *)base == served_here;
+    object_unreference(base);
+    return is_here;
+}
+
+gpuipc_status gpuipc_server_destroy(gpuipc_server *handle) {
+    object *last = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    if (is_served_here(handle)) {
+        return status_fail(GPUIPC_ERR_BUSY, "gpuipc_server_destroy",
+                           "the calling thread is just serving it");
+    }
+    gpuipc_status status = object_drop_hold(OBJECT_SERVER, handle, "gpuipc_server_destroy", &last);
+    if (last != NULL && !object_is_forked(last)) {
+        end((server *)last);
+    }
+    object_unreference(last);
+    return status;
+}
+
+/* ---- the program's own loop ---------------------------------------------------------------- */
+
+gpuipc_status server_acquire(gpuipc_server *handle, const char *operation, server **out_server) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_SERVER, handle, operation, &base);
+    if (status == GPUIPC_OK) {
+        *out_server = (server *)base;
+    }
+    return status;
+}
+
+static gpuipc_status check_polled(const server *self, const char *operation) {
+    return self->has_thread
+               ? status_fail(GPUIPC_ERR_BUSY, operation, "the server has a thread of its own")
+               : GPUIPC_OK;
+}
+
+/* The serving mutex is held. What only wakes the poller is not what the caller waits for. */
+static gpuipc_status poll(server *self, os_deadline deadline, const char *operation) {
+    const server *const outer = served_here;
+    size_t count = 0;
+    gpuipc_status status;
+    served_here = self;
+    do {
+        status = serve(self, deadline, &count);
+    } while (count == 0 && status == GPUIPC_OK && !atomic_load(&self->is_over) &&
+             !os_deadline_passed(deadline));
+    served_here = outer;
+    if (status == GPUIPC_OK && atomic_load(&self->is_over)) {
+        return status_fail(GPUIPC_ERR_RELEASED, operation, "the server was destroyed meanwhile");
+    }
+    if (status == GPUIPC_OK && count == 0) {
+        return status_fail(GPUIPC_ERR_TIMEOUT, operation, "nothing came");
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_server_poll(gpuipc_server *handle, int timeout_ms) {
+    const char *const operation = "gpuipc_server_poll";
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
+    server *self;
+    gpuipc_status status = server_acquire(handle, operation, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = check_polled(self, operation);
+    if (status == GPUIPC_OK && os_mutex_try_lock(&self->serving)) {
+        status = poll(self, context_interruptible(self->context, deadline, &interrupt), operation);
+        status = context_answer(self->context, &interrupt, status, operation);
+        os_mutex_unlock(&self->serving);
+    } else if (status == GPUIPC_OK) {
+        status = status_fail(GPUIPC_ERR_BUSY, operation, "another thread is polling it");
+    }
+    object_unreference(&self->object);
+    return status;
+}
+
+gpuipc_status gpuipc_server_get_wait_handle(gpuipc_server *handle, intptr_t *out_handle) {
+    const char *const operation = "gpuipc_server_get_wait_handle";
+    server *self;
+    if (out_handle == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+    }
+    gpuipc_status status = server_acquire(handle, operation, &self);
+    if (status == GPUIPC_OK) {
+        status = check_polled(self, operation);
+        if (status == GPUIPC_OK) {
+            *out_handle = os_poller_native(self->poller);
+        }
+        object_unreference(&self->object);
+    }
+    return status;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Answers tickets: shares, the clients that ask for them, and who holds what. */
+#ifndef GPUIPC_SERVER_H
+#define GPUIPC_SERVER_H
+
+#include "base/table.h"
+#include "ticket/client.h"
+
+typedef struct server {
+    object object;
+    context *context;
+    uint8_t id[16];
+    uint16_t boot; /**< what its tickets say of this machine's start and this process's user */
+    uint32_t user;
+    os_listener *listener;
+    os_poller *poller;
+    bool has_thread;   /**< else the program polls */
+    os_thread *thread; /**< NULL: it has not started, or has ended */
+    atomic_bool is_over;
+    os_mutex serving; /**< held by the one thread that serves, where the program polls */
+    share_table shares;
+    client_table clients;
+    table_link in_all; /**< of this process's */
+} server;
+
+/** The server behind a public handle, with a reference for the caller. */
+gpuipc_status server_acquire(gpuipc_server *handle, const char *operation, server **out_server);
+
+/** A server of this process, with a reference for the caller; NULL: there is none with this number. */
+server *server_find(const uint8_t id[16]);
+
+#endif

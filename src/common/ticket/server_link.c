@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See server_link.h. */
+#include "ticket/server_link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "memory/buffer.h"
+#include "message/connection.h"
+#include "message/peer.h"
+#include "ticket/ticket_cache.h"
+#include "ticket/ticket_request.h"
+
+#define OPERATION "gpuipc_buffer_open"
+/* A server may end between two requests, and be found gone only by the next connection. */
+#define TRIES 2
+/* A process that was killed loses its connections before it has ended, and lets others in until its listener is closed. It
+ * is given so long to be seen gone before it is called busy; on a loaded machine up to 65 ms were measured. */
+#define DYING_MS 500
+/* A server answers in less, and to be woken takes about as long. */
+#define LOOK_US 200u
+/* How many links are looked at each time whether their servers are there. */
+#define LOOKS 2
+
+typedef struct server_link {
+    uint8_t server_id[16];
+    connection *connection; /* NULL while it is made */
+    bool is_busy;           /* somebody asks over it */
+    bool is_closed;         /* whoever asks over it ends it */
+    table_link by_server;
+    list_link in_turn; /* or in a list of those that end */
+} server_link;
+
+static server_link *link_of(list_link *at) {
+    return LIST_ITEM(at, server_link, in_turn);
+}
+
+static gpuipc_status init(server_links *self) {
+    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
+    if (status != GPUIPC_OK || (status = os_mutex_init(&self->mutex)) != GPUIPC_OK) {
+        return status;
+    }
+    status = os_condition_init(&self->is_free);
+    if (status != GPUIPC_OK) {
+        os_mutex_destroy(&self->mutex);
+    }
+    return status;
+}
+
+gpuipc_status server_links_create(struct context *ctx, const gpuipc_context_config *config) {
+    server_links *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    (void)config;
+    gpuipc_status status = init(self);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    ctx->links = self;
+    return GPUIPC_OK;
+}
+
+void server_links_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    (void)deadline;
+    (void)is_forked;
+    table_clear(&ctx->links->by_server);
+    os_condition_destroy(&ctx->links->is_free);
+    os_mutex_destroy(&ctx->links->mutex);
+    free(ctx->links);
+}
+
+/* ---- one at a time ------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const server_links *self, const uint8_t server_id[16]) {
+    return hash_bytes(self->seed, server_id, 16);
+}
+
+/* The mutex is held. */
+static server_link *find(const server_links *self, const uint8_t server_id[16]) {
+    table_link *at = table_find(&self->by_server, hash_of(self, server_id));
+    while (at != NULL &&
+           memcmp(TABLE_ITEM(at, server_link, by_server)->server_id, server_id, 16) != 0) {
+        at = table_find_next(at);
+    }
+    return TABLE_ITEM(at, server_link, by_server);
+}
+
+/* The mutex is held. */
+static gpuipc_status add(server_links *to, const uint8_t server_id[16], server_link **out_link) {
+    server_link *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory(OPERATION, sizeof(*self));
+    }
+    memcpy(self->server_id, server_id, sizeof(self->server_id));
+    table_add(&to->by_server, &self->by_server, hash_of(to, server_id));
+    list_append(&to->in_turn, &self->in_turn);
+    *out_link = self;
+    return GPUIPC_OK;
+}
+
+/* Out of the links, into those that end. The mutex is held. */
+static void take_out(server_links *of, server_link *self, linked_list *ending) {
+    table_remove(&of->by_server, &self->by_server);
+    list_remove(&self->in_turn);
+    list_append(ending, &self->in_turn);
+}
+
+static gpuipc_status context_is_over(void) {
+    return status_fail(GPUIPC_ERR_RELEASED, OPERATION, "the context was destroyed meanwhile");
+}
+
+/* The error record stays. */
+static void end_all(linked_list *ending) {
+    const gpuipc_error why = status_save();
+    server_link *at;
+    while ((at = link_of(list_take(ending))) != NULL) {
+        connection_unreference(at->connection);
+        free(at);
+    }
+    status_restore(&why);
+}
+
+/* Nobody else notices that a server is gone to which nobody has a question any more: a few are looked at in turn, and
+ * those whose servers have ended come to their end. */
+static void look_at_some(server_links *self) {
+    linked_list ending = {0};
+    os_mutex_lock(&self->mutex);
+    for (size_t i = 0; i < LOOKS && i < self->in_turn.count; i++) {
+        server_link *at = link_of(list_turn(&self->in_turn));
+        if (!at->is_busy && os_connection_has_ended(at->connection->os)) {
+            take_out(self, at, &ending);
+        }
+    }
+    os_mutex_unlock(&self->mutex);
+    end_all(&ending);
+}
+
+/* The link to a server, for this thread alone; one without a connection is new. */
+static gpuipc_status take(context *ctx, const uint8_t server_id[16], os_deadline deadline,
+                          server_link **out_link) {
+    server_links *links = ctx->links;
+    server_link *self = NULL;
+    gpuipc_status status = GPUIPC_OK;
+    os_mutex_lock(&links->mutex);
+    while (!links->is_over && (self = find(links, server_id)) != NULL && self->is_busy &&
+           status == GPUIPC_OK) {
+        if (!os_condition_wait(&links->is_free, &links->mutex, deadline)) {
+            status =
+                status_fail(GPUIPC_ERR_TIMEOUT, OPERATION,
+                            "other threads were asking the same server until the time ran out");
+        }
+    }
+    if (status == GPUIPC_OK && links->is_over) {
+        status = context_is_over();
+    }
+    if (status == GPUIPC_OK && self == NULL) {
+        status = add(links, server_id, &self);
+    }
+    if (status == GPUIPC_OK) {
+        self->is_busy = true;
+        *out_link = self;
+    }
+    os_mutex_unlock(&links->mutex);
+    return status;
+}
+
+/* The next one's turn, or, when it is of no more use, its end. */
+static void give(context *ctx, server_link *self, bool is_usable) {
+    server_links *links = ctx->links;
+    linked_list ending = {0};
+    os_mutex_lock(&links->mutex);
+    self->is_busy = false;
+    if (!is_usable || self->is_closed) {
+        take_out(links, self, &ending);
+    }
+    os_condition_signal_all(&links->is_free);
+    os_mutex_unlock(&links->mutex);
+    end_all(&ending);
+}
+
+void server_links_close(context *ctx, bool forked) {
+    server_links *links = ctx->links;
+    linked_list ending = {0};
+    if (!forked) {
+        os_mutex_lock(&links->mutex);
+    } else if (!os_mutex_try_lock(&links->mutex)) {
+        return; /* another thread of the parent's was in it */
+    }
+    links->is_over = true;
+    for (list_link *link = links->in_turn.first, *next; link != NULL; link = next) {
+        server_link *at = link_of(link);
+        next = link->next;
+        if (!at->is_busy) {
+            take_out(links, at, &ending);
+            continue;
+        }
+        at->is_closed = true;
+        if (at->connection != NULL && !forked) {
+            atomic_store(&at->connection->closed, true);
+            os_connection_interrupt(at->connection->os);
+        }
+    }
+    if (!forked) {
+        os_condition_signal_all(&links->is_free);
+    }
+    os_mutex_unlock(&links->mutex);
+    end_all(&ending);
+}
+
+/* ---- connecting ---------------------------------------------------------------------------- */
+
+/* Nobody answers to the server's name. */
+static gpuipc_status explain(const context *ctx, const ticket *decoded) {
+    const uint16_t boot = ticket_boot();
+    const uint32_t user = ticket_user();
+    /* first, since on Windows each user has his own name for the machine's start */
+    if (decoded->user != 0 && user != 0 && decoded->user != user && !ctx->shared_directory) {
+        return status_fail(GPUIPC_ERR_TICKET_OTHER_USER, OPERATION,
+                           "nobody answers to it in this user's directory, %s",
+                           ctx->runtime_directory);
+    }
+    if (decoded->boot != 0 && boot != 0 && decoded->boot != boot) {
+        return status_fail(GPUIPC_ERR_TICKET_OTHER_BOOT, OPERATION,
+                           "nobody answers to it here, and it names another start of the machine");
+    }
+    return status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION,
+                       "nobody answers to it any more in %s (a process that looks for its names "
+                       "elsewhere needs the same GPUIPC_RUNTIME_DIR)",
+                       ctx->runtime_directory);
+}
+
+/* Whether there is somebody is known at once; that he has no time yet may pass. */
+static gpuipc_status open_endpoint(context *ctx, const ticket *decoded, os_deadline deadline,
+                                   os_connection **out_os) {
+    const os_directory directory = context_directory(ctx);
+    char name[TICKET_ENDPOINT_SIZE];
+    unsigned pause = 0;
+    gpuipc_status status;
+    ticket_endpoint(decoded->server_id, name);
+    while ((status = os_connection_open(&directory, name, os_deadline_after(0), out_os)) ==
+               GPUIPC_ERR_TIMEOUT &&
+           !os_deadline_passed(deadline)) {
+        if (atomic_load(&ctx->is_over)) {
+            return context_is_over();
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    return status == GPUIPC_ERR_NOT_FOUND ? explain(ctx, decoded) : status;
+}
+
+static gpuipc_status connect_to(context *ctx, const ticket *decoded, os_deadline deadline,
+                                connection **out_connection) {
+    os_connection *os;
+    os_peer peer;
+    gpuipc_status status = open_endpoint(ctx, decoded, deadline, &os);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = os_connection_get_peer(os, &peer);
+    if (status != GPUIPC_OK) {
+        goto destroy_os;
+    }
+    status = connection_new(ctx, os, &peer, out_connection);
+    if (status != GPUIPC_OK) {
+        goto close_peer;
+    }
+    os_connection_set_look(os, LOOK_US);
+    return GPUIPC_OK;
+
+close_peer:
+    os_peer_close(&peer);
+destroy_os:
+    os_connection_destroy(os);
+    return status;
+}
+
+/* Gives a new link its connection. */
+static gpuipc_status begin(context *ctx, server_link *self, const ticket *decoded,
+                           os_deadline deadline) {
+    connection *made;
+    gpuipc_status status = connect_to(ctx, decoded, deadline, &made);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_mutex_lock(&ctx->links->mutex);
+    self->connection = made;
+    status = self->is_closed ? context_is_over() : GPUIPC_OK;
+    os_mutex_unlock(&ctx->links->mutex);
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* What has come is found by its ticket from now on, before the next one has his turn. */
+static gpuipc_status note(const server_link *self, const gpuipc_ticket *bytes,
+                          const gpuipc_open_config *config, const ticket_given *came) {
+    buffer *opened;
+    gpuipc_status status = buffer_acquire(came->buffer, OPERATION, &opened);
+    if (status == GPUIPC_OK) {
+        status = ticket_cache_add(opened, bytes, config, &self->connection->peer, came->attachment,
+                                  came->attachment_bytes, true);
+        buffer_drop(opened);
+    }
+    if (status != GPUIPC_OK) {
+        free(came->attachment);
+        buffer_release_later(came->buffer);
+    }
+    return status;
+}
+
+/* A new one gets its connection; and whoever asks looks whom he asks. */
+static gpuipc_status prepare(context *ctx, server_link *self, const ticket *decoded,
+                             const gpuipc_open_config *config, os_deadline deadline) {
+    const gpuipc_endpoint_config whom = {.struct_size = sizeof(whom),
+                                         .policy = config->policy,
+                                         .policy_user_data = config->policy_user_data};
+    gpuipc_status status = GPUIPC_OK;
+    if (self->connection == NULL) {
+        status = begin(ctx, self, decoded, deadline);
+    }
+    return status == GPUIPC_OK ? peer_check(&self->connection->peer, &whom, OPERATION) : status;
+}
+
+static os_deadline earlier(os_deadline one, os_deadline other) {
+    return one.at_ns < other.at_ns ? one : other;
+}
+
+/* The connection has ended without an answer: either its process ends, or it goes on and closes what it lets in. */
+static gpuipc_status tell_end(const os_peer *peer, os_deadline until) {
+    unsigned pause = 0;
+    int is_running;
+    while ((is_running = os_peer_is_running(peer)) != 0 && !os_deadline_passed(until)) {
+        os_sleep_ms(os_backoff_next(&pause, until));
+    }
+    return is_running == 0
+               ? status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION, "the server's process has ended")
+               : GPUIPC_ERR_PEER_CLOSED;
+}
+
+/* Other links are looked at while the server answers, which takes as long as to end one. */
+static gpuipc_status ask(context *ctx, server_link *self, const gpuipc_ticket *bytes,
+                         const gpuipc_open_config *config, os_deadline deadline,
+                         gpuipc_buffer **out_opened, bool *out_is_usable) {
+    ticket_given came = {.buffer = NULL};
+    gpuipc_status status = ticket_request_send(self->connection, bytes, deadline);
+    *out_is_usable = false;
+    if (status == GPUIPC_OK || status == GPUIPC_ERR_PEER_CLOSED) { /* which may have said why */
+        look_at_some(ctx->links);
+        status = ticket_request_receive(self->connection, config, deadline, &came, out_is_usable);
+    }
+    if (status == GPUIPC_OK && (status = note(self, bytes, config, &came)) == GPUIPC_OK) {
+        *out_opened = came.buffer;
+    }
+    return status;
+}
+
+static gpuipc_status ask_once(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
+                              const gpuipc_open_config *config, os_deadline deadline,
+                              buffer **out_found, gpuipc_buffer **out_opened) {
+    server_link *self;
+    gpuipc_status status = take(ctx, decoded->server_id, deadline, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    bool is_usable = self->connection != NULL; /* for others, whose policy let it in */
+    const bool is_new = !is_usable;
+    *out_found = ticket_cache_find(ctx, bytes, config);
+    if (*out_found == NULL) {
+        status = prepare(ctx, self, decoded, config, deadline);
+        if (status == GPUIPC_OK) {
+            status = ask(ctx, self, bytes, config, deadline, out_opened, &is_usable);
+        }
+        if (status == GPUIPC_ERR_PEER_CLOSED && self->connection != NULL) {
+            /* An old one may have ended with its server alone, which a new one finds out at once. */
+            const os_deadline until =
+                is_new ? earlier(deadline, os_deadline_after(DYING_MS)) : (os_deadline){0};
+            status = tell_end(&self->connection->peer, until);
+        }
+    }
+    give(ctx, self, is_usable);
+    return status;
+}
+
+gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
+                               const gpuipc_open_config *config, os_deadline deadline,
+                               buffer **out_found, gpuipc_buffer **out_opened) {
+    gpuipc_status status = GPUIPC_ERR_PEER_CLOSED;
+    for (int i = 0; i < TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
+        status = ask_once(ctx, bytes, decoded, config, deadline, out_found, out_opened);
+    }
+    if (status == GPUIPC_ERR_PEER_CLOSED) {
+        /* It listens, and closes what it has just let in. */
+        status = status_fail(GPUIPC_ERR_SERVER_BUSY, OPERATION, "the server closes the connection");
+    }
+    return status;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file The shares of a server: what each ticket stands for, what it admits, and who has it open. What has expired or
+ * was revoked is remembered for a while, without its buffer, so that it can be told from what never was. Any thread.
+ */
+#ifndef GPUIPC_SHARE_H
+#define GPUIPC_SHARE_H
+
+#include "base/table.h"
+#include "ticket/expiry.h"
+#include "ticket/holder.h"
+#include "ticket/offer.h"
+#include "ticket/ticket.h"
+
+typedef struct share share;
+
+typedef struct share_table {
+    os_mutex mutex;    /**< also of the holders; held for moments only, and over no driver call */
+    hash_table shares; /**< by number */
+    uint32_t next_id;
+    expiry_heap dated;  /**< those that expire */
+    linked_list buried; /**< those that nobody opens any more, the oldest first */
+    holder_row left;    /**< clients whose connection has ended */
+    places places;      /**< of the clients */
+    known_processes processes;
+} share_table;
+
+/** What a share admits. */
+typedef struct share_limits {
+    uint64_t expires_ms;    /**< from now on; 0: never */
+    uint32_t max_processes; /**< other than this one; 0: any number */
+    bool is_one_shot;       /**< so many are all it is for */
+} share_limits;
+
+gpuipc_status share_table_init(share_table *self, uint32_t max_clients,
+                               uint32_t max_clients_of_user);
+/** Gives all buffers up. Nothing that is in it is opened any more. */
+void share_table_clear(share_table *self);
+/** @param forked in a child: no driver call, no lock; the clients have not left */
+void share_table_destroy(share_table *self, bool forked);
+
+/** Enters an offer, whose reference passes on success.
+ *  @param out_share its number, from 1 on, and its secret
+ *  @param out_is_next it is the one that expires next: share_next_expiry() says something new */
+gpuipc_status share_add(share_table *self, offer *of, const share_limits *limits,
+                        const char *operation, ticket *out_share, bool *out_is_next);
+
+/** What a ticket stands for, for this process itself, which neither counts nor is listed. *out_offer: a reference, when
+ *  GRANTED. */
+wire_answer share_find(share_table *self, const ticket *wanted, offer **out_offer);
+
+/** A share that a client may open. */
+typedef struct share_grant {
+    share *of;
+    offer *offer;       /**< a reference */
+    hold *noted;        /**< that it is on its way */
+    admitted *admitted; /**< that it counts as one process more; NULL: it does not */
+} share_grant;
+
+/** Whether a client may open what a ticket stands for. *out_answer GRANTED: share_settle() must follow, before another
+ *  client asks. ERR_OUT_OF_MEMORY */
+gpuipc_status share_ask(share_table *self, const ticket *wanted, holder *by,
+                        wire_answer *out_answer, share_grant *out_grant);
+
+/** It has been opened, or it came to nothing. The error record stays.
+ *  @param at of the hand-over, whose reference on its page passes; no page: it has not left */
+void share_settle(share_table *self, share_grant *grant, bool is_opened, const point *at);
+
+/** A client has come. *out_holder is NULL when there are too many of them; share_leave() must follow else.
+ *  @param peer stays there until then  ERR_OUT_OF_MEMORY */
+gpuipc_status share_enter(share_table *self, const os_peer *peer, holder **out_holder);
+
+/** The client's connection has ended. It keeps its place for as long as it has something open. */
+void share_leave(share_table *self, holder *by);
+
+/** How long a client may be waited for that is slow to take what it asked for. */
+int share_patience_ms(share_table *self, holder *by);
+/** So long it has been waited for. */
+void share_spend(share_table *self, holder *by, uint64_t ns);
+
+/** Gives up what has expired, and forgets who is gone, some at a time. In every round of the server. */
+void share_sweep(share_table *self);
+
+/** When share_sweep() will have something to give up. */
+os_deadline share_next_expiry(share_table *self);
+
+/** ERR_TICKET_UNKNOWN, ERR_TICKET_REVOKED */
+gpuipc_status share_revoke(share_table *self, const ticket *of, const char *operation);
+
+/** As gpuipc_server_holders(). ERR_TICKET_UNKNOWN, ERR_TOO_SMALL */
+gpuipc_status share_holders(share_table *self, const ticket *of, gpuipc_holder *holders,
+                            size_t capacity, size_t *out_count, const char *operation);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See ticket_cache.h. */
+#include "ticket/ticket_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/buffer.h"
+#include "message/peer.h"
+
+#define WORDS (GPUIPC_TICKET_BYTES / 4)
+
+gpuipc_status ticket_cache_create(struct context *ctx, const gpuipc_context_config *config) {
+    ticket_cache *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+    }
+    (void)config;
+    gpuipc_status status = os_random(self->keys, sizeof(self->keys));
+    if (status == GPUIPC_OK) {
+        status = os_mutex_init(&self->mutex);
+    }
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
+    }
+    ctx->tickets = self;
+    return GPUIPC_OK;
+}
+
+void ticket_cache_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+    ticket_cache *self = ctx->tickets;
+    (void)deadline;
+    (void)is_forked;
+    table_clear(&self->entries);
+    os_mutex_destroy(&self->mutex);
+    free(self);
+}
+
+/* NH of J. Black and others, "UMAC: Fast and Secure Message Authentication" (1999): who does not know the keys
+ * makes no tickets that share a place, and the products do not wait for each other. */
+static uint64_t hash_of(const ticket_cache *self, const gpuipc_ticket *bytes) {
+    uint32_t words[WORDS];
+    uint64_t sum = 0;
+    memcpy(words, bytes->bytes, sizeof(words));
+    for (size_t i = 0; i < WORDS; i += 2) {
+        const uint32_t first = words[i] + self->keys[i];
+        const uint32_t second = words[i + 1] + self->keys[i + 1];
+        sum += (uint64_t)first * second;
+    }
+    return sum ^ (sum >> 32);
+}
+
+/* ---- what its buffer tells it ---------------------------------------------------------------- */
+
+static void leave(buffer *of) {
+    ticket_cache *cache = of->context->tickets;
+    os_mutex_lock(&cache->mutex);
+    table_remove(&cache->entries, &of->cached->link);
+    os_mutex_unlock(&cache->mutex);
+}
+
+static bool leave_alone(buffer *of) {
+    ticket_cache *cache = of->context->tickets;
+    os_mutex_lock(&cache->mutex);
+    const bool is_alone = atomic_load(&of->handles) <= 1;
+    if (is_alone) {
+        table_remove(&cache->entries, &of->cached->link);
+    }
+    os_mutex_unlock(&cache->mutex);
+    return is_alone;
+}
+
+static void end(buffer *of, bool forked) {
+    if (forked) { /* nobody else changes the table here, and nobody looks into it */
+        table_remove(&of->context->tickets->entries, &of->cached->link);
+    }
+    free(of->cached->attachment);
+    free(of->cached);
+    of->cached = NULL;
+}
+
+static const buffer_finder finder = {.leave = leave, .leave_alone = leave_alone, .end = end};
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+gpuipc_status ticket_cache_add(buffer *of, const gpuipc_ticket *bytes,
+                               const gpuipc_open_config *config, const os_peer *from,
+                               void *attachment, size_t attachment_bytes, bool is_found) {
+    ticket_cache *cache = of->context->tickets;
+    cached_ticket *self = malloc(sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory("gpuipc_buffer_open", sizeof(*self));
+    }
+    *self = (cached_ticket){.ticket = *bytes,
+                            .has_from = from != NULL,
+                            .policy = config->policy,
+                            .policy_user_data = config->policy_user_data,
+                            .attachment = attachment,
+                            .of = of};
+    if (from != NULL) {
+        self->from = *from;
+        self->from.process = OS_HANDLE_NONE;
+    }
+    of->cached = self;
+    of->attachment = attachment;
+    of->attachment_bytes = attachment_bytes;
+    of->finder = &finder;
+    if (is_found) {
+        os_mutex_lock(&cache->mutex);
+        table_add(&cache->entries, &self->link, hash_of(cache, bytes));
+        os_mutex_unlock(&cache->mutex);
+    }
+    return GPUIPC_OK;
+}
+
+static bool serves(const cached_ticket *self, const gpuipc_ticket *bytes,
+                   const gpuipc_open_config *config) {
+    const buffer *of = self->of;
+    const uint32_t wanted = device_of_field(config->device, of->owner);
+    const bool has_handles = of->keeps_handles || of->is_view;
+    return memcmp(&self->ticket, bytes, sizeof(*bytes)) == 0 && of->access_device == wanted &&
+           buffer_access(of) == buffer_settle_access(of, config->access) &&
+           (has_handles || (config->flags & GPUIPC_RECEIVE_KEEP_HANDLES) == 0);
+}
+
+buffer *ticket_cache_find(context *ctx, const gpuipc_ticket *bytes,
+                          const gpuipc_open_config *config) {
+    ticket_cache *cache = ctx->tickets;
+    buffer *found = NULL;
+    os_mutex_lock(&cache->mutex);
+    for (table_link *at = table_find(&cache->entries, hash_of(cache, bytes));
+         at != NULL && found == NULL; at = table_find_next(at)) {
+        const cached_ticket *one = TABLE_ITEM(at, cached_ticket, link);
+        if (serves(one, bytes, config) && object_try_reference(&one->of->object)) {
+            found = one->of;
+            atomic_fetch_add(&found->handles, 1u);
+        }
+    }
+    os_mutex_unlock(&cache->mutex);
+    return found;
+}
+
+gpuipc_status ticket_cache_check_peer(const buffer *of, const gpuipc_open_config *config,
+                                      const char *operation) {
+    const cached_ticket *self = of->cached;
+    const gpuipc_endpoint_config whom = {.struct_size = sizeof(whom),
+                                         .policy = config->policy,
+                                         .policy_user_data = config->policy_user_data};
+    if (!self->has_from ||
+        (self->policy == config->policy && self->policy_user_data == config->policy_user_data)) {
+        return GPUIPC_OK;
+    }
+    return peer_check(&self->from, &whom, operation);
+}

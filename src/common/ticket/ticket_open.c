@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/** @file gpuipc_ticket.h: opening what a ticket stands for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "memory/buffer.h"
+#include "ticket/server.h"
+#include "ticket/server_link.h"
+#include "ticket/ticket_cache.h"
+#include "ticket/ticket_request.h"
+
+#define OPERATION          "gpuipc_buffer_open"
+#define DEFAULT_TIMEOUT_MS 5000
+
+/* ---- contents ------------------------------------------------------------------------------ */
+
+/* Whoever opens it waits by himself, and holds nothing meanwhile that others need. */
+static gpuipc_status await_contents(buffer *opened, const gpuipc_open_config *config,
+                                    os_deadline deadline) {
+    if ((config->flags & GPUIPC_RECEIVE_DEFERRED) != 0) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        buffer_await_contents(opened, config->flags, config->stream, deadline, OPERATION);
+    return status == GPUIPC_OK && (config->flags & GPUIPC_RECEIVE_ASYNC) == 0
+               ? buffer_check_contents(opened, OPERATION)
+               : status;
+}
+
+/* ---- open already --------------------------------------------------------------------------- */
+
+/* One handle more of a buffer that ticket_cache_find() has counted it for. Takes over the reference. */
+static gpuipc_status open_again(buffer *found, const gpuipc_open_config *config,
+                                os_deadline deadline, gpuipc_buffer **out_buffer) {
+    void *handle;
+    gpuipc_status status = ticket_cache_check_peer(found, config, OPERATION);
+    if (status == GPUIPC_OK) {
+        status = await_contents(found, config, deadline);
+    }
+    if (status == GPUIPC_OK) {
+        status = object_publish(&found->object, &handle);
+    }
+    if (status != GPUIPC_OK) {
+        atomic_fetch_sub(&found->handles, 1u);
+        buffer_drop(found);
+        return status;
+    }
+    *out_buffer = handle;
+    return GPUIPC_OK;
+}
+
+/* ---- of this process itself ---------------------------------------------------------------- */
+
+static gpuipc_status copy_attachment(const offer *of, void **out_copy, size_t *out_size) {
+    const void *bytes = offer_attachment(of, out_size);
+    *out_copy = NULL;
+    if (bytes == NULL) {
+        return GPUIPC_OK;
+    }
+    *out_copy = malloc(*out_size);
+    if (*out_copy == NULL) {
+        return status_out_of_memory(OPERATION, *out_size);
+    }
+    memcpy(*out_copy, bytes, *out_size);
+    return GPUIPC_OK;
+}
+
+/* A view of the buffer, whose contents are there, or awaited by the caller's stream. */
+static gpuipc_status view_of(context *ctx, const server *from, offer *of, const ticket *decoded,
+                             const gpuipc_open_config *config, os_deadline deadline,
+                             buffer **out_view) {
+    buffer *view;
+    const gpuipc_access most =
+        of->access == GPUIPC_ACCESS_DEFAULT ? GPUIPC_ACCESS_READ_WRITE : of->access;
+    gpuipc_status status = buffer_check_range(of->of, decoded->offset, decoded->bytes, OPERATION);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    object_reference(&of->of->object);
+    status = buffer_open_view(ctx, of->of, decoded->offset, decoded->bytes, config->device,
+                              config->access, most, &view);
+    if (status != GPUIPC_OK) {
+        buffer_drop(of->of);
+        return status;
+    }
+    status = offer_await(of, view, &from->is_over, config, deadline);
+    if (status != GPUIPC_OK) {
+        buffer_drop(view);
+        return status;
+    }
+    *out_view = view;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
+                                const gpuipc_ticket *bytes, const ticket *decoded,
+                                const gpuipc_open_config *config, os_deadline deadline,
+                                gpuipc_buffer **out_buffer) {
+    void *attachment;
+    size_t attachment_bytes;
+    buffer *view;
+    gpuipc_status status = copy_attachment(of, &attachment, &attachment_bytes);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = view_of(ctx, from, of, decoded, config, deadline, &view);
+    if (status != GPUIPC_OK) {
+        goto free_attachment;
+    }
+    /* Where a stream waits for the contents, nobody else may find it: he would not wait. */
+    status = ticket_cache_add(view, bytes, config, NULL, attachment, attachment_bytes,
+                              atomic_load(&of->is_ready));
+    if (status != GPUIPC_OK) {
+        goto drop_view;
+    }
+    return buffer_publish(view, out_buffer);
+
+drop_view:
+    buffer_drop(view);
+free_attachment:
+    free(attachment);
+    return status;
+}
+
+/* A ticket of this very process. *out_is_own is false when it is none, or one that only a context with another driver
+ * could open: another way must be taken. */
+static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
+                              const gpuipc_open_config *config, os_deadline deadline,
+                              gpuipc_buffer **out_buffer, bool *out_is_own) {
+    server *from = server_find(decoded->server_id);
+    offer *of = NULL;
+    gpuipc_status status = GPUIPC_OK;
+    if (from == NULL) {
+        *out_is_own = false;
+        return GPUIPC_OK;
+    }
+    const wire_answer answer = share_find(&from->shares, decoded, &of);
+    *out_is_own = of == NULL || of->of->context->driver.library == ctx->driver.library;
+    if (answer == WIRE_UNKNOWN && atomic_load(&from->is_over)) { /* it has forgotten them all */
+        status = status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION,
+                             "its server, of this process, was destroyed meanwhile");
+    } else if (answer != WIRE_GRANTED) {
+        status = ticket_answer_status(answer);
+    } else if (*out_is_own) {
+        status = open_offer(ctx, from, of, bytes, decoded, config, deadline, out_buffer);
+    }
+    offer_unreference(of, false);
+    const gpuipc_error why = status_save();
+    object_unreference(&from->object);
+    status_restore(&why);
+    return status;
+}
+
+/* ---- of another process ---------------------------------------------------------------------- */
+
+/* What has just come is open, and found by its ticket. */
+static gpuipc_status await_new(gpuipc_buffer *handle, const gpuipc_open_config *config,
+                               os_deadline deadline) {
+    buffer *opened;
+    gpuipc_status status = buffer_acquire(handle, OPERATION, &opened);
+    if (status == GPUIPC_OK) {
+        status = await_contents(opened, config, deadline);
+        buffer_drop(opened);
+    }
+    if (status != GPUIPC_OK) {
+        buffer_release_later(handle);
+    }
+    return status;
+}
+
+static gpuipc_status open_first(context *ctx, const gpuipc_ticket *bytes,
+                                const gpuipc_open_config *config, os_deadline deadline,
+                                gpuipc_buffer **out_buffer) {
+    ticket decoded;
+    bool is_own = false;
+    buffer *found;
+    gpuipc_buffer *opened = NULL;
+    gpuipc_status status = ticket_decode(bytes, OPERATION, &decoded);
+    if (status == GPUIPC_OK) {
+        status = open_own(ctx, bytes, &decoded, config, deadline, out_buffer, &is_own);
+    }
+    if (status != GPUIPC_OK || is_own) {
+        return status;
+    }
+    status = server_link_open(ctx, bytes, &decoded, config, deadline, &found, &opened);
+    if (status == GPUIPC_OK && found != NULL) {
+        return open_again(found, config, deadline, out_buffer);
+    }
+    if (status == GPUIPC_OK && (status = await_new(opened, config, deadline)) == GPUIPC_OK) {
+        *out_buffer = opened;
+    }
+    return status;
+}
+
+/* ---- the calls ----------------------------------------------------------------------------- */
+
+static gpuipc_status check_config(const gpuipc_open_config *config) {
+    if ((config->flags &
+         ~(GPUIPC_RECEIVE_KEEP_HANDLES | GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "flags has bits that this library does not know: 0x%x", config->flags);
+    }
+    if (config->timeout_ms < -1) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+                           "timeout_ms is %d; -1 waits for ever, and 0 five seconds",
+                           config->timeout_ms);
+    }
+    gpuipc_status status = device_check_field(config->device, OPERATION);
+    if (status == GPUIPC_OK && config->info != NULL) {
+        status = buffer_check_info(config->info, OPERATION);
+    }
+    return status == GPUIPC_OK ? buffer_check_access(config->access, OPERATION) : status;
+}
+
+/* Fills in what the caller wants to know of it; all or nothing. */
+static gpuipc_status describe(gpuipc_buffer *opened, const gpuipc_open_config *config) {
+    gpuipc_status status =
+        config->info == NULL ? GPUIPC_OK : buffer_describe(opened, config->info, OPERATION);
+    if (status != GPUIPC_OK) {
+        buffer_release_later(opened);
+    }
+    return status;
+}
+
+/* The one deadline of the call. What is open and ready is waited for by nobody, and the clock costs a part of what
+ * opening that takes. */
+static os_deadline deadline_of(const buffer *found, const gpuipc_open_config *config) {
+    if (found != NULL && buffer_is_ready(found)) {
+        return (os_deadline){0};
+    }
+    return os_deadline_after(config->timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : config->timeout_ms);
+}
+
+gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *bytes,
+                                 const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
+    gpuipc_open_config known = {0};
+    gpuipc_buffer *opened = NULL;
+    context *ctx;
+    gpuipc_status status = GPUIPC_OK;
+    if (bytes == NULL || out_buffer == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "ticket or out_buffer is NULL");
+    }
+    if (config != NULL) {
+        status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_open_config, policy_user_data),
+                                  &known, sizeof(known), OPERATION);
+    }
+    if (status != GPUIPC_OK || (status = check_config(&known)) != GPUIPC_OK ||
+        (status = context_acquire(handle, OPERATION, &ctx)) != GPUIPC_OK) {
+        return status;
+    }
+    buffer *found = ticket_cache_find(ctx, bytes, &known);
+    os_interrupt interrupt;
+    const os_deadline deadline = context_interruptible(ctx, deadline_of(found, &known), &interrupt);
+    status = found != NULL ? open_again(found, &known, deadline, &opened)
+                           : open_first(ctx, bytes, &known, deadline, &opened);
+    status = context_answer(ctx, &interrupt, status, OPERATION);
+    if (status == GPUIPC_OK && (status = describe(opened, &known)) == GPUIPC_OK) {
+        *out_buffer = opened;
+    }
+    context_unreference(ctx);
+    return status;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See ticket_request.h. */
+#include "ticket/ticket_request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "message/receipt.h"
+
+#define OPERATION "gpuipc_buffer_open"
+
+gpuipc_status ticket_answer_status(wire_answer answer) {
+    switch (answer) {
+    case WIRE_EXPIRED:
+        return status_fail(GPUIPC_ERR_TICKET_EXPIRED, OPERATION, "the server's clock says so");
+    case WIRE_REVOKED:
+        return status_fail(GPUIPC_ERR_TICKET_REVOKED, OPERATION, "gpuipc_server_revoke()");
+    case WIRE_USED_UP:
+        return status_fail(GPUIPC_ERR_TICKET_USED_UP, OPERATION,
+                           "this process is not among those that were admitted");
+    case WIRE_UNKNOWN:
+        return status_fail(GPUIPC_ERR_TICKET_UNKNOWN, OPERATION,
+                           "its server has no such share, or another secret for it");
+    case WIRE_OUT_OF_RANGE:
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+                           "the ticket's range does not lie in what was shared");
+    case WIRE_BUSY:
+        return status_fail(GPUIPC_ERR_SERVER_BUSY, OPERATION,
+                           "the server says so of this user's connections");
+    case WIRE_GRANTED:
+    case WIRE_FAILED:
+        break;
+    }
+    return status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+                       "the process that made the ticket could not hand the buffer over; the log "
+                       "of its context says why");
+}
+
+/* In a reply that is not what it should be there may be more to come that nobody could make sense of. */
+static gpuipc_status bad_reply(connection *from, const char *sentence) {
+    connection_drop(from, true);
+    connection_break(from);
+    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+}
+
+/* The reply that has come is a buffer. */
+static gpuipc_status open_reply(connection *from, const wire_reply *reply,
+                                const gpuipc_open_config *config, os_deadline deadline,
+                                ticket_given *out) {
+    uint8_t bare[WIRE_REPLY_BYTES];
+    const size_t size = from->in.byte_count;
+    uint8_t *bytes = reply->attachment_bytes == 0 ? bare : malloc(size);
+    gpuipc_status status;
+    if (bytes == NULL) {
+        status = status_out_of_memory(OPERATION, size);
+        connection_drop(from, true);
+        return status;
+    }
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .bytes = bytes,
+                               .bytes_capacity = size,
+                               .buffers = &out->buffer,
+                               .buffer_capacity = 1,
+                               .flags = config->flags | GPUIPC_RECEIVE_DEFERRED,
+                               .device = config->device,
+                               .access = config->access,
+                               .stream = config->stream};
+    status = connection_deliver(from, &message, &message, deadline);
+    if (status == GPUIPC_ERR_TIMEOUT && from->in.started) {
+        connection_drop(from, true); /* its event was late, of which gpuipc's servers send none */
+    }
+    if (bytes == bare) {
+        return status;
+    }
+    if (status != GPUIPC_OK) {
+        free(bytes);
+        return status;
+    }
+    out->attachment_bytes = reply->attachment_bytes;
+    memmove(bytes, bytes + WIRE_REPLY_BYTES, out->attachment_bytes);
+    out->attachment = bytes;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status take_reply(connection *from, const gpuipc_open_config *config,
+                                os_deadline deadline, ticket_given *out) {
+    const incoming *in = &from->in;
+    wire_reply reply;
+    gpuipc_status status = wire_decode_reply(in->bytes, in->byte_count, &reply);
+    if (status != GPUIPC_OK) {
+        connection_drop(from, true);
+        connection_break(from);
+        return status;
+    }
+    const bool is_granted = reply.answer == WIRE_GRANTED;
+    if (in->buffer_count != (is_granted ? 1u : 0u)) {
+        return bad_reply(from, is_granted ? "the server grants a buffer and sends none, or several"
+                                          : "the server refuses and sends a buffer");
+    }
+    if (is_granted) {
+        return open_reply(from, &reply, config, deadline, out);
+    }
+    connection_drop(from, false);
+    return ticket_answer_status((wire_answer)reply.answer);
+}
+
+gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
+                                  os_deadline deadline) {
+    uint8_t packed[WIRE_REQUEST_BYTES];
+    wire_request request = {.wish = WIRE_OPEN};
+    const letter as = {.kind = WIRE_REQUEST};
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .bytes = packed,
+                                     .bytes_size = sizeof(packed),
+                                     .flags = GPUIPC_SEND_READY};
+    memcpy(request.ticket, bytes->bytes, sizeof(request.ticket));
+    wire_encode_request(&request, packed);
+    os_mutex_lock(&to->send_mutex);
+    gpuipc_status status =
+        connection_send_message(to, &message, &as, os_deadline_left_ms(deadline));
+    os_mutex_unlock(&to->send_mutex);
+    return status;
+}
+
+gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config *config,
+                                     os_deadline deadline, ticket_given *out, bool *out_is_usable) {
+    const bool keeps_handles = (config->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0;
+    *out_is_usable = false;
+    os_mutex_lock(&from->receive_mutex);
+    gpuipc_status status = connection_receive_whole(from, WIRE_REPLY, keeps_handles, deadline);
+    if (status == GPUIPC_OK) {
+        status = take_reply(from, config, deadline, out);
+        *out_is_usable = status != GPUIPC_ERR_SERVER_BUSY && !atomic_load(&from->broken);
+    } else if (status == GPUIPC_ERR_OTHER_KIND) {
+        status = bad_reply(from, "the server sends what is no reply");
+    }
+    connection_unlock_receiving(from);
+    return status;
+}

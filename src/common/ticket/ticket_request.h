@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/** @file One question to a server, over a link that this thread has for itself, and what the answer means. */
+#ifndef GPUIPC_TICKET_REQUEST_H
+#define GPUIPC_TICKET_REQUEST_H
+
+#include "message/connection.h"
+#include "message/wire.h"
+#include "ticket/ticket.h"
+
+/** What a server has given. */
+typedef struct ticket_given {
+    gpuipc_buffer *buffer;
+    void *attachment; /**< malloc; NULL: there is none */
+    size_t attachment_bytes;
+} ticket_given;
+
+/** @param bytes the ticket as it came */
+gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes, os_deadline deadline);
+/** The reply to it. Contents that are not ready are nobody's to wait for in here.
+ *  @param out_is_usable whether the next reply would be the next request's */
+gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config *config,
+                                     os_deadline deadline, ticket_given *out, bool *out_is_usable);
+
+/** What a server's answer, any but GRANTED, is for the caller. */
+gpuipc_status ticket_answer_status(wire_answer answer);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Buffers around memory that the caller allocated: of virtual memory management, or of any other kind. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "memory/buffer_table.h"
+#include "memory/pointer.h"
+#include "memory/registry.h"
+#include "transport/transports.h"
+
+#define OPERATION "gpuipc_buffer_wrap"
+
+static gpuipc_status check(const pointer *found, uint64_t address, uint64_t bytes) {
+    if (found->kind == GPUIPC_MEMORY_UNKNOWN) {
+        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
+                           "0x%" PRIx64
+                           " is not mapped GPU memory of this process, nor host memory "
+                           "that CUDA knows",
+                           address);
+    }
+    if (found->kind == GPUIPC_MEMORY_IMPORTED) {
+        return status_fail_cuda(
+            GPUIPC_ERR_NOT_SHAREABLE, CUDA_ERROR_INVALID_VALUE, "cuMemRetainAllocationHandle",
+            "0x%" PRIx64 " was opened from another process, and only its owner can "
+            "send it on",
+            address);
+    }
+    if (bytes > found->base + found->bytes - address) {
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+                           "the memory from 0x%" PRIx64 " on ends at 0x%" PRIx64
+                           ", before the %" PRIu64 " bytes asked for",
+                           address, found->base + found->bytes, bytes);
+    }
+    if (found->device == GPUIPC_DEVICE_NONE) {
+        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, OPERATION,
+                           "the memory is on device %d, which this process does not see",
+                           found->ordinal);
+    }
+    return GPUIPC_OK;
+}
+
+/* Where its own transport does not work, a copy still does. */
+static gpuipc_status name(buffer *self, const pointer *found) {
+    if (found->kind == GPUIPC_MEMORY_DEVICE) {
+        self->transport = &transport_legacy;
+        gpuipc_status status = transport_legacy_name(self);
+        if (status != GPUIPC_ERR_NOT_SUPPORTED) {
+            return status;
+        }
+        self->transport = &transport_staged;
+    } else if (found->kind == GPUIPC_MEMORY_POOL &&
+               os_shareable_handle_type != CU_MEM_HANDLE_TYPE_WIN32 &&
+               (found->handle_types & os_shareable_handle_type) != 0) {
+        self->transport = &transport_pool;
+        return transport_pool_name(self, found->pool);
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status wrap_other(buffer *self, uint64_t address, uint64_t bytes) {
+    pointer found;
+    gpuipc_status status = pointer_look_other(self->context, address, &found);
+    self->transport = &transport_staged;
+    if (status != GPUIPC_OK || (status = check(&found, address, bytes)) != GPUIPC_OK ||
+        (status = buffer_grow(self, OPERATION)) != GPUIPC_OK) {
+        return status;
+    }
+    self->kind = found.kind;
+    self->owner = found.device;
+    self->access_device = found.device;
+    self->owner_uuid = self->context->devices[found.device].info.uuid;
+    self->mapping = (mapping){.base = found.base, .bytes = found.bytes};
+    self->offset = address - found.base;
+    self->bytes = bytes;
+    self->segments[self->segment_count++].bytes = found.bytes;
+    atomic_store(&self->access, (int)GPUIPC_ACCESS_READ_WRITE);
+    status = name(self, &found);
+    if (status == GPUIPC_OK && self->transport != &transport_staged) {
+        registry_add(self);
+    }
+    return status;
+}
+
+/* What stands behind the mappings of a range that goes on, when it is none. */
+static gpuipc_status check_next(const buffer *self, uint64_t address) {
+    pointer found;
+    gpuipc_status status = pointer_look_other(self->context, address, &found);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return found.kind == GPUIPC_MEMORY_UNKNOWN
+               ? status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
+                             "nothing is mapped at 0x%" PRIx64, address)
+               : status_fail_cuda(GPUIPC_ERR_NOT_SHAREABLE, CUDA_ERROR_INVALID_VALUE,
+                                  "cuMemRetainAllocationHandle",
+                                  "at 0x%" PRIx64 " begins memory that was not made with "
+                                  "cuMemCreate; wrap each part on its own",
+                                  address);
+}
+
+/* ---- memory of virtual memory management ---------------------------------------------------- */
+
+/* Which device's it is. in_out_types keeps the handle types that all allocations have; the properties of
+ * imported memory name none. */
+static gpuipc_status check_allocation(const driver *drv, CUmemGenericAllocationHandle allocation,
+                                      CUdeviceptr address, int *in_out_types, int *out_ordinal) {
+    CUmemAllocationProp prop;
+    gpuipc_status status =
+        driver_status(drv, drv->cuMemGetAllocationPropertiesFromHandle(&prop, allocation),
+                      "cuMemGetAllocationPropertiesFromHandle", "asking how memory was allocated");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    *in_out_types &= (int)prop.requestedHandleTypes;
+    if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
+                           "0x%llx lies in host memory, not on a device", address);
+    }
+    *out_ordinal = prop.location.id;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status set_owner(buffer *self, int ordinal) {
+    const context *ctx = self->context;
+    for (uint32_t i = 0; i < ctx->device_count; i++) {
+        if (ctx->devices[i].ordinal == ordinal) {
+            self->owner = i;
+            self->owner_uuid = ctx->devices[i].info.uuid;
+            self->access_device = i;
+            return GPUIPC_OK;
+        }
+    }
+    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, OPERATION,
+                       "the memory is on device %d, which this process does not see", ordinal);
+}
+
+/* Takes in the mapping that holds @p address: cuMemGetAddressRange tells each mapping on its own,
+ * also where several touch (measured on driver 580), and needs a current context. */
+static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, int *in_out_types,
+                                  CUdeviceptr *out_base, bool *out_is_other) {
+    const driver *drv = &self->context->driver;
+    segment taken = SEGMENT_NONE;
+    device_scope scope;
+    int ordinal = -1;
+    size_t bytes = 0;
+    gpuipc_status status = buffer_grow(self, OPERATION);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    /* the argument is a device address in the form of a pointer: cuda.h has it so */
+    CUresult result =
+        drv->cuMemRetainAllocationHandle(&taken.allocation, (void *)(uintptr_t)address);
+    if (result ==
+        CUDA_ERROR_INVALID_VALUE) { /* the one answer for what is no VMM memory: measured */
+        *out_is_other = true;
+        return GPUIPC_OK;
+    }
+    if (result != CUDA_SUCCESS) {
+        return driver_status(drv, result, "cuMemRetainAllocationHandle",
+                             "asking which allocation an address belongs to");
+    }
+    if ((status = check_allocation(drv, taken.allocation, address, in_out_types, &ordinal)) !=
+            GPUIPC_OK ||
+        (self->segment_count == 0 && (status = set_owner(self, ordinal)) != GPUIPC_OK)) {
+        goto release;
+    }
+    if (ordinal != self->context->devices[self->owner].ordinal) {
+        status = status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+                             "the range spans devices %d and %d; wrap each part on its own",
+                             self->context->devices[self->owner].ordinal, ordinal);
+        goto release;
+    }
+    if ((status = device_enter(self->context, self->owner, &scope)) != GPUIPC_OK) {
+        goto release;
+    }
+    result = drv->cuMemGetAddressRange(out_base, &bytes, address);
+    device_leave(&scope);
+    /* It is mapped, as the retain has shown, but the driver does not find a mapping that no device may
+     * use (measured on an H200, driver 580). */
+    status = result == CUDA_ERROR_NOT_FOUND
+                 ? status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemGetAddressRange",
+                                    "the memory at 0x%llx is mapped, but no device has access to "
+                                    "it; call cuMemSetAccess first",
+                                    address)
+                 : driver_status(drv, result, "cuMemGetAddressRange",
+                                 "asking how far a mapping reaches");
+    if (status != GPUIPC_OK) {
+        goto release;
+    }
+    taken.bytes = bytes;
+    self->segments[self->segment_count++] = taken;
+    return GPUIPC_OK;
+
+release:
+    segment_release(drv, &taken, false);
+    return status;
+}
+
+/* What the caller has given the owner: the values of both types are the same, 0 for nothing. */
+static gpuipc_status note_access(buffer *self) {
+    const driver *drv = &self->context->driver;
+    const CUmemLocation owner = {CU_MEM_LOCATION_TYPE_DEVICE,
+                                 self->context->devices[self->owner].ordinal};
+    unsigned long long flags = 0;
+    gpuipc_status status =
+        driver_status(drv, drv->cuMemGetAccess(&flags, &owner, buffer_address(self, 0)),
+                      "cuMemGetAccess", "asking what the owner may do with its memory");
+    if (status == GPUIPC_OK) {
+        atomic_store(&self->access, (int)flags);
+    }
+    return status;
+}
+
+/* Takes in the mappings side by side that the range lies in. */
+static gpuipc_status take_all(buffer *self, uint64_t address, uint64_t bytes, int *in_out_types,
+                              bool *out_is_other) {
+    CUdeviceptr next = address;
+    CUdeviceptr base;
+    do {
+        bool is_other = false;
+        gpuipc_status status = take_mapping(self, next, in_out_types, &base, &is_other);
+        if (is_other && self->segment_count == 0) {
+            *out_is_other = true;
+            return GPUIPC_OK;
+        }
+        if (is_other) {
+            status = check_next(self, next);
+        }
+        if (status == GPUIPC_ERR_NOT_DEVICE_MEMORY && self->segment_count > 0) {
+            return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+                               "the memory from 0x%" PRIx64
+                               " on ends at 0x%llx, before the %" PRIu64 " bytes asked for",
+                               address, next, bytes);
+        }
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        if (self->segment_count == 1) {
+            self->mapping.base = base;
+            self->offset = address - base;
+        }
+        self->mapping.bytes += self->segments[self->segment_count - 1].bytes;
+        next = self->mapping.base + self->mapping.bytes;
+    } while (next - address < bytes);
+    return GPUIPC_OK;
+}
+
+static gpuipc_status fill_in(buffer *self, uint64_t address, uint64_t bytes) {
+    int types = os_shareable_handle_type | CU_MEM_HANDLE_TYPE_FABRIC;
+    bool is_other = !self->context->driver.has_vmm;
+    gpuipc_status status = GPUIPC_OK;
+    if (!is_other) {
+        status = take_all(self, address, bytes, &types, &is_other);
+    }
+    if (is_other) {
+        return wrap_other(self, address, bytes);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    self->bytes = bytes;
+    self->kind = GPUIPC_MEMORY_VMM;
+    if (types == 0) {
+        self->transport = &transport_staged;
+    } else if ((types & os_shareable_handle_type) == 0 &&
+               (status = transport_fabric_name(self)) != GPUIPC_OK) {
+        return status;
+    }
+    return note_access(self);
+}
+
+/* Over memory that a buffer of this context has already, that is: then it is a view of that, and whoever opens it finds
+ * it by the name that it has there. Not over what cannot be sent on (opened without its handles): a copy of that can. */
+static gpuipc_status wrap_own(context *ctx, uint64_t address, uint64_t bytes, buffer **out_view) {
+    buffer *over = buffer_table_find(ctx, address);
+    gpuipc_status status = GPUIPC_OK;
+    *out_view = NULL;
+    if (over != NULL && bytes <= over->mapping.base + over->mapping.bytes - address &&
+        (over->origin == GPUIPC_BUFFER_CREATED ||
+         over->transport->check_export(over, NULL) == GPUIPC_OK)) {
+        status = buffer_open_view(ctx, over, address - buffer_address(over, 0), bytes,
+                                  GPUIPC_DEVICE(over->access_device), GPUIPC_ACCESS_DEFAULT,
+                                  over->access_limit, out_view);
+        if (status == GPUIPC_OK) {
+            (*out_view)->origin = GPUIPC_BUFFER_WRAPPED;
+            return GPUIPC_OK;
+        }
+    }
+    if (over != NULL) {
+        buffer_drop(over);
+    }
+    return status;
+}
+
+static gpuipc_status wrap(context *ctx, uint64_t address, uint64_t bytes, buffer **out_buffer) {
+    gpuipc_status status = wrap_own(ctx, address, bytes, out_buffer);
+    if (status != GPUIPC_OK || *out_buffer != NULL) {
+        return status;
+    }
+    status = buffer_new(ctx, GPUIPC_BUFFER_WRAPPED, &transport_vmm, out_buffer);
+    if (status == GPUIPC_OK && (status = fill_in(*out_buffer, address, bytes)) != GPUIPC_OK) {
+        buffer_drop(*out_buffer);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_wrap(gpuipc_context *handle, uint64_t address, uint64_t bytes,
+                                 gpuipc_buffer **out_buffer) {
+    context *ctx;
+    buffer *self = NULL;
+    if (out_buffer == NULL || bytes == 0 || bytes > UINT64_MAX - address) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
+                           out_buffer == NULL ? "out_buffer is NULL"
+                           : bytes == 0       ? "bytes is 0"
+                                              : "address and bytes reach beyond 64 bits");
+    }
+    gpuipc_status status = context_acquire(handle, OPERATION, &ctx);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = wrap(ctx, address, bytes, &self);
+    if (status == GPUIPC_OK) {
+        status = buffer_publish(self, out_buffer);
+    }
+    context_unreference(ctx);
+    return status;
+}

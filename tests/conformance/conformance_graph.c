@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See conformance_graph.h. */
+#include "conformance_graph.h"
+
+#include <string.h>
+
+graph_calls graphs;
+
+static void find(const char *name, void *function) {
+    void *symbol = os_library_symbol(drv.library, name);
+    cr_assert_not_null(symbol, "the driver does not export %s", name);
+    memcpy(function, &symbol, sizeof symbol);
+}
+
+void graph_start(void) {
+    if (drv.version < 11070) {
+        cr_skip_test("nodes of stream memory operations came with CUDA 11.7");
+    }
+    find("cuStreamBeginCapture_v2", &graphs.begin);
+    find("cuStreamEndCapture", &graphs.end);
+    find("cuStreamGetCaptureInfo_v2", &graphs.info);
+    find("cuGraphInstantiateWithFlags", &graphs.instantiate);
+    find("cuGraphLaunch", &graphs.launch);
+    find("cuGraphExecDestroy", &graphs.exec_destroy);
+    find("cuGraphDestroy", &graphs.destroy);
+    find("cuGraphGetNodes", &graphs.nodes);
+    find("cuGraphNodeGetType", &graphs.type);
+    find("cuGraphBatchMemOpNodeGetParams", &graphs.get_words);
+    find("cuGraphExecBatchMemOpNodeSetParams", &graphs.set_words);
+    find("cuEventRecordWithFlags", &graphs.record);
+    find("cuStreamBatchMemOp_v2", &graphs.batch);
+}
+
+void graph_begin(CUstream stream, CUstreamCaptureMode mode) {
+    OK(graphs.begin(stream, mode));
+}
+
+CUgraphExec graph_end(CUstream stream) {
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    OK(graphs.end(stream, &graph));
+    OK(graphs.instantiate(&exec, graph, 0));
+    CHECK("cuda.h: an executable graph does not need the one that it was made of", CUDA_SUCCESS,
+          graphs.destroy(graph));
+    return exec;
+}
+
+void graph_run(CUgraphExec exec, CUstream stream) {
+    OK(graphs.launch(exec, stream));
+    OK(drv.cuStreamSynchronize(stream));
+}
+
+CUstreamCaptureStatus graph_status(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    OK(drv.cuStreamIsCapturing(stream, &status));
+    return status;
+}
+
+void graph_check_invalid(const char *source, CUstream stream) {
+    CUgraph graph = (CUgraph)&graphs;
+    cr_assert_eq(graph_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED, "%s", source);
+    CHECK(source, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, graphs.end(stream, &graph));
+    cr_assert_null(graph, "cuda.h: of a capture that was made invalid the graph is NULL");
+    cr_assert_eq(graph_status(stream), CU_STREAM_CAPTURE_STATUS_NONE, "%s", source);
+}
+
+void graph_check_valid(const char *source, CUstream stream) {
+    CUgraph graph = NULL;
+    cr_assert_eq(graph_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE, "%s", source);
+    CHECK(source, CUDA_SUCCESS, graphs.end(stream, &graph));
+    OK(graphs.destroy(graph));
+}

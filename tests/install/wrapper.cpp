@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// gpuipc.hpp at work on the emulated driver: a buffer by ticket and by message, moves, and failures; with exceptions and
+// without. Exit code 0: all was as it should be.
+#include <gpuipc/gpuipc.hpp>
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+
+#include <gpuipc/gpuipc_dlpack.h>
+
+#ifdef GPUIPC_NO_EXCEPTIONS
+#define TAKE(call) std::move((call).value())
+#define DONE(call) check(static_cast<bool>(call), #call)
+#else
+#define TAKE(call) (call)
+#define DONE(call) (call)
+#endif
+#define CHECK(condition) check(condition, #condition)
+
+static void check(bool is_so, const char *what) {
+    if (!is_so) {
+        std::fprintf(stderr, "not so: %s (%s)\n", what, gpuipc_error_text());
+        std::exit(1);
+    }
+}
+
+static_assert(!std::is_copy_constructible<gpuipc::buffer>::value, "owners are not copied");
+static_assert(std::is_nothrow_move_constructible<gpuipc::buffer>::value, "owners are moved");
+static_assert(std::is_nothrow_move_assignable<gpuipc::context>::value, "owners are moved");
+
+static std::uint32_t word_of(const gpuipc::buffer &of) {
+    std::uint32_t word = 0;
+    DONE(of.read(0, &word, sizeof word));
+    return word;
+}
+
+static void by_ticket(const gpuipc::context &mine, const gpuipc::context &theirs) {
+    const std::uint32_t written = 4711;
+    gpuipc::buffer made = TAKE(mine.create_buffer(4096));
+    DONE(made.write(0, &written, sizeof written));
+    gpuipc::server server = TAKE(mine.serve());
+    const gpuipc_ticket ticket = TAKE(server.share(made));
+    const std::string text = TAKE(gpuipc::ticket_to_text(ticket));
+    gpuipc::buffer opened = TAKE(theirs.open(TAKE(gpuipc::ticket_from_text(text))));
+    CHECK(word_of(opened) == written);
+    CHECK(opened.address() == TAKE(opened.info()).address);
+    gpuipc::buffer moved = std::move(opened);
+    CHECK(!opened && word_of(moved) == written);
+    gpuipc::buffer second = TAKE(moved.share_ownership());
+    moved.reset();
+    CHECK(word_of(second) == written);
+    DONE(second.release(nullptr));
+    CHECK(!second);
+    DONE(server.revoke(ticket));
+}
+
+static void by_message(const gpuipc::context &mine, const gpuipc::context &theirs,
+                       const char *name) {
+    const std::uint32_t written = 42;
+    gpuipc::listener listener = TAKE(theirs.listen(name));
+    gpuipc::connection from = TAKE(mine.connect(name, 5000));
+    gpuipc::connection to = TAKE(listener.accept(5000));
+    gpuipc::buffer made = TAKE(mine.create_buffer(4096));
+    DONE(made.write(0, &written, sizeof written));
+    DONE(from.send(made, 5000));
+    gpuipc_outgoing words = GPUIPC_OUTGOING_INIT;
+    words.bytes = "words";
+    words.bytes_size = 6;
+    DONE(from.send(words, 5000));
+    gpuipc::message came = TAKE(to.receive(5000));
+    CHECK(came.bytes.empty() && came.buffers.size() == 1 && word_of(came.buffers[0]) == written);
+    came = TAKE(to.receive(5000));
+    CHECK(came.buffers.empty() && came.bytes.size() == 6 &&
+          std::memcmp(came.bytes.data(), "words", 6) == 0);
+}
+
+static void failures(const gpuipc::context &mine) {
+#ifdef GPUIPC_NO_EXCEPTIONS
+    gpuipc::result<gpuipc::buffer> none = mine.create_buffer(0);
+    CHECK(!none && none.status() == GPUIPC_ERR_INVALID_ARGUMENT);
+#else
+    bool is_thrown = false;
+    try {
+        (void)mine.create_buffer(0);
+    } catch (const gpuipc::error &why) {
+        is_thrown = why.status() == GPUIPC_ERR_INVALID_ARGUMENT &&
+                    std::strstr(why.what(), "bytes is 0") != nullptr &&
+                    std::strcmp(why.record().operation, "gpuipc_buffer_create") == 0;
+    }
+    CHECK(is_thrown);
+#endif
+}
+
+static void as_tensor(const gpuipc::context &mine) {
+    gpuipc::buffer made = TAKE(mine.create_buffer(4096));
+    gpuipc_range range = gpuipc_range();
+    range.bytes = 64;
+    range.element_type = GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_FLOAT, 32, 1);
+    range.dimensions = 1;
+    range.shape[0] = 16;
+    gpuipc_dlpack_versioned *tensor = nullptr;
+    CHECK(gpuipc_dlpack_make_versioned(made.get(), &range, &tensor) == GPUIPC_OK);
+    made.reset();
+    tensor->deleter(tensor);
+}
+
+int main(int count, char **words) {
+    if (count != 4) {
+        std::fprintf(stderr, "usage: %s RUNTIME_DIRECTORY NAME DRIVER\n", words[0]);
+        return 2;
+    }
+    CHECK(gpuipc_version() == GPUIPC_VERSION);
+    gpuipc_context_config config = GPUIPC_CONTEXT_CONFIG_INIT;
+    config.driver = words[3];
+    config.runtime_directory = words[1];
+    const gpuipc::context mine = TAKE(gpuipc::context::create(config));
+    const gpuipc::context theirs = TAKE(gpuipc::context::create(config));
+    CHECK(TAKE(mine.info()).is_emulated == 1);
+    by_ticket(mine, theirs);
+    by_message(mine, theirs, words[2]);
+    failures(mine);
+    as_tensor(mine);
+    return 0;
+}

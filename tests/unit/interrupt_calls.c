@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See interrupt_calls.h. */
+#include "interrupt_calls.h"
+
+#include "ticket_server.h"
+
+os_connection *interrupt_peer;
+gpuipc_connection *interrupt_silent; /* nobody sends on it, and nobody reads */
+
+static gpuipc_listener *listener;
+static gpuipc_server *server;
+static ticket_server mute; /* accepts nobody */
+static gpuipc_buffer *lent;
+static gpuipc_buffer *borrowed; /* and never returned */
+static core_pair pair;
+
+static gpuipc_status call_accept(void *unused) {
+    gpuipc_connection *made;
+    (void)unused;
+    return gpuipc_listener_accept(listener, -1, &made);
+}
+
+static gpuipc_status call_open(void *unused) {
+    gpuipc_connection *made;
+    (void)unused;
+    return gpuipc_connection_open(core_context, "nobody-listens", NULL, -1, &made);
+}
+
+static gpuipc_status call_receive(void *unused) {
+    char bytes[16];
+    gpuipc_incoming in = {
+        .struct_size = sizeof(in), .bytes = bytes, .bytes_capacity = sizeof(bytes)};
+    (void)unused;
+    return gpuipc_connection_receive(interrupt_silent, &in, -1);
+}
+
+static gpuipc_status send_some(size_t size, int timeout_ms) {
+    static char bytes[4096];
+    const gpuipc_outgoing out = {.struct_size = sizeof(out), .bytes = bytes, .bytes_size = size};
+    gpuipc_status status;
+    do {
+        status = gpuipc_connection_send(interrupt_silent, &out, timeout_ms);
+    } while (status == GPUIPC_OK);
+    return status;
+}
+
+/* Until the peer that does not read holds no more. */
+static gpuipc_status call_send(void *unused) {
+    (void)unused;
+    return send_some(4096, -1);
+}
+
+static gpuipc_contents contents_of(gpuipc_buffer *buffer) {
+    return (gpuipc_contents){
+        .struct_size = sizeof(gpuipc_contents), .buffer = buffer, .bytes = core_unit};
+}
+
+static gpuipc_status call_send_contents(void *unused) {
+    const gpuipc_contents contents = contents_of(lent);
+    (void)unused;
+    /* to the last byte: a pipe still takes a small one where a large one has no room */
+    return send_some(4096, 0) == GPUIPC_ERR_TIMEOUT && send_some(1, 0) == GPUIPC_ERR_TIMEOUT
+               ? gpuipc_connection_send_contents(interrupt_silent, &contents, -1)
+               : GPUIPC_ERR_OS;
+}
+
+static gpuipc_status call_receive_contents(void *unused) {
+    const gpuipc_contents contents = contents_of(lent);
+    (void)unused;
+    return gpuipc_connection_receive_contents(interrupt_silent, &contents, -1);
+}
+
+static gpuipc_status call_await_returns(void *unused) {
+    (void)unused;
+    return gpuipc_buffer_await_returns(lent, -1);
+}
+
+static gpuipc_status call_server_poll(void *unused) {
+    (void)unused;
+    return gpuipc_server_poll(server, -1);
+}
+
+static gpuipc_status call_buffer_open(void *unused) {
+    const gpuipc_open_config config = {.struct_size = sizeof(config), .timeout_ms = -1};
+    const gpuipc_ticket silent = ticket_server_ticket(&mute, 0, core_unit);
+    gpuipc_buffer *opened;
+    (void)unused;
+    return gpuipc_buffer_open(core_context, &silent, &config, &opened);
+}
+
+const interrupt_call interrupt_calls[INTERRUPT_CALLS] = {
+    {"gpuipc_listener_accept", call_accept},
+    {"gpuipc_connection_open", call_open},
+    {"gpuipc_connection_receive", call_receive},
+    {"gpuipc_connection_receive_contents", call_receive_contents},
+    {"gpuipc_buffer_await_returns", call_await_returns},
+    {"gpuipc_server_poll", call_server_poll},
+    {"gpuipc_buffer_open", call_buffer_open},
+    {"gpuipc_connection_send", call_send},
+    {"gpuipc_connection_send_contents", call_send_contents},
+};
+
+static void connect_silent_peer(void) {
+    const os_directory directory = {core_directory, false};
+    char name[UNIQUE_NAME_MAX];
+    unique_name(name);
+    check_ok(gpuipc_listener_open(core_context, name, NULL, &listener));
+    check_ok(os_connection_open(&directory, name, os_deadline_after(SOON_MS), &interrupt_peer));
+    check_ok(gpuipc_listener_accept(listener, SOON_MS, &interrupt_silent));
+}
+
+void interrupt_begin(void) {
+    core_start_without_context();
+    gpuipc_context_config config = core_context_config();
+    config.flags = GPUIPC_CONTEXT_INTERRUPTIBLE;
+    core_open_context(&config);
+    const gpuipc_server_config own = {.struct_size = sizeof(own)};
+    check_ok(gpuipc_server_create(core_context, &own, &server));
+    connect_silent_peer();
+    core_pair_open(&pair, core_context, core_context);
+    lent = core_buffer(core_unit, 0);
+    check_ok(core_send(pair.client, &lent, 1));
+    check_ok(core_receive(pair.server, &borrowed, 1));
+    ticket_server_open(&mute, core_context, lent);
+}
+
+void interrupt_finish(void) {
+    check_ok(gpuipc_buffer_release(borrowed));
+    check_ok(gpuipc_buffer_release(lent));
+    core_pair_close(&pair);
+    ticket_server_close(&mute);
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_connection_close(interrupt_silent));
+    check_ok(gpuipc_listener_close(listener));
+    os_connection_destroy(interrupt_peer);
+    core_finish();
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What a call on one object costs does not depend on how many others live. Compared are the fastest of many rows of
+ *  calls, with few alive and with many, which hardly depends on what else the machine does; and with a wide margin, since
+ *  what grows does so by much: with a thousand times as many alive it took hundreds of times as long. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core_fixture.h"
+
+#define FEW  20u
+#define ROWS 21
+/* How much longer a call may take with many alive: so many times, and this much besides, which is more than a call needs that
+ * finds its memory outside the cache. */
+#define TIMES_AT_MOST 4
+#define SLACK_NS      UINT64_C(5000)
+
+TestSuite(growth, .init = core_start, .fini = core_finish, .timeout = 110);
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+typedef void (*act_fn)(void *argument);
+
+/* Of one call, in the fastest row of so many. */
+static uint64_t fastest(act_fn act, void *argument, unsigned calls) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < ROWS; i++) {
+        const uint64_t begun = os_clock_ns();
+        for (unsigned j = 0; j < calls; j++) {
+            act(argument);
+        }
+        const uint64_t took = (os_clock_ns() - begun) / calls;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+static void check_growth(const char *what, uint64_t few_ns, uint64_t many_ns, uint32_t many) {
+    cr_log_info("%s: %llu ns with %u alive, %llu ns with %u", what, (unsigned long long)few_ns, FEW,
+                (unsigned long long)many_ns, many);
+    cr_assert_leq(many_ns, TIMES_AT_MOST * few_ns + SLACK_NS,
+                  "%s takes %llu ns with %u alive, and %llu ns with %u", what,
+                  (unsigned long long)few_ns, FEW, (unsigned long long)many_ns, many);
+}
+
+/* ---- hand-overs ------------------------------------------------------------------------------ */
+
+/* The most buffers of one message, as a context admits them by default. */
+#define MESSAGE_BUFFERS 4096u
+
+typedef struct crowd {
+    core_pair pair;
+    gpuipc_buffer *sent; /* every one of them is of this buffer */
+    gpuipc_buffer **opened;
+    uint32_t count;
+} crowd;
+
+typedef struct outgoing {
+    const crowd *of;
+    uint32_t count;
+} outgoing;
+
+static gpuipc_status send_many(void *argument) {
+    const outgoing *self = argument;
+    gpuipc_buffer **same = calloc(self->count, sizeof(*same));
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = same,
+                                     .buffer_count = self->count,
+                                     .flags = GPUIPC_SEND_READY};
+    for (uint32_t i = 0; i < self->count; i++) {
+        same[i] = self->of->sent;
+    }
+    const gpuipc_status status = gpuipc_connection_send(self->of->pair.client, &message, SOON_MS);
+    free(same);
+    return status;
+}
+
+static void crowd_begin(crowd *self, gpuipc_buffer *sent, uint32_t most) {
+    *self = (crowd){.sent = sent, .opened = calloc(most, sizeof(gpuipc_buffer *))};
+    cr_assert_not_null(self->opened);
+    core_pair_open(&self->pair, core_context, core_context);
+}
+
+static void crowd_grow(crowd *self, uint32_t count) {
+    while (self->count < count) {
+        const uint32_t left = count - self->count;
+        const outgoing part = {self, left < MESSAGE_BUFFERS ? left : MESSAGE_BUFFERS};
+        core_waiter sender;
+        core_waiter_begin(&sender, send_many, (void *)&part);
+        check_ok(core_receive(self->pair.server, self->opened + self->count, part.count));
+        check_ok(core_waiter_end(&sender));
+        self->count += part.count;
+    }
+}
+
+static void crowd_end(crowd *self) {
+    while (self->count > 0) {
+        check_ok(gpuipc_buffer_release(self->opened[--self->count]));
+    }
+    free(self->opened);
+    core_pair_close(&self->pair);
+}
+
+static void ask_info(void *of) {
+    (void)core_info(of);
+}
+
+static void ask_returns(void *of) {
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(of, 0));
+}
+
+static void send_and_release(void *argument) {
+    const crowd *self = argument;
+    gpuipc_buffer *opened = NULL;
+    gpuipc_buffer *sent = self->sent;
+    check_ok(core_send(self->pair.client, &sent, 1));
+    check_ok(core_receive(self->pair.server, &opened, 1));
+    check_ok(gpuipc_buffer_release(opened));
+}
+
+#define ASKS    3
+#define MANY_HO 20000u
+
+/* Asks about one buffer while few and then many hand-overs of another, or of itself, are out. */
+static void check_asking(gpuipc_buffer *asked, gpuipc_buffer *handed) {
+    static const char *const names[ASKS] = {"gpuipc_buffer_get_info", "gpuipc_buffer_await_returns",
+                                            "a hand-over there and back"};
+    uint64_t few_ns[ASKS];
+    uint64_t many_ns[ASKS];
+    crowd all;
+    crowd one;
+    crowd_begin(&all, handed, MANY_HO);
+    crowd_begin(&one, asked, 1);
+    crowd_grow(&one, 1);
+    crowd_grow(&all, FEW);
+    for (int i = 0; i < 2; i++) {
+        uint64_t *const ns = i == 0 ? few_ns : many_ns;
+        ns[0] = fastest(ask_info, asked, 20);
+        ns[1] = fastest(ask_returns, asked, 20);
+        ns[2] = fastest(send_and_release, &one, 5);
+        crowd_grow(&all, MANY_HO);
+    }
+    cr_assert_eq(core_info(asked).lent_count, asked == handed ? MANY_HO + 1 : 1);
+    crowd_end(&all);
+    crowd_end(&one);
+    for (int i = 0; i < ASKS; i++) {
+        check_growth(names[i], few_ns[i], many_ns[i], MANY_HO);
+    }
+}
+
+Test(growth, of_asking_a_buffer_with_its_own_hand_overs) {
+    gpuipc_buffer *own = core_buffer(core_unit, 0);
+    check_asking(own, own);
+    check_ok(gpuipc_buffer_release(own));
+}
+
+Test(growth, of_asking_a_buffer_with_those_of_another) {
+    gpuipc_buffer *own = core_buffer(core_unit, 0);
+    gpuipc_buffer *other = core_buffer(core_unit, 0);
+    check_asking(own, other);
+    check_ok(gpuipc_buffer_release(other));
+    check_ok(gpuipc_buffer_release(own));
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+#define MANY_PAIRS 200u /* each takes descriptors, of which a process may have 1,024 */
+
+/* Each has a hand-over of the one buffer. */
+static void pairs_grow(crowd *pairs, uint32_t *count, uint32_t wanted, gpuipc_buffer *sent) {
+    for (; *count < wanted; ++*count) {
+        crowd_begin(&pairs[*count], sent, 1);
+        crowd_grow(&pairs[*count], 1);
+    }
+}
+
+static uint64_t close_unused(void) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < ROWS; i++) {
+        core_pair pair;
+        core_pair_open(&pair, core_context, core_context);
+        const uint64_t begun = os_clock_ns();
+        check_ok(gpuipc_connection_close(pair.client));
+        const uint64_t took = os_clock_ns() - begun;
+        least = took < least ? took : least;
+        pair.client = NULL;
+        core_pair_close(&pair);
+    }
+    return least;
+}
+
+static uint64_t destroy_unrelated(void) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < ROWS; i++) {
+        gpuipc_context *other = core_context_new();
+        const uint64_t begun = os_clock_ns();
+        check_ok(gpuipc_context_destroy(other));
+        const uint64_t took = os_clock_ns() - begun;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+#define WAYS 4
+
+static void measure(gpuipc_buffer *asked, uint64_t ns[WAYS]) {
+    ns[0] = fastest(ask_info, asked, 20);
+    ns[1] = fastest(ask_returns, asked, 20);
+    ns[2] = close_unused();
+    ns[3] = destroy_unrelated();
+}
+
+static const char *const way_names[WAYS] = {"gpuipc_buffer_get_info", "gpuipc_buffer_await_returns",
+                                            "gpuipc_connection_close of an unused one",
+                                            "gpuipc_context_destroy of an unrelated one"};
+
+Test(growth, with_connections_that_have_something) {
+    static crowd pairs[MANY_PAIRS];
+    uint32_t count = 0;
+    uint64_t few_ns[WAYS];
+    uint64_t many_ns[WAYS];
+    gpuipc_buffer *sent = core_buffer(core_unit, 0);
+    pairs_grow(pairs, &count, FEW, sent);
+    measure(sent, few_ns);
+    pairs_grow(pairs, &count, MANY_PAIRS, sent);
+    measure(sent, many_ns);
+    while (count > 0) {
+        crowd_end(&pairs[--count]);
+    }
+    check_ok(gpuipc_buffer_release(sent));
+    for (int i = 0; i < WAYS; i++) {
+        check_growth(way_names[i], few_ns[i], many_ns[i], MANY_PAIRS);
+    }
+}
+
+/* ---- what lingers ---------------------------------------------------------------------------- */
+
+#define MANY_LINGER                                                                                \
+    300u /* each takes a descriptor of the emulated driver here and one where it is open */
+
+/* Memory that ends with its owner: released, and kept because it is on its way to somebody. */
+static void linger_grow(const core_pair *by, uint32_t *count, uint32_t wanted) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_LEGACY, .bytes = 4096};
+    static gpuipc_buffer *made[MANY_LINGER];
+    const uint32_t first = *count;
+    for (; *count < wanted; ++*count) {
+        check_ok(gpuipc_buffer_create(core_context, &config, &made[*count]));
+    }
+    check_ok(core_send(by->client, made + first, wanted - first));
+    for (uint32_t i = first; i < wanted; i++) {
+        check_ok(gpuipc_buffer_release(made[i]));
+    }
+}
+
+Test(growth, with_released_memory_that_others_have) {
+    core_pair by;
+    uint32_t count = 0;
+    uint64_t few_ns[WAYS];
+    uint64_t many_ns[WAYS];
+    gpuipc_buffer *asked = core_buffer(core_unit, 0);
+    core_pair_open(&by, core_context, core_context);
+    check_ok(core_send(by.client, &asked, 1)); /* nobody receives it either */
+    linger_grow(&by, &count, FEW);
+    measure(asked, few_ns);
+    linger_grow(&by, &count, MANY_LINGER);
+    measure(asked, many_ns);
+    core_pair_close(&by);
+    check_ok(gpuipc_buffer_release(asked));
+    for (int i = 0; i < WAYS; i++) {
+        check_growth(way_names[i], few_ns[i], many_ns[i], MANY_LINGER);
+    }
+}
