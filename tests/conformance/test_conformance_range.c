@@ -6,28 +6,40 @@
 #include "emulated_api.h"
 
 static void start(void) {
-    int has = 0;
     conformance_start();
     if (!drv.has_dmabuf) {
         cr_skip_test("cuMemGetHandleForAddressRange came with CUDA 11.7");
-    }
-    OK(drv.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0));
-    if (has == 0) {
-        int number = -1;
-        const memory made = memory_make(0, GRANULE);
-        const CUresult answer = drv.cuMemGetHandleForAddressRange(
-            &number, made.address, GRANULE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-        memory_undo(&made);
-        CHECK("cuda.h: a device without dma-bufs", CUDA_ERROR_NOT_SUPPORTED, answer);
-        cr_skip_test("the device has no dma-bufs");
     }
 }
 
 TestSuite(range, .init = start, .fini = conformance_finish, .timeout = 60);
 
+static bool has_dmabufs(void) {
+    int has = 0;
+    OK(drv.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0));
+    return has != 0;
+}
+
+static void need_dmabufs(void) {
+    if (!has_dmabufs()) {
+        cr_skip_test("the device has no dma-bufs");
+    }
+}
+
 static CUresult ask(CUdeviceptr address, size_t bytes, int *out_number) {
     return drv.cuMemGetHandleForAddressRange(out_number, address, bytes,
                                              CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+Test(range, that_a_device_without_dma_bufs_refuses) {
+    int number = -1;
+    if (has_dmabufs()) {
+        cr_skip_test("the device has dma-bufs");
+    }
+    const memory made = memory_make(0, GRANULE);
+    CHECK("cuda.h: a device without dma-bufs", CUDA_ERROR_NOT_SUPPORTED,
+          ask(made.address, GRANULE, &number));
+    memory_undo(&made);
 }
 
 static void check_range(const char *row, CUdeviceptr address, size_t bytes) {
@@ -38,6 +50,7 @@ static void check_range(const char *row, CUdeviceptr address, size_t bytes) {
 }
 
 Test(range, of_memory_that_is_mapped) {
+    need_dmabufs();
     const size_t page = (size_t)os_page_bytes();
     memory made = memory_make(0, 2 * GRANULE);
     check_range("measured: a whole allocation", made.address, 2 * GRANULE);
@@ -52,6 +65,7 @@ Test(range, of_memory_that_is_mapped) {
 }
 
 Test(range, over_two_allocations) {
+    need_dmabufs();
     CUdeviceptr address = 0;
     CUmemGenericAllocationHandle handles[2];
     OK(drv.cuMemAddressReserve(&address, 2 * GRANULE, 0, 0, 0));
@@ -67,6 +81,7 @@ Test(range, over_two_allocations) {
 }
 
 Test(range, of_memory_of_other_kinds) {
+    need_dmabufs();
     CUdeviceptr plain = 0, pooled = 0;
     CUmemGenericAllocationHandle imported = 0;
     memory made = memory_make(0, GRANULE);
@@ -92,6 +107,7 @@ Test(range, of_memory_of_other_kinds) {
 }
 
 Test(range, that_is_refused) {
+    need_dmabufs();
     const size_t page = (size_t)os_page_bytes();
     int number = -7;
     memory made = memory_make(0, GRANULE);

@@ -19,18 +19,27 @@ static void check_none(gpuipc_status expected, const char *words, gpuipc_buffer 
     cr_assert_eq(made.handle.value, -7, "written although there is none");
 }
 
-/* Where there are none, that is said, and that is the test. */
-static void need_dmabufs(void) {
+static bool has_dmabufs(void) {
     int has = 0;
     cr_assert_eq(
         core_driver()->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0),
         CUDA_SUCCESS);
-    if (has == 0) {
-        gpuipc_buffer *buffer = core_buffer(core_unit, 0);
-        check_none(GPUIPC_ERR_NOT_SUPPORTED, "dma-bufs", buffer, 0, core_unit);
-        check_ok(gpuipc_buffer_release(buffer));
+    return has != 0;
+}
+
+static void need_dmabufs(void) {
+    if (!has_dmabufs()) {
         cr_skip_test("device 0 has no dma-bufs");
     }
+}
+
+Test(native_dmabuf, that_a_device_has_none_is_said) {
+    if (has_dmabufs()) {
+        cr_skip_test("device 0 has dma-bufs");
+    }
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    check_none(GPUIPC_ERR_NOT_SUPPORTED, "dma-bufs", buffer, 0, core_unit);
+    check_ok(gpuipc_buffer_release(buffer));
 }
 
 static void check_range(gpuipc_buffer *buffer, uint64_t offset, uint64_t bytes,
