@@ -48,4 +48,8 @@ gpuipc_status driver_open(const char *choice, driver *out_driver);
 gpuipc_status driver_status(const driver *drv, CUresult result, const char *operation,
                             const char *what);
 
+/** Makes a call of the driver, and its status. @param arguments in brackets */
+#define DRIVER_CALL(drv, call, arguments, what)                                                    \
+    driver_status((drv), (drv)->call arguments, #call, (what))
+
 #endif

@@ -63,11 +63,10 @@ static gpuipc_status await_word(const work *self, CUstream stream, const point_w
     if (!self->by_stream) {
         return point_await(word, 1, self->flow->interrupted, os_deadline_after(-1), OPERATION);
     }
-    return driver_status(self->drv,
-                         self->drv->cuStreamWaitValue64(stream,
-                                                        self->words + word->at * UINT64_C(8),
-                                                        word->value, CU_STREAM_WAIT_VALUE_GEQ),
-                         "cuStreamWaitValue64", "letting a stream wait for contents");
+    return DRIVER_CALL(
+        self->drv, cuStreamWaitValue64,
+        (stream, self->words + word->at * UINT64_C(8), word->value, CU_STREAM_WAIT_VALUE_GEQ),
+        "letting a stream wait for contents");
 }
 
 /* In the device's primary context. */
@@ -83,10 +82,10 @@ static gpuipc_status tell(contents_ring *ring, CUstream stream, const point_word
     if (status != GPUIPC_OK) {
         return status;
     }
-    return driver_status(drv,
-                         drv->cuStreamWriteValue64(stream, words + word->at * UINT64_C(8),
-                                                   word->value, CU_STREAM_WRITE_VALUE_DEFAULT),
-                         "cuStreamWriteValue64", "letting a stream tell of contents");
+    return DRIVER_CALL(
+        drv, cuStreamWriteValue64,
+        (stream, words + word->at * UINT64_C(8), word->value, CU_STREAM_WRITE_VALUE_DEFAULT),
+        "letting a stream tell of contents");
 }
 
 void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count) {
@@ -108,11 +107,11 @@ void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count) {
 
 static gpuipc_status after(const work *self, CUstream later, CUstream earlier, CUevent marker) {
     const driver *drv = self->drv;
-    gpuipc_status status = driver_status(drv, drv->cuEventRecord(marker, earlier), "cuEventRecord",
-                                         "marking a place in contents");
+    gpuipc_status status =
+        DRIVER_CALL(drv, cuEventRecord, (marker, earlier), "marking a place in contents");
     if (status == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuStreamWaitEvent(later, marker, 0), "cuStreamWaitEvent",
-                               "waiting for a place in contents");
+        status = DRIVER_CALL(drv, cuStreamWaitEvent, (later, marker, 0),
+                             "waiting for a place in contents");
     }
     return status;
 }
@@ -138,9 +137,9 @@ static gpuipc_status copy_by_host(const work *self, void *into, const void *from
         return status_out_of_memory(OPERATION, sizeof(*copy));
     }
     *copy = (host_copy){into, from, (size_t)bytes};
-    gpuipc_status status = driver_status(
-        self->drv, self->drv->cuLaunchHostFunc(self->lane->copies, copy_on_host, copy),
-        "cuLaunchHostFunc", "copying a piece between two places of host memory");
+    gpuipc_status status =
+        DRIVER_CALL(self->drv, cuLaunchHostFunc, (self->lane->copies, copy_on_host, copy),
+                    "copying a piece between two places of host memory");
     if (status != GPUIPC_OK) {
         free(copy);
     }
@@ -159,10 +158,9 @@ static gpuipc_status copy_piece(const work *self, uint64_t n) {
     }
     const CUdeviceptr host = (CUdeviceptr)(uintptr_t)slot;
     const CUdeviceptr place = self->flow->address + at;
-    return driver_status(self->drv,
-                         self->drv->cuMemcpyAsync(sends ? host : place, sends ? place : host, bytes,
-                                                  self->lane->copies),
-                         "cuMemcpyAsync", "copying a piece between host and device");
+    return DRIVER_CALL(self->drv, cuMemcpyAsync,
+                       (sends ? host : place, sends ? place : host, bytes, self->lane->copies),
+                       "copying a piece between host and device");
 }
 
 static gpuipc_status wait_for_slot(const work *self, uint64_t n) {
@@ -231,11 +229,10 @@ static gpuipc_status end_watch(const work *self) {
     }
     gpuipc_status status = point_page_address(self->passage.page, &own);
     if (status == GPUIPC_OK) {
-        status = driver_status(self->drv,
-                               self->drv->cuStreamWriteValue64(
-                                   self->lane->copies, own + self->passage.at * UINT64_C(8),
-                                   self->passage.value, CU_STREAM_WRITE_VALUE_DEFAULT),
-                               "cuStreamWriteValue64", "letting a stream tell that it has passed");
+        status = DRIVER_CALL(self->drv, cuStreamWriteValue64,
+                             (self->lane->copies, own + self->passage.at * UINT64_C(8),
+                              self->passage.value, CU_STREAM_WRITE_VALUE_DEFAULT),
+                             "letting a stream tell that it has passed");
     }
     return status;
 }

@@ -56,8 +56,8 @@ static gpuipc_status copy_out(buffer *into, const gpuipc_contents *contents,
         status_restore(&copied);
     }
     const gpuipc_error why = status_save();
-    gpuipc_status marked = driver_status(drv, drv->cuEventRecord(passed, contents->stream),
-                                         "cuEventRecord", "marking the end of contents");
+    gpuipc_status marked =
+        DRIVER_CALL(drv, cuEventRecord, (passed, contents->stream), "marking the end of contents");
     if (marked != GPUIPC_OK && drv->cuStreamSynchronize(contents->stream) == CUDA_SUCCESS) {
         marked = GPUIPC_OK; /* an event that was never recorded has passed */
     }
@@ -84,8 +84,8 @@ static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc
     if (status != GPUIPC_OK) {
         goto release;
     }
-    status = driver_status(drv, drv->cuEventCreate(&one->passed, CU_EVENT_DISABLE_TIMING),
-                           "cuEventCreate", "marking the end of contents");
+    status = DRIVER_CALL(drv, cuEventCreate, (&one->passed, CU_EVENT_DISABLE_TIMING),
+                         "marking the end of contents");
     if (status != GPUIPC_OK) {
         device_leave(&scope);
         goto release;

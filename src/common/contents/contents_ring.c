@@ -10,13 +10,13 @@
 /* ---- lanes -------------------------------------------------------------------------------- */
 
 static gpuipc_status make_event(const driver *drv, CUevent *out_event) {
-    return driver_status(drv, drv->cuEventCreate(out_event, CU_EVENT_DISABLE_TIMING),
-                         "cuEventCreate", "making an event for contents");
+    return DRIVER_CALL(drv, cuEventCreate, (out_event, CU_EVENT_DISABLE_TIMING),
+                       "making an event for contents");
 }
 
 static gpuipc_status make_stream(const driver *drv, CUstream *out_stream) {
-    return driver_status(drv, drv->cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING),
-                         "cuStreamCreate", "making a stream for contents");
+    return DRIVER_CALL(drv, cuStreamCreate, (out_stream, CU_STREAM_NON_BLOCKING),
+                       "making a stream for contents");
 }
 
 static void destroy_event(const driver *drv, CUevent event) {
@@ -185,17 +185,16 @@ static gpuipc_status register_slots(contents_ring *self, uint32_t index) {
                            "the driver has no calls for pinned host memory");
     }
     if (self->device == GPUIPC_DEVICE_NONE) {
-        status = driver_status(
-            drv,
-            drv->cuMemHostRegister(self->slots, CONTENTS_RING_BYTES, CU_MEMHOSTREGISTER_PORTABLE),
-            "cuMemHostRegister", "pinning the host memory that contents go through");
+        status = DRIVER_CALL(drv, cuMemHostRegister,
+                             (self->slots, CONTENTS_RING_BYTES, CU_MEMHOSTREGISTER_PORTABLE),
+                             "pinning the host memory that contents go through");
         if (status != GPUIPC_OK) {
             return status;
         }
         self->device = index;
     }
-    status = driver_status(drv, drv->cuMemHostGetDevicePointer(&address, self->slots, 0),
-                           "cuMemHostGetDevicePointer", "asking where a device has host memory");
+    status = DRIVER_CALL(drv, cuMemHostGetDevicePointer, (&address, self->slots, 0),
+                         "asking where a device has host memory");
     if (status == GPUIPC_OK && address != (CUdeviceptr)(uintptr_t)self->slots) {
         status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, "cuMemHostGetDevicePointer",
                              "device %u has host memory at other addresses than the host", index);

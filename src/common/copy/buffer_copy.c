@@ -25,19 +25,17 @@ static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into
     if ((status = device_enter(ctx, index, &scope)) != GPUIPC_OK) {
         goto forget;
     }
-    if ((status = driver_status(drv, drv->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING),
-                                "cuStreamCreate", "making a stream on the device that copies")) !=
-        GPUIPC_OK) {
+    if ((status = DRIVER_CALL(drv, cuStreamCreate, (&other, CU_STREAM_NON_BLOCKING),
+                              "making a stream on the device that copies")) != GPUIPC_OK) {
         goto leave;
     }
-    if ((status = driver_status(drv, drv->cuEventCreate(&back, CU_EVENT_DISABLE_TIMING),
-                                "cuEventCreate", "making an event on the device that copies")) !=
-        GPUIPC_OK) {
+    if ((status = DRIVER_CALL(drv, cuEventCreate, (&back, CU_EVENT_DISABLE_TIMING),
+                              "making an event on the device that copies")) != GPUIPC_OK) {
         goto destroy_stream;
     }
     if ((status = detour_enter(drv, left, other)) == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuMemcpyAsync(into, from, bytes, other), "cuMemcpyAsync",
-                               "copying between buffers");
+        status =
+            DRIVER_CALL(drv, cuMemcpyAsync, (into, from, bytes, other), "copying between buffers");
     }
     device_leave(&scope);
     if (status == GPUIPC_OK) {
@@ -72,8 +70,8 @@ static gpuipc_status copy_by(const copy_route *route, const buffer *destination,
         return copy_besides(ctx, route->device, into.address, from.address, bytes, stream);
     default:
         /* not cuMemcpyDtoDAsync: either may be host memory, which that call is not for */
-        return driver_status(drv, drv->cuMemcpyAsync(into.address, from.address, bytes, stream),
-                             "cuMemcpyAsync", "copying between buffers");
+        return DRIVER_CALL(drv, cuMemcpyAsync, (into.address, from.address, bytes, stream),
+                           "copying between buffers");
     }
 }
 
@@ -196,13 +194,12 @@ gpuipc_status gpuipc_buffer_write(gpuipc_buffer *handle, uint64_t offset, const 
     if ((status = check_host(self, offset, host, bytes, operation)) == GPUIPC_OK && bytes > 0 &&
         (status = buffer_check_writable(self, operation)) == GPUIPC_OK &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuMemcpyHtoD(buffer_address(self, offset), host, bytes),
-                               "cuMemcpyHtoD", "writing into a buffer");
+        status = DRIVER_CALL(drv, cuMemcpyHtoD, (buffer_address(self, offset), host, bytes),
+                             "writing into a buffer");
         /* From pageable memory it may return when the data is staged but not yet there (CUDA
          * Driver API, "API synchronization behavior"). */
         if (status == GPUIPC_OK) {
-            status = driver_status(drv, drv->cuStreamSynchronize(NULL), "cuStreamSynchronize",
-                                   "waiting for a write");
+            status = DRIVER_CALL(drv, cuStreamSynchronize, (NULL), "waiting for a write");
         }
         device_leave(&scope);
     }
@@ -222,8 +219,8 @@ gpuipc_status gpuipc_buffer_read(gpuipc_buffer *handle, uint64_t offset, void *h
     const driver *drv = &self->context->driver;
     if ((status = check_host(self, offset, host, bytes, operation)) == GPUIPC_OK && bytes > 0 &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuMemcpyDtoH(host, buffer_address(self, offset), bytes),
-                               "cuMemcpyDtoH", "reading from a buffer");
+        status = DRIVER_CALL(drv, cuMemcpyDtoH, (host, buffer_address(self, offset), bytes),
+                             "reading from a buffer");
         device_leave(&scope);
     }
     buffer_unreference(self);

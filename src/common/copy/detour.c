@@ -4,13 +4,12 @@
 
 gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out_left) {
     CUevent left;
-    gpuipc_status status = driver_status(drv, drv->cuEventCreate(&left, CU_EVENT_DISABLE_TIMING),
-                                         "cuEventCreate", "leaving a stream");
+    gpuipc_status status =
+        DRIVER_CALL(drv, cuEventCreate, (&left, CU_EVENT_DISABLE_TIMING), "leaving a stream");
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuEventRecord(left, stream), "cuEventRecord",
-                           "leaving the caller's stream");
+    status = DRIVER_CALL(drv, cuEventRecord, (left, stream), "leaving the caller's stream");
     if (status == GPUIPC_OK) {
         /* Of a stream that is being captured: CUDA_ERROR_CAPTURED_EVENT (measured on an H200, driver
          * 580). Going on would draw the library's own streams into the caller's graph. */
@@ -29,8 +28,7 @@ gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out
 }
 
 gpuipc_status detour_enter(const driver *drv, CUevent left, CUstream other) {
-    return driver_status(drv, drv->cuStreamWaitEvent(other, left, 0), "cuStreamWaitEvent",
-                         "going on with another stream");
+    return DRIVER_CALL(drv, cuStreamWaitEvent, (other, left, 0), "going on with another stream");
 }
 
 void detour_forget(const driver *drv, CUevent left) {
@@ -40,11 +38,11 @@ void detour_forget(const driver *drv, CUevent left) {
 
 gpuipc_status detour_return(const driver *drv, CUstream other, CUevent marker,
                             gpuipc_stream stream) {
-    gpuipc_status status = driver_status(drv, drv->cuEventRecord(marker, other), "cuEventRecord",
-                                         "coming back to the caller's stream");
+    gpuipc_status status =
+        DRIVER_CALL(drv, cuEventRecord, (marker, other), "coming back to the caller's stream");
     if (status == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuStreamWaitEvent(stream, marker, 0), "cuStreamWaitEvent",
-                               "coming back to the caller's stream");
+        status = DRIVER_CALL(drv, cuStreamWaitEvent, (stream, marker, 0),
+                             "coming back to the caller's stream");
     }
     return status;
 }

@@ -52,11 +52,11 @@ static gpuipc_status half_make(context *ctx, half *self) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING),
-                           "cuStreamCreate", "making a stream for staged copies");
+    status = DRIVER_CALL(drv, cuStreamCreate, (&self->stream, CU_STREAM_NON_BLOCKING),
+                         "making a stream for staged copies");
     for (uint32_t i = 0; i < STAGING_SLOTS && status == GPUIPC_OK; i++) {
-        status = driver_status(drv, drv->cuEventCreate(&self->done[i], CU_EVENT_DISABLE_TIMING),
-                               "cuEventCreate", "making an event for staged copies");
+        status = DRIVER_CALL(drv, cuEventCreate, (&self->done[i], CU_EVENT_DISABLE_TIMING),
+                             "making an event for staged copies");
     }
     device_leave(&scope);
     return status;
@@ -116,10 +116,9 @@ static gpuipc_status slots_make(context *ctx, staging_ring *self) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(
-        drv,
-        drv->cuMemHostAlloc(&slots, STAGING_SLOTS * STAGING_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE),
-        "cuMemHostAlloc", "allocating pinned host memory for staged copies");
+    status = DRIVER_CALL(drv, cuMemHostAlloc,
+                         (&slots, STAGING_SLOTS * STAGING_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE),
+                         "allocating pinned host memory for staged copies");
     device_leave(&scope);
     if (status == GPUIPC_OK) {
         self->slots = slots;
@@ -249,16 +248,14 @@ static gpuipc_status wait_and_copy(const driver *drv, half *self, uint32_t slot,
                                    CUdeviceptr into, CUdeviceptr from, uint64_t bytes) {
     gpuipc_status status;
     /* a wait for an event that was never recorded is none (cuda.h) */
-    if ((status = driver_status(drv, drv->cuStreamWaitEvent(self->stream, ready, 0),
-                                "cuStreamWaitEvent", "waiting for a slot of a staged copy")) !=
-            GPUIPC_OK ||
-        (status = driver_status(drv, drv->cuMemcpyAsync(into, from, bytes, self->stream),
-                                "cuMemcpyAsync", "copying a piece between host and device")) !=
-            GPUIPC_OK) {
+    if ((status = DRIVER_CALL(drv, cuStreamWaitEvent, (self->stream, ready, 0),
+                              "waiting for a slot of a staged copy")) != GPUIPC_OK ||
+        (status = DRIVER_CALL(drv, cuMemcpyAsync, (into, from, bytes, self->stream),
+                              "copying a piece between host and device")) != GPUIPC_OK) {
         return status;
     }
-    return driver_status(drv, drv->cuEventRecord(self->done[slot], self->stream), "cuEventRecord",
-                         "marking the end of a piece");
+    return DRIVER_CALL(drv, cuEventRecord, (self->done[slot], self->stream),
+                       "marking the end of a piece");
 }
 
 /* Pieces for each slot from @p at on: by the reader into the slots, or by the writer out of them. */

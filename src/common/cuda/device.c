@@ -11,8 +11,8 @@
 
 static gpuipc_status attribute(const driver *drv, CUdevice ordinal, CUdevice_attribute which,
                                int *out_value) {
-    return driver_status(drv, drv->cuDeviceGetAttribute(out_value, which, ordinal),
-                         "cuDeviceGetAttribute", "asking what a device can do");
+    return DRIVER_CALL(drv, cuDeviceGetAttribute, (out_value, which, ordinal),
+                       "asking what a device can do");
 }
 
 /* An attribute that an older driver does not know means that the device cannot do it. */
@@ -63,11 +63,9 @@ static gpuipc_status find_granularity(const driver *drv, device *self) {
     }
     gpuipc_status status = device_allocation_prop(self, "gpuipc_context_create", &prop);
     if (status == GPUIPC_OK) {
-        status =
-            driver_status(drv,
-                          drv->cuMemGetAllocationGranularity(&granularity, &prop,
-                                                             CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                          "cuMemGetAllocationGranularity", "asking for the unit of allocation");
+        status = DRIVER_CALL(drv, cuMemGetAllocationGranularity,
+                             (&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                             "asking for the unit of allocation");
     }
     if (status == GPUIPC_OK && granularity == 0) {
         status = status_fail(GPUIPC_ERR_CUDA, "cuMemGetAllocationGranularity",
@@ -82,15 +80,15 @@ static gpuipc_status describe(const driver *drv, int number, device *self) {
     CUuuid uuid;
     size_t memory = 0;
     gpuipc_status status;
-    if ((status = driver_status(drv, drv->cuDeviceGet(&self->ordinal, number), "cuDeviceGet",
-                                "looking at a device")) != GPUIPC_OK ||
-        (status = driver_status(drv, drv->cuDeviceGetUuid(&uuid, self->ordinal), "cuDeviceGetUuid",
-                                "asking for a device's UUID")) != GPUIPC_OK ||
-        (status = driver_status(
-             drv, drv->cuDeviceGetName(info->name, (int)sizeof(info->name), self->ordinal),
-             "cuDeviceGetName", "asking for a device's name")) != GPUIPC_OK ||
-        (status = driver_status(drv, drv->cuDeviceTotalMem(&memory, self->ordinal),
-                                "cuDeviceTotalMem", "asking for a device's memory")) != GPUIPC_OK ||
+    if ((status = DRIVER_CALL(drv, cuDeviceGet, (&self->ordinal, number), "looking at a device")) !=
+            GPUIPC_OK ||
+        (status = DRIVER_CALL(drv, cuDeviceGetUuid, (&uuid, self->ordinal),
+                              "asking for a device's UUID")) != GPUIPC_OK ||
+        (status =
+             DRIVER_CALL(drv, cuDeviceGetName, (info->name, (int)sizeof(info->name), self->ordinal),
+                         "asking for a device's name")) != GPUIPC_OK ||
+        (status = DRIVER_CALL(drv, cuDeviceTotalMem, (&memory, self->ordinal),
+                              "asking for a device's memory")) != GPUIPC_OK ||
         (status = attribute(drv, self->ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                             &info->compute_major)) != GPUIPC_OK ||
         (status = attribute(drv, self->ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
@@ -110,8 +108,7 @@ static gpuipc_status describe(const driver *drv, int number, device *self) {
 
 static gpuipc_status list(const driver *drv, device **out_devices, uint32_t *out_count) {
     int count = 0;
-    gpuipc_status status =
-        driver_status(drv, drv->cuDeviceGetCount(&count), "cuDeviceGetCount", "counting devices");
+    gpuipc_status status = DRIVER_CALL(drv, cuDeviceGetCount, (&count), "counting devices");
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -10,9 +10,8 @@ static gpuipc_status primary_of(context *ctx, uint32_t index, CUcontext *out_pri
     gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&ctx->device_mutex);
     if (self->primary == NULL) {
-        status = driver_status(&ctx->driver,
-                               ctx->driver.cuDevicePrimaryCtxRetain(&self->primary, self->ordinal),
-                               "cuDevicePrimaryCtxRetain", "starting to use a device");
+        status = DRIVER_CALL(&ctx->driver, cuDevicePrimaryCtxRetain,
+                             (&self->primary, self->ordinal), "starting to use a device");
     }
     *out_primary = self->primary;
     os_mutex_unlock(&ctx->device_mutex);
@@ -33,13 +32,13 @@ bool device_is_active(const struct context *ctx, uint32_t index) {
 
 static gpuipc_status enter(const driver *drv, CUcontext cuda_context, device_scope *out_scope) {
     device_scope scope = {.driver = drv, .outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    gpuipc_status status = driver_status(drv, drv->cuCtxPushCurrent(cuda_context),
-                                         "cuCtxPushCurrent", "entering a device's context");
+    gpuipc_status status =
+        DRIVER_CALL(drv, cuCtxPushCurrent, (cuda_context), "entering a device's context");
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuThreadExchangeStreamCaptureMode(&scope.outer_mode),
-                           "cuThreadExchangeStreamCaptureMode", "relaxing the capture mode");
+    status = DRIVER_CALL(drv, cuThreadExchangeStreamCaptureMode, (&scope.outer_mode),
+                         "relaxing the capture mode");
     if (status != GPUIPC_OK) {
         CUcontext popped;
         (void)drv->cuCtxPopCurrent(&popped);
@@ -61,9 +60,8 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
         return device_enter(ctx, index, out_scope);
     }
     CUcontext cuda_context;
-    gpuipc_status status =
-        driver_status(&ctx->driver, ctx->driver.cuStreamGetCtx(stream, &cuda_context),
-                      "cuStreamGetCtx", "asking for the context of the caller's stream");
+    gpuipc_status status = DRIVER_CALL(&ctx->driver, cuStreamGetCtx, (stream, &cuda_context),
+                                       "asking for the context of the caller's stream");
     return status == GPUIPC_OK ? enter(&ctx->driver, cuda_context, out_scope) : status;
 }
 

@@ -53,9 +53,8 @@ static bool open_plain(probe *self) {
     if (!probe_enter(self, PROBE_OWNER, &scope)) {
         return false;
     }
-    const bool passed = probe_passed(
-        self, self->ctx->driver.cuMemAlloc(&self->plain[PROBE_OWNER], (size_t)self->bytes),
-        "cuMemAlloc");
+    const bool passed =
+        PROBE_CALL(self, cuMemAlloc, (&self->plain[PROBE_OWNER], (size_t)self->bytes));
     self->at[PROBE_OWNER] = self->plain[PROBE_OWNER];
     device_leave(&scope);
     return passed;
@@ -75,17 +74,12 @@ static const probe_way plain_way = {open_plain, close_plain, NULL};
 /* ---- one direction ------------------------------------------------------------------------ */
 
 static bool make_tools(lane *self) {
-    const driver *drv = &self->shared.ctx->driver;
     probe *shared = &self->shared;
-    return probe_passed(shared, drv->cuMemAlloc(&self->into, (size_t)shared->bytes),
-                        "cuMemAlloc") &&
-           probe_passed(shared, drv->cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING),
-                        "cuStreamCreate") &&
-           probe_passed(shared, drv->cuEventCreate(&self->ready, CU_EVENT_DISABLE_TIMING),
-                        "cuEventCreate") &&
-           probe_passed(shared, drv->cuEventCreate(&self->start, CU_EVENT_DEFAULT),
-                        "cuEventCreate") &&
-           probe_passed(shared, drv->cuEventCreate(&self->end, CU_EVENT_DEFAULT), "cuEventCreate");
+    return PROBE_CALL(shared, cuMemAlloc, (&self->into, (size_t)shared->bytes)) &&
+           PROBE_CALL(shared, cuStreamCreate, (&self->stream, CU_STREAM_NON_BLOCKING)) &&
+           PROBE_CALL(shared, cuEventCreate, (&self->ready, CU_EVENT_DISABLE_TIMING)) &&
+           PROBE_CALL(shared, cuEventCreate, (&self->start, CU_EVENT_DEFAULT)) &&
+           PROBE_CALL(shared, cuEventCreate, (&self->end, CU_EVENT_DEFAULT));
 }
 
 /* Seeds that no trial uses; what is overwritten differs from what arrives. */
@@ -134,10 +128,8 @@ static bool copy_once(lane *self, uint64_t bytes) {
         const staging_end from = {shared->devices[PROBE_OWNER], shared->at[PROBE_OWNER]};
         return probe_done(shared, staging_copy(shared->ctx, &to, &from, bytes, self->stream));
     }
-    return probe_passed(shared,
-                        shared->ctx->driver.cuMemcpyDtoDAsync(self->into, shared->at[PROBE_USER],
-                                                              (size_t)bytes, self->stream),
-                        "cuMemcpyDtoDAsync");
+    return PROBE_CALL(shared, cuMemcpyDtoDAsync,
+                      (self->into, shared->at[PROBE_USER], (size_t)bytes, self->stream));
 }
 
 static bool copy_often(lane *self, uint64_t bytes, unsigned count) {
@@ -161,21 +153,18 @@ static unsigned batch_of(const lane *self) {
 
 /* Keeps the device busy while the rest is queued. */
 static bool queue_gate(lane *self) {
-    const driver *drv = &self->shared.ctx->driver;
     device_scope scope;
     if (!probe_enter(&self->shared, PROBE_USER, &scope)) {
         return false;
     }
-    const bool passed =
-        copy_often(self, self->shared.bytes, batch_of(self)) &&
-        probe_passed(&self->shared, drv->cuEventRecord(self->ready, self->stream), "cuEventRecord");
+    const bool passed = copy_often(self, self->shared.bytes, batch_of(self)) &&
+                        PROBE_CALL(&self->shared, cuEventRecord, (self->ready, self->stream));
     device_leave(&scope);
     return passed;
 }
 
 /* What is timed, from when every lane is ready. */
 static bool queue_timed(lanes *all, lane *self, uint64_t bytes, unsigned count) {
-    const driver *drv = &self->shared.ctx->driver;
     probe *shared = &self->shared;
     device_scope scope;
     bool passed = true;
@@ -183,24 +172,20 @@ static bool queue_timed(lanes *all, lane *self, uint64_t bytes, unsigned count) 
         return false;
     }
     for (unsigned i = 0; i < all->count && passed; i++) {
-        passed = probe_passed(shared, drv->cuStreamWaitEvent(self->stream, all->each[i].ready, 0),
-                              "cuStreamWaitEvent");
+        passed = PROBE_CALL(shared, cuStreamWaitEvent, (self->stream, all->each[i].ready, 0));
     }
-    passed = passed &&
-             probe_passed(shared, drv->cuEventRecord(self->start, self->stream), "cuEventRecord") &&
+    passed = passed && PROBE_CALL(shared, cuEventRecord, (self->start, self->stream)) &&
              copy_often(self, bytes, count) &&
-             probe_passed(shared, drv->cuEventRecord(self->end, self->stream), "cuEventRecord");
+             PROBE_CALL(shared, cuEventRecord, (self->end, self->stream));
     device_leave(&scope);
     return passed;
 }
 
 static bool read_time(lane *self, double *longest_ns) {
-    const driver *drv = &self->shared.ctx->driver;
     probe *shared = &self->shared;
     float milliseconds = 0;
-    if (!probe_passed(shared, drv->cuEventSynchronize(self->end), "cuEventSynchronize") ||
-        !probe_passed(shared, drv->cuEventElapsedTime(&milliseconds, self->start, self->end),
-                      "cuEventElapsedTime")) {
+    if (!PROBE_CALL(shared, cuEventSynchronize, (self->end)) ||
+        !PROBE_CALL(shared, cuEventElapsedTime, (&milliseconds, self->start, self->end))) {
         return false;
     }
     const double ns = (double)milliseconds * 1e6;

@@ -24,31 +24,26 @@ size_t probe_pattern_compare(const uint32_t *words, size_t count, uint64_t first
 }
 
 static bool fill(probe *self, CUdeviceptr at, uint32_t seed, CUstream stream) {
-    const driver *drv = &self->ctx->driver;
     for (uint64_t done = 0; done < self->bytes; done += PROBE_STRIPE_BYTES) {
         const uint64_t left = self->bytes - done;
         const uint64_t bytes = left < PROBE_STRIPE_BYTES ? left : PROBE_STRIPE_BYTES;
         const uint32_t word = probe_pattern_word(done / sizeof(word), seed);
-        if (!probe_passed(self,
-                          drv->cuMemsetD32Async(at + done, word, bytes / sizeof(word), stream),
-                          "cuMemsetD32Async")) {
+        if (!PROBE_CALL(self, cuMemsetD32Async, (at + done, word, bytes / sizeof(word), stream))) {
             return false;
         }
     }
-    return probe_passed(self, drv->cuStreamSynchronize(stream), "cuStreamSynchronize");
+    return PROBE_CALL(self, cuStreamSynchronize, (stream));
 }
 
 static bool compare(probe *self, unsigned end, CUdeviceptr at, uint32_t seed, CUstream stream,
                     uint32_t *words) {
-    const driver *drv = &self->ctx->driver;
     for (uint64_t done = 0; done < self->bytes; done += CHUNK_BYTES) {
         const uint64_t left = self->bytes - done;
         const size_t bytes = (size_t)(left < CHUNK_BYTES ? left : CHUNK_BYTES);
         const size_t count = bytes / sizeof(*words);
         const uint64_t first = done / sizeof(*words);
-        if (!probe_passed(self, drv->cuMemcpyDtoHAsync(words, at + done, bytes, stream),
-                          "cuMemcpyDtoHAsync") ||
-            !probe_passed(self, drv->cuStreamSynchronize(stream), "cuStreamSynchronize")) {
+        if (!PROBE_CALL(self, cuMemcpyDtoHAsync, (words, at + done, bytes, stream)) ||
+            !PROBE_CALL(self, cuStreamSynchronize, (stream))) {
             return false;
         }
         const size_t wrong = probe_pattern_compare(words, count, first, seed);
@@ -72,8 +67,7 @@ static bool work(probe *self, unsigned end, CUdeviceptr at, uint32_t seed, uint3
     if (!probe_enter(self, end, &scope)) {
         return false;
     }
-    if (probe_passed(self, drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                     "cuStreamCreate")) {
+    if (PROBE_CALL(self, cuStreamCreate, (&stream, CU_STREAM_NON_BLOCKING))) {
         passed = words == NULL ? fill(self, at, seed, stream)
                                : compare(self, end, at, seed, stream, words);
         /* Work that is under way reads or writes memory that is about to go. */

@@ -64,11 +64,10 @@ topology_pcie topology_find_pcie(const context *ctx, uint32_t index) {
 static gpuipc_status attribute(const context *ctx, CUdevice_P2PAttribute which, uint32_t owner,
                                uint32_t user, int32_t *out_value) {
     int value = 0;
-    gpuipc_status status = driver_status(
-        &ctx->driver,
-        ctx->driver.cuDeviceGetP2PAttribute(&value, which, ctx->devices[user].ordinal,
-                                            ctx->devices[owner].ordinal),
-        "cuDeviceGetP2PAttribute", "asking what one device can do with another's memory");
+    gpuipc_status status =
+        DRIVER_CALL(&ctx->driver, cuDeviceGetP2PAttribute,
+                    (&value, which, ctx->devices[user].ordinal, ctx->devices[owner].ordinal),
+                    "asking what one device can do with another's memory");
     *out_value = value;
     return status;
 }

@@ -178,10 +178,8 @@ bool probe_reaches(probe *self) {
     if (!drv->has_p2p) {
         return probe_refuse(self, GPUIPC_REASON_DRIVER_TOO_OLD, "it has no calls for peer access");
     }
-    if (!probe_passed(self,
-                      drv->cuDeviceCanAccessPeer(&can, self->ctx->devices[user].ordinal,
-                                                 self->ctx->devices[owner].ordinal),
-                      "cuDeviceCanAccessPeer")) {
+    if (!PROBE_CALL(self, cuDeviceCanAccessPeer,
+                    (&can, self->ctx->devices[user].ordinal, self->ctx->devices[owner].ordinal))) {
         return false;
     }
     return can != 0 || probe_refuse(self, GPUIPC_REASON_NO_P2P,

@@ -105,6 +105,9 @@ bool probe_refuse(probe *self, gpuipc_reason reason, const char *format, ...) GP
 
 /** Whether a call of the driver went through; if not, what it answered becomes the reason. */
 bool probe_passed(probe *self, CUresult result, const char *call);
+/** Makes it. @param arguments in brackets */
+#define PROBE_CALL(self, call, arguments)                                                          \
+    probe_passed((self), (self)->ctx->driver.call arguments, #call)
 
 /** The same for a function of this library, whose error record says more. */
 bool probe_done(probe *self, gpuipc_status status);

@@ -6,7 +6,6 @@
 #include "query/transport_probe.h"
 
 static bool prepare(probe *self, unsigned end) {
-    const driver *drv = &self->ctx->driver;
     device_scope scope;
     if (!probe_prepare_end(self, end) ||
         !probe_done(self, os_memory_map(self->handle, self->bytes, true, &self->host[end])) ||
@@ -14,12 +13,10 @@ static bool prepare(probe *self, unsigned end) {
         return false;
     }
     const bool passed =
-        probe_passed(self,
-                     drv->cuMemHostRegister(self->host[end], (size_t)self->bytes,
-                                            CU_MEMHOSTREGISTER_PORTABLE),
-                     "cuMemHostRegister") &&
+        PROBE_CALL(self, cuMemHostRegister,
+                   (self->host[end], (size_t)self->bytes, CU_MEMHOSTREGISTER_PORTABLE)) &&
         (self->is_registered[end] = true) &&
-        probe_passed(self, drv->cuMemAlloc(&self->plain[end], (size_t)self->bytes), "cuMemAlloc");
+        PROBE_CALL(self, cuMemAlloc, (&self->plain[end], (size_t)self->bytes));
     self->at[end] = self->plain[end];
     device_leave(&scope);
     return passed;
@@ -49,16 +46,12 @@ static bool copy(probe *self, unsigned end, bool to_host) {
     if (!probe_enter(self, end, &scope)) {
         return false;
     }
-    if (probe_passed(self, drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                     "cuStreamCreate")) {
-        passed = to_host ? probe_passed(self,
-                                        drv->cuMemcpyDtoHAsync(self->host[end], self->plain[end],
-                                                               (size_t)self->bytes, stream),
-                                        "cuMemcpyDtoHAsync")
-                         : probe_passed(self,
-                                        drv->cuMemcpyHtoDAsync(self->plain[end], self->host[end],
-                                                               (size_t)self->bytes, stream),
-                                        "cuMemcpyHtoDAsync");
+    if (PROBE_CALL(self, cuStreamCreate, (&stream, CU_STREAM_NON_BLOCKING))) {
+        passed = to_host
+                     ? PROBE_CALL(self, cuMemcpyDtoHAsync,
+                                  (self->host[end], self->plain[end], (size_t)self->bytes, stream))
+                     : PROBE_CALL(self, cuMemcpyHtoDAsync,
+                                  (self->plain[end], self->host[end], (size_t)self->bytes, stream));
         /* Also when the copy was refused: then it fails as well, or does nothing. */
         const CUresult result = drv->cuStreamSynchronize(stream);
         passed = passed && probe_passed(self, result, "cuStreamSynchronize");

@@ -12,8 +12,7 @@ static bool allocate(probe *self) {
     if (!probe_prepare_end(self, PROBE_OWNER) || !probe_enter(self, PROBE_OWNER, &scope)) {
         return false;
     }
-    const bool passed = probe_passed(
-        self, self->ctx->driver.cuMemAlloc(&self->plain[PROBE_OWNER], self->bytes), "cuMemAlloc");
+    const bool passed = PROBE_CALL(self, cuMemAlloc, (&self->plain[PROBE_OWNER], self->bytes));
     device_leave(&scope);
     self->at[PROBE_OWNER] = self->at[PROBE_USER] = self->plain[PROBE_OWNER];
     return passed;
@@ -38,14 +37,12 @@ static bool open_p2p(probe *self) {
 }
 
 static bool make_handle(probe *self) {
-    const driver *drv = &self->ctx->driver;
     CUipcMemHandle handle = {{0}};
     device_scope scope;
     if (!probe_enter(self, PROBE_OWNER, &scope)) {
         return false;
     }
-    const bool passed = probe_passed(
-        self, drv->cuIpcGetMemHandle(&handle, self->plain[PROBE_OWNER]), "cuIpcGetMemHandle");
+    const bool passed = PROBE_CALL(self, cuIpcGetMemHandle, (&handle, self->plain[PROBE_OWNER]));
     device_leave(&scope);
     return passed;
 }

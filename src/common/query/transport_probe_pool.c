@@ -30,7 +30,6 @@ static bool check_devices(probe *self) {
 }
 
 static bool make_pools(probe *self) {
-    const driver *drv = &self->ctx->driver;
     const CUmemAllocationHandleType type = (CUmemAllocationHandleType)os_shareable_handle_type;
     const CUmemPoolProps props = {
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -38,17 +37,12 @@ static bool make_pools(probe *self) {
         .location = {CU_MEM_LOCATION_TYPE_DEVICE,
                      self->ctx->devices[self->devices[PROBE_OWNER]].ordinal}};
     uint64_t written = 0;
-    return probe_passed(self, drv->cuMemPoolCreate(&self->pools[PROBE_OWNER], &props),
-                        "cuMemPoolCreate") &&
-           probe_passed(
-               self,
-               drv->cuMemPoolExportToShareableHandle(&written, self->pools[PROBE_OWNER], type, 0),
-               "cuMemPoolExportToShareableHandle") &&
+    return PROBE_CALL(self, cuMemPoolCreate, (&self->pools[PROBE_OWNER], &props)) &&
+           PROBE_CALL(self, cuMemPoolExportToShareableHandle,
+                      (&written, self->pools[PROBE_OWNER], type, 0)) &&
            probe_done(self, os_handle_adopt_exported(&written, &self->handle)) &&
-           probe_passed(self,
-                        drv->cuMemPoolImportFromShareableHandle(
-                            &self->pools[PROBE_USER], (void *)self->handle.value, type, 0),
-                        "cuMemPoolImportFromShareableHandle");
+           PROBE_CALL(self, cuMemPoolImportFromShareableHandle,
+                      (&self->pools[PROBE_USER], (void *)self->handle.value, type, 0));
 }
 
 /* Lets the user's device reach what a pool has; its own device does anyhow. */
@@ -58,32 +52,23 @@ static bool give_access(probe *self, CUmemoryPool pool) {
                      self->ctx->devices[self->devices[PROBE_USER]].ordinal},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return self->devices[PROBE_OWNER] == self->devices[PROBE_USER] ||
-           probe_passed(self, self->ctx->driver.cuMemPoolSetAccess(pool, &desc, 1),
-                        "cuMemPoolSetAccess");
+           PROBE_CALL(self, cuMemPoolSetAccess, (pool, &desc, 1));
 }
 
 static bool allocate(probe *self) {
-    const driver *drv = &self->ctx->driver;
-    return probe_passed(self, drv->cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING),
-                        "cuStreamCreate") &&
-           probe_passed(self,
-                        drv->cuMemAllocFromPoolAsync(&self->pooled[PROBE_OWNER],
-                                                     (size_t)self->bytes, self->pools[PROBE_OWNER],
-                                                     self->stream),
-                        "cuMemAllocFromPoolAsync") &&
-           probe_passed(self, drv->cuStreamSynchronize(self->stream), "cuStreamSynchronize");
+    return PROBE_CALL(self, cuStreamCreate, (&self->stream, CU_STREAM_NON_BLOCKING)) &&
+           PROBE_CALL(self, cuMemAllocFromPoolAsync,
+                      (&self->pooled[PROBE_OWNER], (size_t)self->bytes, self->pools[PROBE_OWNER],
+                       self->stream)) &&
+           PROBE_CALL(self, cuStreamSynchronize, (self->stream));
 }
 
 static bool import_pool(probe *self) {
-    const driver *drv = &self->ctx->driver;
     CUmemPoolPtrExportData data = {{0}}; /* the driver does not write all of it (measured on 580) */
     return give_access(self, self->pools[PROBE_USER]) &&
-           probe_passed(self, drv->cuMemPoolExportPointer(&data, self->pooled[PROBE_OWNER]),
-                        "cuMemPoolExportPointer") &&
-           probe_passed(self,
-                        drv->cuMemPoolImportPointer(&self->pooled[PROBE_USER],
-                                                    self->pools[PROBE_USER], &data),
-                        "cuMemPoolImportPointer");
+           PROBE_CALL(self, cuMemPoolExportPointer, (&data, self->pooled[PROBE_OWNER])) &&
+           PROBE_CALL(self, cuMemPoolImportPointer,
+                      (&self->pooled[PROBE_USER], self->pools[PROBE_USER], &data));
 }
 
 static bool open_pool(probe *self) {

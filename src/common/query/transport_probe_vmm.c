@@ -24,20 +24,16 @@ static bool check_device(probe *self, unsigned end) {
 }
 
 static bool range_map(probe *self, unsigned end, probe_range *range) {
-    const driver *drv = &self->ctx->driver;
     const CUmemAccessDesc desc = {
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, self->ctx->devices[self->devices[end]].ordinal},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    if (!probe_passed(self, drv->cuMemAddressReserve(&range->at, range->bytes, 0, 0, 0),
-                      "cuMemAddressReserve") ||
-        !probe_passed(self, drv->cuMemMap(range->at, range->bytes, 0, range->allocation, 0),
-                      "cuMemMap")) {
+    if (!PROBE_CALL(self, cuMemAddressReserve, (&range->at, range->bytes, 0, 0, 0)) ||
+        !PROBE_CALL(self, cuMemMap, (range->at, range->bytes, 0, range->allocation, 0))) {
         return false;
     }
     range->is_mapped = true;
     self->at[end] = range->at;
-    return probe_passed(self, drv->cuMemSetAccess(range->at, range->bytes, &desc, 1),
-                        "cuMemSetAccess");
+    return PROBE_CALL(self, cuMemSetAccess, (range->at, range->bytes, &desc, 1));
 }
 
 static void range_end(const driver *drv, probe_range *range) {
@@ -64,9 +60,8 @@ static bool create(probe *self, const CUmemAllocationProp *prop) {
     const driver *drv = &self->ctx->driver;
     probe_range *range = &self->ranges[PROBE_OWNER];
     size_t unit = 0;
-    if (!probe_passed(
-            self, drv->cuMemGetAllocationGranularity(&unit, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-            "cuMemGetAllocationGranularity")) {
+    if (!PROBE_CALL(self, cuMemGetAllocationGranularity,
+                    (&unit, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM))) {
         return false;
     }
     if (unit == 0) {
@@ -90,7 +85,6 @@ static bool map_both(probe *self) {
 }
 
 static bool open_vmm(probe *self) {
-    const driver *drv = &self->ctx->driver;
     const device *owner = &self->ctx->devices[self->devices[PROBE_OWNER]];
     const CUmemAllocationHandleType type = (CUmemAllocationHandleType)os_shareable_handle_type;
     CUmemAllocationProp prop;
@@ -105,15 +99,11 @@ static bool open_vmm(probe *self) {
     return probe_reaches(self) &&
            probe_done(self, device_allocation_prop(owner, "gpuipc_transport_query", &prop)) &&
            create(self, &prop) &&
-           probe_passed(self,
-                        drv->cuMemExportToShareableHandle(
-                            &written, self->ranges[PROBE_OWNER].allocation, type, 0),
-                        "cuMemExportToShareableHandle") &&
+           PROBE_CALL(self, cuMemExportToShareableHandle,
+                      (&written, self->ranges[PROBE_OWNER].allocation, type, 0)) &&
            probe_done(self, os_handle_adopt_exported(&written, &self->handle)) &&
-           probe_passed(self,
-                        drv->cuMemImportFromShareableHandle(&self->ranges[PROBE_USER].allocation,
-                                                            (void *)self->handle.value, type),
-                        "cuMemImportFromShareableHandle") &&
+           PROBE_CALL(self, cuMemImportFromShareableHandle,
+                      (&self->ranges[PROBE_USER].allocation, (void *)self->handle.value, type)) &&
            map_both(self);
 }
 
@@ -141,15 +131,11 @@ static bool open_fabric(probe *self) {
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, owner->ordinal},
         .allocFlags = {.gpuDirectRDMACapable = owner->rdma_capable ? 1 : 0}};
     return probe_reaches(self) && create(self, &prop) &&
-           probe_passed(self,
-                        drv->cuMemExportToShareableHandle(&handle,
-                                                          self->ranges[PROBE_OWNER].allocation,
-                                                          CU_MEM_HANDLE_TYPE_FABRIC, 0),
-                        "cuMemExportToShareableHandle") &&
-           probe_passed(self,
-                        drv->cuMemImportFromShareableHandle(&self->ranges[PROBE_USER].allocation,
-                                                            &handle, CU_MEM_HANDLE_TYPE_FABRIC),
-                        "cuMemImportFromShareableHandle") &&
+           PROBE_CALL(
+               self, cuMemExportToShareableHandle,
+               (&handle, self->ranges[PROBE_OWNER].allocation, CU_MEM_HANDLE_TYPE_FABRIC, 0)) &&
+           PROBE_CALL(self, cuMemImportFromShareableHandle,
+                      (&self->ranges[PROBE_USER].allocation, &handle, CU_MEM_HANDLE_TYPE_FABRIC)) &&
            map_both(self);
 }
 

@@ -539,9 +539,9 @@ gpuipc_status drop_passing_new(struct context *ctx, drop_passing **out_passing) 
     if (self == NULL) {
         return status_out_of_memory("gpuipc_buffer_release_async", sizeof(*self));
     }
-    const gpuipc_status status = driver_status(
-        &ctx->driver, ctx->driver.cuEventCreate(&self->event, CU_EVENT_DISABLE_TIMING),
-        "cuEventCreate", "marking a place in a stream");
+    const gpuipc_status status =
+        DRIVER_CALL(&ctx->driver, cuEventCreate, (&self->event, CU_EVENT_DISABLE_TIMING),
+                    "marking a place in a stream");
     if (status != GPUIPC_OK) {
         free(self);
         return status;

@@ -11,8 +11,8 @@
 /* The number of the device whose CUDA context is current. */
 static gpuipc_status current_device(const context *ctx, uint32_t *out_index) {
     CUdevice ordinal = -1;
-    gpuipc_status status = driver_status(&ctx->driver, ctx->driver.cuCtxGetDevice(&ordinal),
-                                         "cuCtxGetDevice", "asking which device a stream is of");
+    gpuipc_status status =
+        DRIVER_CALL(&ctx->driver, cuCtxGetDevice, (&ordinal), "asking which device a stream is of");
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -39,11 +39,10 @@ static gpuipc_status page_register(point_page *self, uint32_t index) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(
-        drv,
-        drv->cuMemHostRegister((void *)point_page_words(self), POINT_PAGE_BYTES,
-                               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-        "cuMemHostRegister", "letting devices reach the words of points");
+    status = DRIVER_CALL(drv, cuMemHostRegister,
+                         ((void *)point_page_words(self), POINT_PAGE_BYTES,
+                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+                         "letting devices reach the words of points");
     device_leave(&scope);
     if (status == GPUIPC_OK) {
         *point_page_device(self) = index;
@@ -77,10 +76,9 @@ gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    return driver_status(
-        &ctx->driver,
-        ctx->driver.cuMemHostGetDevicePointer(out_address, (void *)point_page_words(self), 0),
-        "cuMemHostGetDevicePointer", "asking where the words of points are");
+    return DRIVER_CALL(&ctx->driver, cuMemHostGetDevicePointer,
+                       (out_address, (void *)point_page_words(self), 0),
+                       "asking where the words of points are");
 }
 
 /* ---- words --------------------------------------------------------------------------------- */
@@ -239,9 +237,8 @@ static gpuipc_status write_by_host(const context *ctx, const point_word *words, 
     for (size_t i = 0; i < count; i++) {
         late->words[i] = words[i];
     }
-    gpuipc_status status =
-        driver_status(&ctx->driver, ctx->driver.cuLaunchHostFunc(stream, write_late, late),
-                      "cuLaunchHostFunc", "letting a stream mark a point");
+    gpuipc_status status = DRIVER_CALL(&ctx->driver, cuLaunchHostFunc, (stream, write_late, late),
+                                       "letting a stream mark a point");
     if (status != GPUIPC_OK) {
         passage_cancel(passage);
         free(late);
@@ -251,8 +248,8 @@ static gpuipc_status write_by_host(const context *ctx, const point_word *words, 
 
 static gpuipc_status write_by_waiting(const context *ctx, const point_word *words, size_t count,
                                       gpuipc_stream stream, point_word *out_passage) {
-    gpuipc_status status = driver_status(&ctx->driver, ctx->driver.cuStreamSynchronize(stream),
-                                         "cuStreamSynchronize", "waiting for a point of a stream");
+    gpuipc_status status =
+        DRIVER_CALL(&ctx->driver, cuStreamSynchronize, (stream), "waiting for a point of a stream");
     if (status == GPUIPC_OK) {
         for (size_t i = 0; i < count; i++) {
             point_store(&words[i]);

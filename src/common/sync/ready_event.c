@@ -25,17 +25,16 @@ static gpuipc_status make(const driver *drv, gpuipc_stream stream, uint8_t *name
                           CUevent *out_event) {
     CUipcEventHandle handle = {{0}}; /* the driver need not write all of it */
     CUevent event;
-    gpuipc_status status = driver_status(
-        drv, drv->cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
-        "cuEventCreate", "making an event that processes share");
+    gpuipc_status status =
+        DRIVER_CALL(drv, cuEventCreate, (&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
+                    "making an event that processes share");
     if (status != GPUIPC_OK) {
         return status;
     }
-    if ((status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
-                                "letting a stream mark a point")) != GPUIPC_OK ||
-        (status = driver_status(drv, drv->cuIpcGetEventHandle(&handle, event),
-                                "cuIpcGetEventHandle", "naming an event for another process")) !=
-            GPUIPC_OK) {
+    if ((status = DRIVER_CALL(drv, cuEventRecord, (event, stream),
+                              "letting a stream mark a point")) != GPUIPC_OK ||
+        (status = DRIVER_CALL(drv, cuIpcGetEventHandle, (&handle, event),
+                              "naming an event for another process")) != GPUIPC_OK) {
         (void)drv->cuEventDestroy(event);
         return status;
     }

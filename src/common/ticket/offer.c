@@ -22,12 +22,11 @@ static gpuipc_status record(offer *self, gpuipc_stream stream) {
     CUevent event;
     gpuipc_status status = device_check_capture(context_of(self), stream);
     if (status != GPUIPC_OK ||
-        (status = driver_status(drv, drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-                                "cuEventCreate", "marking when contents are ready")) != GPUIPC_OK) {
+        (status = DRIVER_CALL(drv, cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING),
+                              "marking when contents are ready")) != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
-                           "marking when contents are ready");
+    status = DRIVER_CALL(drv, cuEventRecord, (event, stream), "marking when contents are ready");
     if (status == GPUIPC_OK) {
         self->event = event;
     } else {
@@ -119,8 +118,8 @@ static gpuipc_status await_on_stream(const offer *self, const buffer *opened,
     }
     status = device_check_capture(ctx, stream);
     if (status == GPUIPC_OK) {
-        status = driver_status(&ctx->driver, ctx->driver.cuStreamWaitEvent(stream, self->event, 0),
-                               "cuStreamWaitEvent", "letting a stream wait for contents");
+        status = DRIVER_CALL(&ctx->driver, cuStreamWaitEvent, (stream, self->event, 0),
+                             "letting a stream wait for contents");
     }
     device_leave(&scope);
     return status;
@@ -248,13 +247,13 @@ static gpuipc_status send_behind(offer *self, connection *to, gpuipc_outgoing *m
                                  const letter *as, int timeout_ms) {
     const driver *drv = &context_of(self)->driver;
     CUstream stream;
-    gpuipc_status status = driver_status(drv, drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                                         "cuStreamCreate", "handing over what is not ready yet");
+    gpuipc_status status = DRIVER_CALL(drv, cuStreamCreate, (&stream, CU_STREAM_NON_BLOCKING),
+                                       "handing over what is not ready yet");
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuStreamWaitEvent(stream, self->event, 0), "cuStreamWaitEvent",
-                           "handing over what is not ready yet");
+    status = DRIVER_CALL(drv, cuStreamWaitEvent, (stream, self->event, 0),
+                         "handing over what is not ready yet");
     if (status == GPUIPC_OK) {
         message->flags = GPUIPC_SEND_ASYNC;
         message->stream = stream;

@@ -105,9 +105,8 @@ static gpuipc_status check_next(const buffer *self, uint64_t address) {
 static gpuipc_status check_allocation(const driver *drv, CUmemGenericAllocationHandle allocation,
                                       CUdeviceptr address, int *in_out_types, int *out_ordinal) {
     CUmemAllocationProp prop;
-    gpuipc_status status =
-        driver_status(drv, drv->cuMemGetAllocationPropertiesFromHandle(&prop, allocation),
-                      "cuMemGetAllocationPropertiesFromHandle", "asking how memory was allocated");
+    gpuipc_status status = DRIVER_CALL(drv, cuMemGetAllocationPropertiesFromHandle,
+                                       (&prop, allocation), "asking how memory was allocated");
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -203,8 +202,8 @@ static gpuipc_status note_access(buffer *self) {
                                  self->context->devices[self->owner].ordinal};
     unsigned long long flags = 0;
     gpuipc_status status =
-        driver_status(drv, drv->cuMemGetAccess(&flags, &owner, buffer_address(self, 0)),
-                      "cuMemGetAccess", "asking what the owner may do with its memory");
+        DRIVER_CALL(drv, cuMemGetAccess, (&flags, &owner, buffer_address(self, 0)),
+                    "asking what the owner may do with its memory");
     if (status == GPUIPC_OK) {
         atomic_store(&self->access, (int)flags);
     }

@@ -49,10 +49,9 @@ gpuipc_status transport_fabric_name(buffer *self) {
     for (uint32_t i = 0; i < self->segment_count; i++) {
         CUmemFabricHandle name = {{0}}; /* the driver need not write all of it */
         gpuipc_status status =
-            driver_status(drv,
-                          drv->cuMemExportToShareableHandle(&name, self->segments[i].allocation,
-                                                            CU_MEM_HANDLE_TYPE_FABRIC, 0),
-                          "cuMemExportToShareableHandle", "naming fabric memory");
+            DRIVER_CALL(drv, cuMemExportToShareableHandle,
+                        (&name, self->segments[i].allocation, CU_MEM_HANDLE_TYPE_FABRIC, 0),
+                        "naming fabric memory");
         if (status != GPUIPC_OK) {
             return status;
         }

@@ -43,8 +43,8 @@ static gpuipc_status register_memory(buffer *self) {
     if (status != GPUIPC_OK) {
         goto leave;
     }
-    status = driver_status(drv, drv->cuMemHostGetDevicePointer(&address, of->host, 0),
-                           "cuMemHostGetDevicePointer", "asking where a device has host memory");
+    status = DRIVER_CALL(drv, cuMemHostGetDevicePointer, (&address, of->host, 0),
+                         "asking where a device has host memory");
     if (status != GPUIPC_OK) {
         (void)drv->cuMemHostUnregister(of->host);
         goto leave;
@@ -147,8 +147,8 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuMemHostGetDevicePointer(&address, self->segments[0].host, 0),
-                           "cuMemHostGetDevicePointer", "asking where a device has host memory");
+    status = DRIVER_CALL(drv, cuMemHostGetDevicePointer, (&address, self->segments[0].host, 0),
+                         "asking where a device has host memory");
     device_leave(&scope);
     if (status == GPUIPC_OK && address != self->mapping.base) {
         status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, "gpuipc_buffer_set_access",

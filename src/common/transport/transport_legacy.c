@@ -157,8 +157,8 @@ static gpuipc_status check_size(const buffer *self, CUdeviceptr address) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuMemGetAddressRange(&base, &bytes, address),
-                           "cuMemGetAddressRange", "asking for the size of opened memory");
+    status = DRIVER_CALL(drv, cuMemGetAddressRange, (&base, &bytes, address),
+                         "asking for the size of opened memory");
     device_leave(&scope);
     if (status == GPUIPC_OK && (base != address || bytes < self->segments[0].bytes)) {
         status =

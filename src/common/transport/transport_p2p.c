@@ -23,8 +23,7 @@ gpuipc_status transport_plain_make(buffer *self, const gpuipc_buffer_config *con
         return status;
     }
     CUdeviceptr address = 0;
-    status = driver_status(drv, drv->cuMemAlloc(&address, bytes), "cuMemAlloc",
-                           "allocating device memory");
+    status = DRIVER_CALL(drv, cuMemAlloc, (&address, bytes), "allocating device memory");
     device_leave(&scope);
     if (status == GPUIPC_OK) {
         self->mapping = (mapping){.base = address, .bytes = bytes};
@@ -113,11 +112,9 @@ gpuipc_status transport_plain_reach(buffer *self, uint32_t index) {
     }
     gpuipc_status status = buffer_check_peer(self, index);
     if (status != GPUIPC_OK ||
-        (status = driver_status(&ctx->driver,
-                                ctx->driver.cuPointerGetAttribute(
-                                    &reached, CU_POINTER_ATTRIBUTE_CONTEXT, self->mapping.base),
-                                "cuPointerGetAttribute", "asking for the context of memory")) !=
-            GPUIPC_OK) {
+        (status = DRIVER_CALL(&ctx->driver, cuPointerGetAttribute,
+                              (&reached, CU_POINTER_ATTRIBUTE_CONTEXT, self->mapping.base),
+                              "asking for the context of memory")) != GPUIPC_OK) {
         return status;
     }
     status = transport_plain_enable(ctx, index, reached, &access);

@@ -40,8 +40,8 @@ static gpuipc_status make_pool(context *ctx, const driver_reference_key *key, vo
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
         .handleTypes = TYPE,
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, ctx->devices[key->device].ordinal}};
-    gpuipc_status status = driver_status(&ctx->driver, ctx->driver.cuMemPoolCreate(&pool, &props),
-                                         "cuMemPoolCreate", "making a pool that can be shared");
+    gpuipc_status status = DRIVER_CALL(&ctx->driver, cuMemPoolCreate, (&pool, &props),
+                                       "making a pool that can be shared");
     *out_value = (uint64_t)(uintptr_t)pool;
     return status;
 }
@@ -155,16 +155,15 @@ static gpuipc_status allocate_from(buffer *self, CUmemoryPool pool, uint64_t byt
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv, drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
-                           "cuStreamCreate", "making a stream to allocate on");
+    status = DRIVER_CALL(drv, cuStreamCreate, (&stream, CU_STREAM_NON_BLOCKING),
+                         "making a stream to allocate on");
     if (status == GPUIPC_OK) {
         CUdeviceptr address = 0;
-        status = driver_status(drv, drv->cuMemAllocFromPoolAsync(&address, bytes, pool, stream),
-                               "cuMemAllocFromPoolAsync", "allocating from a pool");
+        status = DRIVER_CALL(drv, cuMemAllocFromPoolAsync, (&address, bytes, pool, stream),
+                             "allocating from a pool");
         if (status == GPUIPC_OK) {
             *out_address = address;
-            status = driver_status(drv, drv->cuStreamSynchronize(stream), "cuStreamSynchronize",
-                                   "waiting for an allocation");
+            status = DRIVER_CALL(drv, cuStreamSynchronize, (stream), "waiting for an allocation");
         }
         (void)drv->cuStreamDestroy(stream);
     }
@@ -350,16 +349,12 @@ static gpuipc_status check_size(const buffer *self) {
     CUdeviceptr base = 0;
     size_t bytes = 0;
     gpuipc_status status;
-    if ((status =
-             driver_status(drv,
-                           drv->cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                                      self->mapping.base),
-                           "cuPointerGetAttribute", "asking where memory begins")) != GPUIPC_OK ||
-        (status = driver_status(drv,
-                                drv->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                                           self->mapping.base),
-                                "cuPointerGetAttribute", "asking for the size of opened memory")) !=
-            GPUIPC_OK) {
+    if ((status = DRIVER_CALL(drv, cuPointerGetAttribute,
+                              (&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, self->mapping.base),
+                              "asking where memory begins")) != GPUIPC_OK ||
+        (status = DRIVER_CALL(drv, cuPointerGetAttribute,
+                              (&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, self->mapping.base),
+                              "asking for the size of opened memory")) != GPUIPC_OK) {
         return status;
     }
     if (base != self->mapping.base || bytes < self->mapping.bytes) {

@@ -52,13 +52,12 @@ static gpuipc_status fill(const buffer *copy, const buffer *of, gpuipc_stream st
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(drv,
-                           drv->cuMemcpyDtoHAsync(copy->segments[0].host, buffer_address(of, 0),
-                                                  (size_t)of->bytes, stream),
-                           "cuMemcpyDtoHAsync", "copying memory that is sent as a copy");
+    status = DRIVER_CALL(drv, cuMemcpyDtoHAsync,
+                         (copy->segments[0].host, buffer_address(of, 0), (size_t)of->bytes, stream),
+                         "copying memory that is sent as a copy");
     if (status == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuStreamSynchronize(stream), "cuStreamSynchronize",
-                               "waiting for a copy that is to be sent");
+        status = DRIVER_CALL(drv, cuStreamSynchronize, (stream),
+                             "waiting for a copy that is to be sent");
     }
     device_leave(&scope);
     return status;
