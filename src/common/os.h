@@ -90,7 +90,8 @@ unsigned os_backoff_next(unsigned *milliseconds, os_deadline deadline);
 
 /* ---- threads: posix_thread.c, win32_thread.c --------------------------------------------- */
 
-/** Room for the system's own objects; the implementation asserts that they fit. */
+/** Room for the system's own objects; the implementation asserts that they fit.
+ *  A mutex of zeroes is free, and nothing is owed at its end, whoever has it then. */
 typedef union os_mutex {
     uint64_t align[8];
     void *pointer;
@@ -101,14 +102,11 @@ typedef union os_condition {
 } os_condition;
 typedef struct os_thread os_thread;
 
-gpuipc_status os_mutex_init(os_mutex *mutex);
-void os_mutex_destroy(os_mutex *mutex);
 void os_mutex_lock(os_mutex *mutex);
 bool os_mutex_try_lock(os_mutex *mutex);
 void os_mutex_unlock(os_mutex *mutex);
 
-/** A mutex that needs no init: static os_static_mutex m; (zero is its start). Held over fork(), so
- *  that the child finds it free. */
+/** A mutex that is held over fork(), so that the child finds it free: static os_static_mutex m; */
 typedef struct os_static_mutex {
     os_mutex mutex;
 } os_static_mutex;

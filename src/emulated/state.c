@@ -153,13 +153,8 @@ static CUresult start(void) {
     if (status != GPUIPC_OK) {
         return state_result(status);
     }
-    status = os_mutex_init(&driver_lock);
-    if (status != GPUIPC_OK) {
-        return state_result(status);
-    }
     status = os_condition_init(&driver_progress);
     if (status != GPUIPC_OK) {
-        os_mutex_destroy(&driver_lock);
         return state_result(status);
     }
     driver.computer = computer;

@@ -26,6 +26,8 @@ _Static_assert(_Alignof(static_mutex) <= _Alignof(os_static_mutex), "os_static_m
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static static_mutex *list_head;
 
+/* PTHREAD_MUTEX_INITIALIZER is all zero in glibc and musl, and stays so, since programs have it compiled in. Neither keeps
+ * anything elsewhere that pthread_mutex_destroy() would free. */
 static pthread_mutex_t *mutex_of(os_mutex *mutex) {
     return (pthread_mutex_t *)(void *)mutex;
 }
@@ -40,15 +42,6 @@ static void must_be_zero(int code) {
     if (code != 0) {
         abort();
     }
-}
-
-gpuipc_status os_mutex_init(os_mutex *mutex) {
-    int code = pthread_mutex_init(mutex_of(mutex), NULL);
-    return code == 0 ? GPUIPC_OK : posix_fail(code, "pthread_mutex_init", "no mutex can be made");
-}
-
-void os_mutex_destroy(os_mutex *mutex) {
-    must_be_zero(pthread_mutex_destroy(mutex_of(mutex)));
 }
 
 void os_mutex_lock(os_mutex *mutex) {
@@ -71,7 +64,6 @@ void os_mutex_unlock(os_mutex *mutex) {
 static void static_mutex_prepare(static_mutex *mutex) {
     must_be_zero(pthread_mutex_lock(&list_mutex));
     if (!atomic_load_explicit(&mutex->ready, memory_order_relaxed)) {
-        must_be_zero(pthread_mutex_init(&mutex->mutex, NULL));
         mutex->next = list_head;
         list_head = mutex;
         atomic_store_explicit(&mutex->ready, true, memory_order_release);

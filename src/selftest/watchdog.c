@@ -34,7 +34,7 @@ static void watch(void *unused) {
 
 /* Without the thread the program goes on, and says that it is not watched. */
 static void start(void) {
-    if (os_mutex_init(&dog.mutex) != GPUIPC_OK || os_condition_init(&dog.changed) != GPUIPC_OK ||
+    if (os_condition_init(&dog.changed) != GPUIPC_OK ||
         os_thread_start(watch, NULL, &dog.thread) != GPUIPC_OK) {
         fputs("gpuipc-selftest: no watchdog could be started: a hanging driver hangs this\n",
               stderr);

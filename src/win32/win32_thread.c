@@ -11,22 +11,15 @@ _Static_assert(sizeof(CONDITION_VARIABLE) <= sizeof(os_condition), "os_condition
 _Static_assert(_Alignof(SRWLOCK) <= _Alignof(os_mutex), "os_mutex is aligned too little");
 _Static_assert(_Alignof(CONDITION_VARIABLE) <= _Alignof(os_condition), "os_condition likewise");
 
+/* SRWLOCK_INIT, which may stand in place of InitializeSRWLock, is a pointer that is NULL (winnt.h,
+ * RTL_SRWLOCK_INIT): zero bytes are its start. learn.microsoft.com, Slim Reader/Writer Locks: nothing has to be
+ * destroyed. */
 static SRWLOCK *lock_of(os_mutex *mutex) {
     return (SRWLOCK *)(void *)mutex;
 }
 
 static CONDITION_VARIABLE *variable_of(os_condition *condition) {
     return (CONDITION_VARIABLE *)(void *)condition;
-}
-
-gpuipc_status os_mutex_init(os_mutex *mutex) {
-    InitializeSRWLock(lock_of(mutex));
-    return GPUIPC_OK;
-}
-
-/* learn.microsoft.com, Slim Reader/Writer Locks: nothing has to be destroyed. */
-void os_mutex_destroy(os_mutex *mutex) {
-    (void)mutex;
 }
 
 void os_mutex_lock(os_mutex *mutex) {
@@ -41,8 +34,6 @@ void os_mutex_unlock(os_mutex *mutex) {
     ReleaseSRWLockExclusive(lock_of(mutex));
 }
 
-/* SRWLOCK_INIT, which may stand in place of InitializeSRWLock, is a pointer that is NULL (winnt.h,
- * RTL_SRWLOCK_INIT): zero bytes are its start. */
 void os_static_mutex_lock(os_static_mutex *mutex) {
     os_mutex_lock(&mutex->mutex);
 }

@@ -98,7 +98,6 @@ void stress_now(unsigned actor, const char *what) {
 static void begin(void) {
     all.end_ns = os_clock_ns() + all.seconds * UINT64_C(1000000000);
     leak_gate_begin(&all.gate);
-    STRESS_OK(os_mutex_init(&all.mutex));
     STRESS_OK(os_condition_init(&all.changed));
     STRESS_OK(os_thread_start(watch, NULL, &all.watch));
 }
@@ -153,7 +152,6 @@ int stress_end(const char *format, ...) {
     os_mutex_unlock(&all.mutex);
     os_thread_join(all.watch);
     os_condition_destroy(&all.changed);
-    os_mutex_destroy(&all.mutex);
     if (leak_gate_end(&all.gate) != 0) {
         stress_fail("%s", all.gate.text);
     }

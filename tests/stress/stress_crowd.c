@@ -155,7 +155,6 @@ static void learn(const char *line) {
 static void begin_member(uint32_t number) {
     char text[GPUIPC_TICKET_TEXT_SIZE];
     own.word = (uint32_t)stress_seed() * 1000003u + number;
-    STRESS_OK(os_mutex_init(&own.mutex));
     own.context = stress_context(directory);
     own.buffer = stress_buffer(own.context, GPUIPC_TRANSPORT_DEFAULT, own.word);
     STRESS_OK(gpuipc_server_create(own.context, NULL, &own.server));
@@ -173,7 +172,6 @@ static void end_member(void) {
     STRESS_OK(gpuipc_buffer_release(own.buffer));
     stress_now(WORKERS, "gpuipc_context_destroy");
     STRESS_OK(gpuipc_context_destroy(own.context));
-    os_mutex_destroy(&own.mutex);
     stress_now(WORKERS, NULL);
 }
 

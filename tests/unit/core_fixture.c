@@ -212,7 +212,6 @@ static void wait_in_call(void *argument) {
 
 void core_waiter_begin(core_waiter *self, gpuipc_status (*call)(void *argument), void *argument) {
     *self = (core_waiter){.call = call, .argument = argument};
-    check_ok(os_mutex_init(&self->mutex));
     check_ok(os_condition_init(&self->started));
     check_ok(os_thread_start(wait_in_call, self, &self->thread));
     os_mutex_lock(&self->mutex);
@@ -230,7 +229,6 @@ void core_waiter_start(core_waiter *self, gpuipc_status (*call)(void *argument),
 gpuipc_status core_waiter_end(core_waiter *self) {
     os_thread_join(self->thread);
     os_condition_destroy(&self->started);
-    os_mutex_destroy(&self->mutex);
     return self->status;
 }
 

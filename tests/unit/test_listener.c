@@ -269,7 +269,6 @@ Test(listener, those_who_are_refused_do_not_make_accept_wait_longer) {
     gpuipc_listener *listener;
     gpuipc_connection *connection = NULL;
     os_thread *thread;
-    check_ok(os_mutex_init(&self.mutex));
     check_ok(os_condition_init(&self.arrived));
     check_ok(gpuipc_listener_open(core_context, "crowded", &config, &listener));
     check_ok(os_thread_start(keep_coming, &self, &thread));
@@ -287,7 +286,6 @@ Test(listener, those_who_are_refused_do_not_make_accept_wait_longer) {
               (unsigned long long)waited);
     check_ok(gpuipc_listener_close(listener));
     os_condition_destroy(&self.arrived);
-    os_mutex_destroy(&self.mutex);
 }
 
 Test(listener, one_that_is_refused_needs_no_log) {

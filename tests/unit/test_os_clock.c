@@ -106,9 +106,8 @@ Test(os_clock, a_condition_is_not_waited_for_beyond_a_wake) {
     atomic_uint wakes = 0;
     os_interrupt interrupt = {.wakes = &wakes, .seen = 0};
     os_deadline deadline = os_deadline_after(-1);
-    os_mutex mutex;
+    os_mutex mutex = {0};
     os_condition condition;
-    check_ok(os_mutex_init(&mutex));
     check_ok(os_condition_init(&condition));
     deadline.interrupt = &interrupt;
     os_mutex_lock(&mutex);
@@ -117,5 +116,4 @@ Test(os_clock, a_condition_is_not_waited_for_beyond_a_wake) {
     cr_assert_not(os_condition_wait(&condition, &mutex, deadline));
     os_mutex_unlock(&mutex);
     os_condition_destroy(&condition);
-    os_mutex_destroy(&mutex);
 }

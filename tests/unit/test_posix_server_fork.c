@@ -36,7 +36,6 @@ static void hold_on(void *user_data, gpuipc_log_level level, const char *sentenc
 static void begin(void) {
     core_start();
     core_need_emulated();
-    check_ok(os_mutex_init(&mutex));
     check_ok(os_condition_init(&changed));
     const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = core_unit};
     gpuipc_context_config own = core_context_config();

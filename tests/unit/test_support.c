@@ -261,7 +261,6 @@ static void wait_awake(void *argument) {
 static bool is_seen_asleep(void (*run)(void *), int timeout_ms) {
     waiter own = {.number = 0};
     os_thread *thread;
-    check_ok(os_mutex_init(&own.mutex));
     check_ok(os_condition_init(&own.condition));
     check_ok(os_thread_start(run, &own, &thread));
     while (atomic_load(&own.number) == 0) {
@@ -274,7 +273,6 @@ static bool is_seen_asleep(void (*run)(void *), int timeout_ms) {
     os_mutex_unlock(&own.mutex);
     os_thread_join(thread);
     os_condition_destroy(&own.condition);
-    os_mutex_destroy(&own.mutex);
     return asleep;
 }
 

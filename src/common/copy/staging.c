@@ -99,7 +99,6 @@ static void ring_free(context *ctx, staging_ring *self, bool forked) {
         half_end(ctx, &self->reader);
         half_end(ctx, &self->writer);
     }
-    os_mutex_destroy(&self->mutex);
     free(self);
 }
 
@@ -132,11 +131,7 @@ static gpuipc_status ring_make(context *ctx, uint32_t writer, uint32_t reader,
     if (self == NULL) {
         return status_out_of_memory("gpuipc_buffer_copy_async", sizeof(*self));
     }
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
+    gpuipc_status status;
     self->reader.device = reader;
     self->writer.device = writer;
     if ((status = slots_make(ctx, self)) != GPUIPC_OK ||
@@ -221,11 +216,6 @@ gpuipc_status staging_list_create(struct context *ctx, const gpuipc_context_conf
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     (void)config;
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
     ctx->staging = self;
     return GPUIPC_OK;
 }
@@ -238,7 +228,6 @@ void staging_list_destroy(struct context *ctx, os_deadline deadline, bool is_for
         list->first = ring->next;
         ring_free(ctx, ring, is_forked);
     }
-    os_mutex_destroy(&list->mutex);
     free(list);
 }
 

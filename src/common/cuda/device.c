@@ -106,7 +106,8 @@ static gpuipc_status describe(const driver *drv, int number, device *self) {
     return find_granularity(drv, self);
 }
 
-static gpuipc_status list(const driver *drv, device **out_devices, uint32_t *out_count) {
+gpuipc_status device_list_create(struct context *ctx) {
+    const driver *drv = &ctx->driver;
     int count = 0;
     gpuipc_status status = DRIVER_CALL(drv, cuDeviceGetCount, (&count), "counting devices");
     if (status != GPUIPC_OK) {
@@ -126,20 +127,9 @@ static gpuipc_status list(const driver *drv, device **out_devices, uint32_t *out
             return status;
         }
     }
-    *out_devices = devices;
-    *out_count = (uint32_t)count;
+    ctx->devices = devices;
+    ctx->device_count = (uint32_t)count;
     return GPUIPC_OK;
-}
-
-gpuipc_status device_list_create(struct context *ctx) {
-    gpuipc_status status = os_mutex_init(&ctx->device_mutex);
-    if (status == GPUIPC_OK) {
-        status = list(&ctx->driver, &ctx->devices, &ctx->device_count);
-        if (status != GPUIPC_OK) {
-            os_mutex_destroy(&ctx->device_mutex);
-        }
-    }
-    return status;
 }
 
 static void end(context *ctx, device *self, bool is_forked) {
@@ -156,14 +146,10 @@ static void end(context *ctx, device *self, bool is_forked) {
 }
 
 void device_list_destroy(struct context *ctx, bool is_forked) {
-    if (ctx->devices == NULL) {
-        return;
-    }
     for (uint32_t i = 0; i < ctx->device_count; i++) {
         end(ctx, &ctx->devices[i], is_forked);
     }
     free(ctx->devices);
-    os_mutex_destroy(&ctx->device_mutex);
 }
 
 gpuipc_status device_check(const struct context *ctx, uint32_t index, const char *operation) {

@@ -45,7 +45,7 @@ static gpuipc_status lock(void) {
     os_static_mutex_lock(&all.start);
     if (!all.is_started || all.fork_generation != os_fork_generation()) {
         status = os_random(&all.seed, sizeof(all.seed));
-        status = status == GPUIPC_OK ? os_mutex_init(&all.mutex) : status;
+        all.mutex = (os_mutex){0};
         all.is_started = status == GPUIPC_OK;
         all.fork_generation = os_fork_generation();
         table_clear(&all.by_key);

@@ -20,27 +20,17 @@ gpuipc_status buffer_table_create(context *ctx, const gpuipc_context_config *con
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
-    if (status != GPUIPC_OK || (status = os_mutex_init(&self->mutex)) != GPUIPC_OK) {
-        goto free_table;
-    }
-    if ((status = os_mutex_init(&self->access_mutex)) != GPUIPC_OK) {
-        goto destroy_mutex;
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
     }
     ctx->buffers = self;
     return GPUIPC_OK;
-
-destroy_mutex:
-    os_mutex_destroy(&self->mutex);
-free_table:
-    free(self);
-    return status;
 }
 
 void buffer_table_destroy(context *ctx, os_deadline deadline, bool is_forked) {
     (void)deadline;
     (void)is_forked;
-    os_mutex_destroy(&ctx->buffers->access_mutex);
-    os_mutex_destroy(&ctx->buffers->mutex);
     free(ctx->buffers);
 }
 

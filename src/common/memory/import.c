@@ -32,18 +32,13 @@ struct import_memory {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-static gpuipc_status init(import_table *self) {
-    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
-    return status == GPUIPC_OK ? os_mutex_init(&self->mutex) : status;
-}
-
 gpuipc_status import_table_create(struct context *ctx, const gpuipc_context_config *config) {
     import_table *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     self->most = config->max_cached_imports;
-    gpuipc_status status = init(self);
+    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
     if (status != GPUIPC_OK) {
         free(self);
         return status;
@@ -98,7 +93,6 @@ static void end(context *ctx, import_memory *self, bool forked) {
     for (uint32_t i = 0; i < self->segment_count; i++) {
         segment_release(&ctx->driver, &self->segments[i], forked);
     }
-    os_mutex_destroy(&self->mutex);
     free(self);
 }
 
@@ -128,7 +122,6 @@ void import_table_destroy(struct context *ctx, os_deadline deadline, bool is_for
     }
     table_clear(&table->by_buffer);
     table_clear(&table->by_connection);
-    os_mutex_destroy(&table->mutex);
     free(table);
 }
 
@@ -218,11 +211,6 @@ gpuipc_status import_new(context *ctx, const import_key *key, uint32_t segment_c
         return status_out_of_memory("import", size);
     }
     *self = (import_memory){.references = 1, .may_stay = may_stay && key != NULL};
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
     if (key != NULL) {
         self->key = *key;
     }

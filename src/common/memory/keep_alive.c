@@ -20,11 +20,6 @@ gpuipc_status keep_alive_create(struct context *ctx, const gpuipc_context_config
     self->exported = SEGMENT_NONE;
     atomic_init(&self->next_export, 0);
     atomic_init(&self->has_peers, false);
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
     ctx->keep_alive = self;
     return GPUIPC_OK;
 }
@@ -38,12 +33,11 @@ void keep_alive_destroy(struct context *ctx, os_deadline deadline, bool is_forke
     keep_alive *self = ctx->keep_alive;
     (void)deadline;
     const size_t pairs = (size_t)ctx->device_count * ctx->device_count;
-    if (!is_forked) { /* else another thread may have had the mutex */
+    if (!is_forked) {
         for (size_t i = 0; self->peers != NULL && i < pairs; i++) {
             end_peer(ctx, &self->peers[i]);
         }
         segment_release(&ctx->driver, &self->exported, false);
-        os_mutex_destroy(&self->mutex);
     }
     free(self->peers);
     free(self);

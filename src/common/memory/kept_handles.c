@@ -12,11 +12,6 @@ gpuipc_status kept_handles_create(struct context *ctx, const gpuipc_context_conf
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     self->most = config->max_kept_handles;
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
     ctx->kept_handles = self;
     return GPUIPC_OK;
 }
@@ -24,7 +19,6 @@ gpuipc_status kept_handles_create(struct context *ctx, const gpuipc_context_conf
 void kept_handles_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
     (void)deadline;
     (void)is_forked;
-    os_mutex_destroy(&ctx->kept_handles->mutex);
     free(ctx->kept_handles);
 }
 

@@ -95,11 +95,9 @@ static void destroy(object *base) {
     wait_handle_end(&self->waited);
     os_connection_destroy(self->os);
     point_peer_unreference(self->other_end, forked);
-    if (!forked) { /* else another thread of the parent may have had them */
+    if (!forked) {
         ready_event_collect(self->context, false);
         watch_tidy(self->context);
-        os_mutex_destroy(&self->receive_mutex);
-        os_mutex_destroy(&self->send_mutex);
     }
     free(self->packet_in);
     free(self->packet_out);
@@ -120,17 +118,9 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
         status = status_out_of_memory("connection_new", OS_PACKET_BYTES_MAX);
         goto free_packets;
     }
-    status = os_mutex_init(&self->send_mutex);
-    if (status != GPUIPC_OK) {
-        goto free_packets;
-    }
-    status = os_mutex_init(&self->receive_mutex);
-    if (status != GPUIPC_OK) {
-        goto destroy_send_mutex;
-    }
     status = point_peer_new(ctx, peer, os, &self->other_end);
     if (status != GPUIPC_OK) {
-        goto destroy_receive_mutex;
+        goto free_packets;
     }
     object_init(&self->object, OBJECT_CONNECTION, destroy);
     object_reference(&ctx->object);
@@ -144,10 +134,6 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     *out_connection = self;
     return GPUIPC_OK;
 
-destroy_receive_mutex:
-    os_mutex_destroy(&self->receive_mutex);
-destroy_send_mutex:
-    os_mutex_destroy(&self->send_mutex);
 free_packets:
     free(self->packet_in);
     free(self->packet_out);

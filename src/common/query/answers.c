@@ -7,30 +7,13 @@
 #include "base/status.h"
 #include "cuda/context.h"
 
-static gpuipc_status init(answers *self, uint32_t device_count) {
-    self->device_count = device_count;
-    gpuipc_status status = os_mutex_init(&self->trial);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        os_mutex_destroy(&self->trial);
-    }
-    return status;
-}
-
 gpuipc_status answers_create(struct context *ctx, const gpuipc_context_config *config) {
     answers *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     (void)config;
-    gpuipc_status status = init(self, ctx->device_count);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
+    self->device_count = ctx->device_count;
     ctx->answers = self;
     return GPUIPC_OK;
 }
@@ -40,8 +23,6 @@ void answers_destroy(struct context *ctx, os_deadline deadline, bool is_forked) 
     (void)deadline;
     (void)is_forked;
     free(self->entries);
-    os_mutex_destroy(&self->mutex);
-    os_mutex_destroy(&self->trial);
     free(self);
 }
 

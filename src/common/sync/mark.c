@@ -45,11 +45,6 @@ gpuipc_status mark_table_create(struct context *ctx, const gpuipc_context_config
     if (self == NULL) {
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
     for (int i = 0; i < 4; i++) {
         self->exporter = self->exporter << 8 | ctx->instance_id[i];
     }
@@ -61,9 +56,7 @@ gpuipc_status mark_table_create(struct context *ctx, const gpuipc_context_config
 
 void mark_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
     (void)deadline;
-    if (!is_forked) { /* else another thread may have had it */
-        os_mutex_destroy(&ctx->marks->mutex);
-    }
+    (void)is_forked;
     free(ctx->marks);
 }
 

@@ -332,25 +332,11 @@ gpuipc_status point_context_create(struct context *ctx, const gpuipc_context_con
     if (self == NULL) {
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
-    gpuipc_status status = os_mutex_init(&self->mutex);
-    if (status != GPUIPC_OK) {
-        goto free_self;
-    }
-    if ((status = os_mutex_init(&self->registration)) != GPUIPC_OK) {
-        goto destroy_mutex;
-    }
     ctx->points = self;
     return GPUIPC_OK;
-
-destroy_mutex:
-    os_mutex_destroy(&self->mutex);
-free_self:
-    free(self);
-    return status;
 }
 
 void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
-    point_context *self = ctx->points;
     export_end_all(ctx, is_forked);
     ready_event_collect(ctx, is_forked);
     bool ended = deferred_end(ctx->deferred, deadline, is_forked);
@@ -364,9 +350,5 @@ void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_fo
             "a stream still uses memory that was released, or waits for another process; the "
             "memory is left to the end of the process");
     }
-    if (!is_forked) { /* else another thread may have had them */
-        os_mutex_destroy(&self->registration);
-        os_mutex_destroy(&self->mutex);
-    }
-    free(self);
+    free(ctx->points);
 }

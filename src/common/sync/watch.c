@@ -39,21 +39,13 @@ gpuipc_status watch_create(struct context *ctx, const gpuipc_context_config *con
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     self->context = ctx;
-    gpuipc_status status = os_mutex_init(&self->mutex);
+    gpuipc_status status = os_condition_init(&self->changed);
     if (status != GPUIPC_OK) {
-        goto free_self;
-    }
-    if ((status = os_condition_init(&self->changed)) != GPUIPC_OK) {
-        goto destroy_mutex;
+        free(self);
+        return status;
     }
     ctx->watch = self;
     return GPUIPC_OK;
-
-destroy_mutex:
-    os_mutex_destroy(&self->mutex);
-free_self:
-    free(self);
-    return status;
 }
 
 /* ---- entries: the mutex is held ---------------------------------------------------------------- */
@@ -366,7 +358,6 @@ void watch_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
         free(self->thread); /* it did not come along, and what it had locked stays so */
     } else {
         os_condition_destroy(&self->changed);
-        os_mutex_destroy(&self->mutex);
     }
     free(self);
 }

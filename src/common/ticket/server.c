@@ -123,9 +123,6 @@ static void destroy(object *base) {
     known_processes_destroy(&self->shares.processes);
     os_poller_destroy(self->poller);
     os_listener_destroy(self->listener);
-    if (!forked) { /* else another thread may have had it */
-        os_mutex_destroy(&self->serving);
-    }
     context_unreference(self->context);
     free(self);
 }
@@ -173,16 +170,12 @@ static gpuipc_status make(context *ctx, const gpuipc_server_config *config, serv
     self->user = ticket_user();
     self->has_thread = (config->flags & GPUIPC_SERVER_THREAD) != 0;
     atomic_init(&self->is_over, false);
-    gpuipc_status status = os_mutex_init(&self->serving);
+    self->shares.places =
+        (places){.most = config->max_connections, .most_of_user = config->max_connections_per_user};
+    gpuipc_status status = listen(self);
     if (status != GPUIPC_OK) {
-        goto free_self;
-    }
-    if ((status = share_table_init(&self->shares, config->max_connections,
-                                   config->max_connections_per_user)) != GPUIPC_OK) {
-        goto destroy_serving;
-    }
-    if ((status = listen(self)) != GPUIPC_OK) {
-        goto end_shares;
+        free(self);
+        return status;
     }
     self->clients = (client_table){.context = ctx,
                                    .poller = self->poller,
@@ -195,14 +188,6 @@ static gpuipc_status make(context *ctx, const gpuipc_server_config *config, serv
     object_reference(&ctx->object);
     *out_server = self;
     return GPUIPC_OK;
-
-end_shares:
-    share_table_destroy(&self->shares, false);
-destroy_serving:
-    os_mutex_destroy(&self->serving);
-free_self:
-    free(self);
-    return status;
 }
 
 /* From now on its tickets are answered. */

@@ -36,26 +36,14 @@ static server_link *link_of(list_link *at) {
     return LIST_ITEM(at, server_link, in_turn);
 }
 
-static gpuipc_status init(server_links *self) {
-    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
-    if (status != GPUIPC_OK || (status = os_mutex_init(&self->mutex)) != GPUIPC_OK) {
-        return status;
-    }
-    status = os_condition_init(&self->is_free);
-    if (status != GPUIPC_OK) {
-        os_mutex_destroy(&self->mutex);
-    }
-    return status;
-}
-
 gpuipc_status server_links_create(struct context *ctx, const gpuipc_context_config *config) {
     server_links *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory("gpuipc_context_create", sizeof(*self));
     }
     (void)config;
-    gpuipc_status status = init(self);
-    if (status != GPUIPC_OK) {
+    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
+    if (status != GPUIPC_OK || (status = os_condition_init(&self->is_free)) != GPUIPC_OK) {
         free(self);
         return status;
     }
@@ -68,7 +56,6 @@ void server_links_destroy(struct context *ctx, os_deadline deadline, bool is_for
     (void)is_forked;
     table_clear(&ctx->links->by_server);
     os_condition_destroy(&ctx->links->is_free);
-    os_mutex_destroy(&ctx->links->mutex);
     free(ctx->links);
 }
 

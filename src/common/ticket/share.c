@@ -83,12 +83,6 @@ static offer *bury_if_expired(share_table *self, share *at, uint64_t now_ns) {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-gpuipc_status share_table_init(share_table *self, uint32_t max_clients,
-                               uint32_t max_clients_of_user) {
-    *self = (share_table){.places = {.most = max_clients, .most_of_user = max_clients_of_user}};
-    return os_mutex_init(&self->mutex);
-}
-
 void share_table_clear(share_table *self) {
     linked_list offers = {0};
     list_link *given_up;
@@ -117,9 +111,6 @@ void share_table_destroy(share_table *self, bool forked) {
     }
     table_clear(&self->shares);
     expiry_heap_destroy(&self->dated);
-    if (!forked) { /* else another thread may have had it */
-        os_mutex_destroy(&self->mutex);
-    }
 }
 
 static uint32_t next_id(share_table *self) {

@@ -32,8 +32,6 @@ typedef struct share_limits {
     bool is_one_shot;       /**< so many are all it is for */
 } share_limits;
 
-gpuipc_status share_table_init(share_table *self, uint32_t max_clients,
-                               uint32_t max_clients_of_user);
 /** Gives all buffers up. Nothing that is in it is opened any more. */
 void share_table_clear(share_table *self);
 /** @param forked in a child: no driver call, no lock; the clients have not left */

@@ -17,9 +17,6 @@ gpuipc_status ticket_cache_create(struct context *ctx, const gpuipc_context_conf
     }
     (void)config;
     gpuipc_status status = os_random(self->keys, sizeof(self->keys));
-    if (status == GPUIPC_OK) {
-        status = os_mutex_init(&self->mutex);
-    }
     if (status != GPUIPC_OK) {
         free(self);
         return status;
@@ -33,7 +30,6 @@ void ticket_cache_destroy(struct context *ctx, os_deadline deadline, bool is_for
     (void)deadline;
     (void)is_forked;
     table_clear(&self->entries);
-    os_mutex_destroy(&self->mutex);
     free(self);
 }
 
