@@ -28,38 +28,44 @@
 /* How long the end waits for streams that are just passing what it let go. */
 #define ENDING_MS 1000
 
-/* What an area keeps in a context. */
-typedef struct part {
-    gpuipc_status (*create)(context *ctx, const gpuipc_context_config *config);
-    /* is_forked: in a child, where no driver call may be made and another thread may have held a mutex */
-    void (*destroy)(context *ctx, os_deadline deadline, bool is_forked);
-} part;
-
 /* In the order in which they are made; they end in the reverse. Streams that wait are let go before the points that
  * they wait for end, and with these what was deferred, of which some is memory of the parts above. */
-static const part parts[] = {
-    {answers_create, answers_destroy},
-    {deferred_list_create, deferred_list_destroy},
-    {drop_table_create, drop_table_destroy},
-    {kept_handles_create, kept_handles_destroy},
-    {keep_alive_create, keep_alive_destroy},
-    {import_table_create, import_table_destroy},
-    {buffer_table_create, buffer_table_destroy},
-    {staging_list_create, staging_list_destroy},
-    {mark_table_create, mark_table_destroy},
-    {point_context_create, point_context_destroy},
-    {watch_create, watch_destroy},
-    {ticket_cache_create, ticket_cache_destroy},
-    {server_links_create, server_links_destroy},
+static const context_part *const parts[] = {
+    &answers_part, &deferred_part,     &drop_part,         &kept_handles_part, &keep_alive_part,
+    &import_part,  &buffer_table_part, &staging_part,      &mark_part,         &point_part,
+    &watch_part,   &ticket_cache_part, &server_links_part,
 };
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))
+
+static gpuipc_status begin_part(context *self, const context_part *of,
+                                const gpuipc_context_config *config) {
+    void *memory = calloc(1, of->bytes);
+    if (memory == NULL) {
+        return status_out_of_memory("gpuipc_context_create", of->bytes);
+    }
+    memcpy((char *)self + of->place, &memory, sizeof(memory));
+    gpuipc_status status = of->begin == NULL ? GPUIPC_OK : of->begin(self, config);
+    if (status != GPUIPC_OK) {
+        free(memory);
+    }
+    return status;
+}
+
+static void end_part(context *self, const context_part *of, os_deadline deadline, bool is_forked) {
+    void *memory;
+    if (of->end != NULL) {
+        of->end(self, deadline, is_forked);
+    }
+    memcpy(&memory, (char *)self + of->place, sizeof(memory));
+    free(memory);
+}
 
 /* With the first so many parts. */
 static void end(context *self, size_t part_count, bool is_forked) {
     const os_deadline deadline = os_deadline_after(ENDING_MS);
     while (part_count > 0) {
-        parts[--part_count].destroy(self, deadline, is_forked);
+        end_part(self, parts[--part_count], deadline, is_forked);
     }
     device_list_destroy(self, is_forked);
     free(self->cache_directory);
@@ -134,12 +140,13 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     gpuipc_status status = settle_directory(self, config->runtime_directory);
     if (status == GPUIPC_OK &&
         (status = os_random(self->instance_id, sizeof(self->instance_id))) == GPUIPC_OK &&
+        (status = os_random(&self->seed, sizeof(self->seed))) == GPUIPC_OK &&
         (status = driver_open(choose_driver(config), &self->driver)) == GPUIPC_OK &&
         (status = device_list_create(self)) == GPUIPC_OK) {
         status = settle_cache(self);
     }
     while (status == GPUIPC_OK && made < PART_COUNT) {
-        status = parts[made].create(self, config);
+        status = begin_part(self, parts[made], config);
         made += status == GPUIPC_OK;
     }
     if (status != GPUIPC_OK) {

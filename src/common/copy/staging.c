@@ -210,17 +210,7 @@ static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, g
     return GPUIPC_OK;
 }
 
-gpuipc_status staging_list_create(struct context *ctx, const gpuipc_context_config *config) {
-    staging_list *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
-    (void)config;
-    ctx->staging = self;
-    return GPUIPC_OK;
-}
-
-void staging_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, os_deadline deadline, bool is_forked) {
     staging_list *list = ctx->staging;
     (void)deadline;
     while (list->first != NULL) {
@@ -228,8 +218,9 @@ void staging_list_destroy(struct context *ctx, os_deadline deadline, bool is_for
         list->first = ring->next;
         ring_free(ctx, ring, is_forked);
     }
-    free(list);
 }
+
+const context_part staging_part = {CONTEXT_PART(staging, staging_list), .end = end};
 
 /* ---- copies ------------------------------------------------------------------------------- */
 

@@ -31,10 +31,8 @@ typedef struct staging_list {
     staging_ring *first;
 } staging_list;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status staging_list_create(struct context *ctx, const gpuipc_context_config *config);
-/** Waits for copies that are still under way. */
-void staging_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+/** Its end waits for copies that are still under way. */
+extern const struct context_part staging_part;
 
 /** Memory as one device reaches it. */
 typedef struct staging_end {

@@ -5,19 +5,21 @@
 
 #include <gpuipc/gpuipc.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "base/object.h"
 #include "cuda/device.h"
 #include "driver.h"
 
 /**
- * What the areas keep in a context is theirs alone: each makes its part and ends it, and api/context_create.c says in
- * which order.
+ * What the areas keep in a context is theirs alone (context_part); api/context_create.c says in which order.
  */
 typedef struct context {
     object object;
     driver driver;
     uint8_t instance_id[16];
+    uint64_t
+        seed; /**< of tables whose keys other processes choose (hash.h); nobody else knows it */
     device *devices;
     uint32_t device_count;
     os_mutex device_mutex;   /**< guards device.primary */
@@ -50,6 +52,20 @@ typedef struct context {
     struct ticket_cache *tickets;
     struct server_links *links;
 } context;
+
+/** What an area keeps in a context: zeroed memory, which api/context_create.c makes and frees. */
+typedef struct context_part {
+    size_t place; /**< in the context, of the pointer to it */
+    size_t bytes;
+    /** NULL: zeroes will do. What it made before a failure it undoes itself. */
+    gpuipc_status (*begin)(context *ctx, const gpuipc_context_config *config);
+    /** NULL: nothing hangs on it.
+     *  @param is_forked in a child, where no driver call may be made and another thread may have held a mutex */
+    void (*end)(context *ctx, os_deadline deadline, bool is_forked);
+} context_part;
+
+/** @param member of the context, @p type what it points to */
+#define CONTEXT_PART(member, type) .place = offsetof(context, member), .bytes = sizeof(type)
 
 /** The context behind a public handle, with a reference for the caller. */
 gpuipc_status context_acquire(gpuipc_context *handle, const char *operation, context **out_context);

@@ -4,42 +4,21 @@
 
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdlib.h>
 
 typedef struct buffer_table {
     os_mutex mutex;
     range_node *root;
-    uint64_t seed;
     os_mutex access_mutex;
 } buffer_table;
 
-gpuipc_status buffer_table_create(context *ctx, const gpuipc_context_config *config) {
-    (void)config;
-    buffer_table *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
-    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
-    ctx->buffers = self;
-    return GPUIPC_OK;
-}
-
-void buffer_table_destroy(context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
-    (void)is_forked;
-    free(ctx->buffers);
-}
+const context_part buffer_table_part = {CONTEXT_PART(buffers, buffer_table)};
 
 void buffer_table_enter(buffer *self) {
     buffer_table *table = self->context->buffers;
     self->range.begin = buffer_address(self, 0);
     self->range.end = self->range.begin + self->bytes;
     os_mutex_lock(&table->mutex);
-    range_tree_add(&table->root, &self->range, table->seed);
+    range_tree_add(&table->root, &self->range, self->context->seed);
     os_mutex_unlock(&table->mutex);
 }
 

@@ -5,9 +5,7 @@
 
 #include "memory/buffer.h"
 
-/** A part of the context. */
-gpuipc_status buffer_table_create(context *ctx, const gpuipc_context_config *config);
-void buffer_table_destroy(context *ctx, os_deadline deadline, bool is_forked);
+extern const context_part buffer_table_part;
 
 /** Enters a buffer that has memory of its own: it is found by any address in its range from now on. */
 void buffer_table_enter(buffer *self);

@@ -32,18 +32,9 @@ struct import_memory {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-gpuipc_status import_table_create(struct context *ctx, const gpuipc_context_config *config) {
-    import_table *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
-    self->most = config->max_cached_imports;
-    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
-    ctx->imports = self;
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+    ctx->imports->most = config->max_cached_imports;
+    ctx->imports->seed = ctx->seed;
     return GPUIPC_OK;
 }
 
@@ -106,7 +97,7 @@ static import_memory *oldest_of(const import_table *table) {
     return LIST_ITEM(table->cached.first, import_memory, waiting);
 }
 
-void import_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static void end_table(context *ctx, os_deadline deadline, bool is_forked) {
     import_table *table = ctx->imports;
     linked_list ending = {0};
     (void)deadline;
@@ -122,8 +113,10 @@ void import_table_destroy(struct context *ctx, os_deadline deadline, bool is_for
     }
     table_clear(&table->by_buffer);
     table_clear(&table->by_connection);
-    free(table);
 }
+
+const context_part import_part = {CONTEXT_PART(imports, import_table), .begin = begin,
+                                  .end = end_table};
 
 void import_unreference(context *ctx, import_memory *self, bool forked) {
     import_table *table = ctx->imports;

@@ -40,10 +40,8 @@ typedef struct import_table {
     uint32_t most;            /**< of the cached; 0: nothing stays */
 } import_table;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status import_table_create(struct context *ctx, const gpuipc_context_config *config);
-/** Nobody has one open any more. */
-void import_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+/** At its end nobody has one open any more. */
+extern const struct context_part import_part;
 
 /** What is open under this key, with a reference for the caller; NULL: nothing.
  *  @param has_handles only one that has the handles of all its allocations */

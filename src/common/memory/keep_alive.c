@@ -11,16 +11,10 @@
 #define AGAIN_NS UINT64_C(1000000000)
 #define NEVER    UINT64_MAX
 
-gpuipc_status keep_alive_create(struct context *ctx, const gpuipc_context_config *config) {
-    keep_alive *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+    keep_alive *self = ctx->keep_alive;
     self->is_wanted = (config->flags & GPUIPC_CONTEXT_NO_KEEP_ALIVE) == 0;
     self->exported = SEGMENT_NONE;
-    atomic_init(&self->next_export, 0);
-    atomic_init(&self->has_peers, false);
-    ctx->keep_alive = self;
     return GPUIPC_OK;
 }
 
@@ -29,7 +23,7 @@ static void end_peer(context *ctx, keep_alive_peer *self) {
     segment_release(&ctx->driver, &self->memory, false);
 }
 
-void keep_alive_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, os_deadline deadline, bool is_forked) {
     keep_alive *self = ctx->keep_alive;
     (void)deadline;
     const size_t pairs = (size_t)ctx->device_count * ctx->device_count;
@@ -40,8 +34,10 @@ void keep_alive_destroy(struct context *ctx, os_deadline deadline, bool is_forke
         segment_release(&ctx->driver, &self->exported, false);
     }
     free(self->peers);
-    free(self);
 }
+
+const context_part keep_alive_part = {CONTEXT_PART(keep_alive, keep_alive), .begin = begin,
+                                      .end = end};
 
 /* One granule of a device. */
 static gpuipc_status allocate(context *ctx, uint32_t index, segment *out_segment) {

@@ -34,9 +34,7 @@ typedef struct keep_alive {
     keep_alive_peer *peers;     /**< owner * device_count + device */
 } keep_alive;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status keep_alive_create(struct context *ctx, const gpuipc_context_config *config);
-void keep_alive_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part keep_alive_part;
 
 /** Before memory of virtual memory management is exported. Where it cannot be had, exports are only slower:
  *  the log says so, once, and the thread's error record is as before. Where memory or handles are short, it is

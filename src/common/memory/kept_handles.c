@@ -2,25 +2,14 @@
 /** @file See kept_handles.h. */
 #include "memory/kept_handles.h"
 
-#include <stdlib.h>
-
 #include "cuda/context.h"
 
-gpuipc_status kept_handles_create(struct context *ctx, const gpuipc_context_config *config) {
-    kept_handles *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
-    self->most = config->max_kept_handles;
-    ctx->kept_handles = self;
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+    ctx->kept_handles->most = config->max_kept_handles;
     return GPUIPC_OK;
 }
 
-void kept_handles_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
-    (void)is_forked;
-    free(ctx->kept_handles);
-}
+const context_part kept_handles_part = {CONTEXT_PART(kept_handles, kept_handles), .begin = begin};
 
 /* The mutex is held, also while the driver makes the handle: whoever wants it at the same time gets it then. */
 static gpuipc_status keep(context *ctx, segment *of) {

@@ -15,9 +15,7 @@ typedef struct kept_handles {
     uint32_t count;
 } kept_handles;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status kept_handles_create(struct context *ctx, const gpuipc_context_config *config);
-void kept_handles_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part kept_handles_part;
 
 /** A handle of a segment, to be lent for a moment: the kept one or, of an own segment where there is room for
  *  one more, one that is kept from now on; else a fresh one. However many threads want it at once, one that is

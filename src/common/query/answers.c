@@ -7,24 +7,19 @@
 #include "base/status.h"
 #include "cuda/context.h"
 
-gpuipc_status answers_create(struct context *ctx, const gpuipc_context_config *config) {
-    answers *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
     (void)config;
-    self->device_count = ctx->device_count;
-    ctx->answers = self;
+    ctx->answers->device_count = ctx->device_count;
     return GPUIPC_OK;
 }
 
-void answers_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
-    answers *self = ctx->answers;
+static void end(context *ctx, os_deadline deadline, bool is_forked) {
     (void)deadline;
     (void)is_forked;
-    free(self->entries);
-    free(self);
+    free(ctx->answers->entries);
 }
+
+const context_part answers_part = {CONTEXT_PART(answers, answers), .begin = begin, .end = end};
 
 static size_t position_of(const answers *self, gpuipc_transport transport, uint32_t owner,
                           uint32_t user) {

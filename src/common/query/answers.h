@@ -18,9 +18,7 @@ typedef struct answers {
     uint32_t device_count;
 } answers;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status answers_create(struct context *ctx, const gpuipc_context_config *config);
-void answers_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part answers_part;
 
 /** @return whether it is known */
 bool answers_find(answers *self, gpuipc_transport transport, uint32_t owner, uint32_t user,

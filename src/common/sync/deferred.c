@@ -2,8 +2,6 @@
 /** @file See deferred.h. */
 #include "sync/deferred.h"
 
-#include <stdlib.h>
-
 #include "cuda/context.h"
 #include "sync/drop.h"
 #include "sync/watch.h"
@@ -181,16 +179,4 @@ bool deferred_work_off(struct context *ctx) {
     return deferred_run(ctx->deferred) || was_dropped;
 }
 
-gpuipc_status deferred_list_create(struct context *ctx, const gpuipc_context_config *config) {
-    (void)config;
-    ctx->deferred = calloc(1, sizeof(*ctx->deferred));
-    return ctx->deferred != NULL
-               ? GPUIPC_OK
-               : status_out_of_memory("gpuipc_context_create", sizeof(*ctx->deferred));
-}
-
-void deferred_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
-    (void)is_forked;
-    free(ctx->deferred);
-}
+const context_part deferred_part = {CONTEXT_PART(deferred, deferred_list)};

@@ -37,9 +37,7 @@ typedef struct deferred_list {
     uint64_t bytes;
 } deferred_list;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status deferred_list_create(struct context *ctx, const gpuipc_context_config *config);
-void deferred_list_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part deferred_part;
 
 /** Makes no driver call, and may be called with any lock held. */
 void deferred_add(deferred_list *self, deferred *item);

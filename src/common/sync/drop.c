@@ -32,8 +32,8 @@ typedef struct drop_table {
     struct drop_passing *passing;
     size_t count; /* of drops in queues, and of places in streams */
     uint64_t round;
-    bool is_busy;        /* a thread is at work here */
-    drop_queue queues[]; /* one for each device */
+    bool is_busy;       /* a thread is at work here */
+    drop_queue *queues; /* one for each device */
 } drop_table;
 
 /* A place that a stream has not passed yet. */
@@ -621,14 +621,16 @@ bool drop_is_empty(const struct context *ctx) {
     return is_empty;
 }
 
-gpuipc_status drop_table_create(struct context *ctx, const gpuipc_context_config *config) {
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+    drop_table *self = ctx->drops;
     (void)config;
-    const size_t size = sizeof(*ctx->drops) + ctx->device_count * sizeof(drop_queue);
-    ctx->drops = calloc(1, size);
-    return ctx->drops != NULL ? GPUIPC_OK : status_out_of_memory("gpuipc_context_create", size);
+    self->queues = calloc(ctx->device_count, sizeof(*self->queues));
+    return self->queues != NULL ? GPUIPC_OK
+                                : status_out_of_memory("gpuipc_context_create",
+                                                       ctx->device_count * sizeof(*self->queues));
 }
 
-void drop_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, os_deadline deadline, bool is_forked) {
     drop_table *self = ctx->drops;
     (void)deadline;
     lock();
@@ -639,8 +641,10 @@ void drop_table_destroy(struct context *ctx, os_deadline deadline, bool is_forke
             (void)ctx->driver.cuEventDestroy(self->queues[i].event);
         }
     }
-    free(self);
+    free(self->queues);
 }
+
+const context_part drop_part = {CONTEXT_PART(drops, drop_table), .begin = begin, .end = end};
 
 gpuipc_status gpuipc_drops_pause(void) {
     lock();

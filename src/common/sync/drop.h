@@ -33,10 +33,8 @@ typedef struct dropped {
     bool everywhere;               /**< behind the work of every device, one after the other */
 } dropped;
 
-/** The part of a context, which api/context_create.c makes and ends. When it ends nothing is in it any more: what is
- *  dropped holds its context. */
-gpuipc_status drop_table_create(struct context *ctx, const gpuipc_context_config *config);
-void drop_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+/** When it ends nothing is in it any more: what is dropped holds its context. */
+extern const struct context_part drop_part;
 
 /** Gives a reference up when the device has done what it has been given until now. No driver call, no wait.
  *  @param give_up how  @param behind its number; GPUIPC_DEVICE_NONE: all whose primary context is in use */

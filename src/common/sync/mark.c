@@ -39,26 +39,18 @@ typedef struct mark_table {
     mark_slot slots[SLOTS];
 } mark_table;
 
-gpuipc_status mark_table_create(struct context *ctx, const gpuipc_context_config *config) {
-    mark_table *self = calloc(1, sizeof(*self));
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+    mark_table *self = ctx->marks;
     (void)config;
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
     for (int i = 0; i < 4; i++) {
         self->exporter = self->exporter << 8 | ctx->instance_id[i];
     }
     self->exporter |= 1u; /* a page without one has 0 */
     self->next = REPEATED;
-    ctx->marks = self;
     return GPUIPC_OK;
 }
 
-void mark_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
-    (void)is_forked;
-    free(ctx->marks);
-}
+const context_part mark_part = {CONTEXT_PART(marks, mark_table), .begin = begin};
 
 /* ---- 16 bytes: docs/wire-format.md ---------------------------------------------------------- */
 

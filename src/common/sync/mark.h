@@ -25,9 +25,7 @@ typedef struct mark {
 /** A mark that a graph repeats, as long as the buffer is there that it was made for. */
 typedef struct mark_capture mark_capture;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status mark_table_create(struct context *ctx, const gpuipc_context_config *config);
-void mark_table_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part mark_part;
 
 void mark_encode(const mark *self, gpuipc_mark *out_bytes);
 /** ERR_INVALID_ARGUMENT for what mark_encode() has not made. */

@@ -326,17 +326,7 @@ void point_page_unreference(point_page *self, bool forked) {
 
 /* ---- of a context -------------------------------------------------------------------------- */
 
-gpuipc_status point_context_create(struct context *ctx, const gpuipc_context_config *config) {
-    point_context *self = calloc(1, sizeof(*self));
-    (void)config;
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
-    ctx->points = self;
-    return GPUIPC_OK;
-}
-
-void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, os_deadline deadline, bool is_forked) {
     export_end_all(ctx, is_forked);
     ready_event_collect(ctx, is_forked);
     bool ended = deferred_end(ctx->deferred, deadline, is_forked);
@@ -350,5 +340,6 @@ void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_fo
             "a stream still uses memory that was released, or waits for another process; the "
             "memory is left to the end of the process");
     }
-    free(ctx->points);
 }
+
+const context_part point_part = {CONTEXT_PART(points, point_context), .end = end};

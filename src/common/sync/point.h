@@ -56,11 +56,9 @@ typedef struct point_context {
     struct ready_event *ended_events; /**< that no receiver waits for any more */
 } point_context;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status point_context_create(struct context *ctx, const gpuipc_context_config *config);
-/** With all that is deferred. Waits for streams that are just passing a word; what some still use is left to the end
+/** Ends with all that is deferred. Waits for streams that are just passing a word; what some still use is left to the end
  *  of the process, and the log says so. */
-void point_context_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part point_part;
 
 /* ---- pages: point.c ---------------------------------------------------------------------- */
 

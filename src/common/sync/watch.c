@@ -32,22 +32,6 @@ typedef struct watch_thread {
     bool has_ended; /* it no longer takes the mutex */
 } watch_thread;
 
-gpuipc_status watch_create(struct context *ctx, const gpuipc_context_config *config) {
-    watch *self = calloc(1, sizeof(*self));
-    (void)config;
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
-    self->context = ctx;
-    gpuipc_status status = os_condition_init(&self->changed);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
-    ctx->watch = self;
-    return GPUIPC_OK;
-}
-
 /* ---- entries: the mutex is held ---------------------------------------------------------------- */
 
 static void append(watch_queue *self, watch_entry *entry) {
@@ -344,7 +328,13 @@ static void let_all_go(watch *self, os_deadline deadline) {
     }
 }
 
-void watch_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+    (void)config;
+    ctx->watch->context = ctx;
+    return os_condition_init(&ctx->watch->changed);
+}
+
+static void end(context *ctx, os_deadline deadline, bool is_forked) {
     watch *self = ctx->watch;
     if (!is_forked) {
         os_mutex_lock(&self->mutex);
@@ -359,5 +349,6 @@ void watch_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
     } else {
         os_condition_destroy(&self->changed);
     }
-    free(self);
 }
+
+const context_part watch_part = {CONTEXT_PART(watch, watch), .begin = begin, .end = end};

@@ -28,12 +28,8 @@ typedef struct watch {
     struct context *context;
 } watch;
 
-/** The part of a context, which api/context_create.c makes and ends. Starts no thread yet. */
-gpuipc_status watch_create(struct context *ctx, const gpuipc_context_config *config);
-
-/** Lets go every stream that still waits, until they have passed or the deadline, and ends the thread.
- *  @param is_forked there is no thread here, and only memory is freed */
-void watch_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+/** Its end lets go every stream that still waits, until they have passed or the deadline, and ends the thread. */
+extern const struct context_part watch_part;
 
 /** Looks after one word that a stream is about to wait for, until the stream has passed @p passage: a peer
  *  can take back what it has written. When nobody is there any more to write it, it is stored here, and again

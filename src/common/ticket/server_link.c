@@ -36,28 +36,21 @@ static server_link *link_of(list_link *at) {
     return LIST_ITEM(at, server_link, in_turn);
 }
 
-gpuipc_status server_links_create(struct context *ctx, const gpuipc_context_config *config) {
-    server_links *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
+static gpuipc_status begin_links(context *ctx, const gpuipc_context_config *config) {
     (void)config;
-    gpuipc_status status = os_random(&self->seed, sizeof(self->seed));
-    if (status != GPUIPC_OK || (status = os_condition_init(&self->is_free)) != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
-    ctx->links = self;
-    return GPUIPC_OK;
+    ctx->links->seed = ctx->seed;
+    return os_condition_init(&ctx->links->is_free);
 }
 
-void server_links_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
+static void end_links(context *ctx, os_deadline deadline, bool is_forked) {
     (void)deadline;
     (void)is_forked;
     table_clear(&ctx->links->by_server);
     os_condition_destroy(&ctx->links->is_free);
-    free(ctx->links);
 }
+
+const context_part server_links_part = {CONTEXT_PART(links, server_links), .begin = begin_links,
+                                        .end = end_links};
 
 /* ---- one at a time ------------------------------------------------------------------------- */
 

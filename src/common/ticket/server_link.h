@@ -25,10 +25,8 @@ typedef struct server_links {
     bool is_over;        /**< there are no new ones */
 } server_links;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status server_links_create(struct context *ctx, const gpuipc_context_config *config);
-/** It has no links, each of which holds a reference on the context. */
-void server_links_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+/** At its end it has no links, each of which holds a reference on the context. */
+extern const struct context_part server_links_part;
 
 /** The user gives the context up: all end, one that somebody is just asking over when he sees it. What was
  *  opened over them stays usable.

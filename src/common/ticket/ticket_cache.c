@@ -10,28 +10,19 @@
 
 #define WORDS (GPUIPC_TICKET_BYTES / 4)
 
-gpuipc_status ticket_cache_create(struct context *ctx, const gpuipc_context_config *config) {
-    ticket_cache *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
-    }
+static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
     (void)config;
-    gpuipc_status status = os_random(self->keys, sizeof(self->keys));
-    if (status != GPUIPC_OK) {
-        free(self);
-        return status;
-    }
-    ctx->tickets = self;
-    return GPUIPC_OK;
+    return os_random(ctx->tickets->keys, sizeof(ctx->tickets->keys));
 }
 
-void ticket_cache_destroy(struct context *ctx, os_deadline deadline, bool is_forked) {
-    ticket_cache *self = ctx->tickets;
+static void end_cache(context *ctx, os_deadline deadline, bool is_forked) {
     (void)deadline;
     (void)is_forked;
-    table_clear(&self->entries);
-    free(self);
+    table_clear(&ctx->tickets->entries);
 }
+
+const context_part ticket_cache_part = {CONTEXT_PART(tickets, ticket_cache), .begin = begin,
+                                        .end = end_cache};
 
 /* NH of J. Black and others, "UMAC: Fast and Secure Message Authentication" (1999): who does not know the keys
  * makes no tickets that share a place, and the products do not wait for each other. */

@@ -29,9 +29,7 @@ typedef struct ticket_cache {
     hash_table entries;
 } ticket_cache;
 
-/** The part of a context, which api/context_create.c makes and ends. */
-gpuipc_status ticket_cache_create(struct context *ctx, const gpuipc_context_config *config);
-void ticket_cache_destroy(struct context *ctx, os_deadline deadline, bool is_forked);
+extern const struct context_part ticket_cache_part;
 
 /** Notes how a buffer was opened. Takes over @p attachment on success.
  *  @param from the server's process; NULL: this one  @param is_found from now on */
