@@ -251,11 +251,12 @@ bool os_connection_is_read(os_connection *connection);
 /** Whether the other end is known to be closed. Reads nothing; what has come and was not read may hide
  *  the end, and nothing can be told when this end is interrupted: false. Any thread. */
 bool os_connection_has_ended(os_connection *connection);
-/** Wakes every thread that waits in it, now and later. The peer can send no more; that this end is closed it sees when
- *  os_connection_interrupt() is called, which must follow. */
+/** Wakes every thread that waits in it, now and later. What the peer sends from now on fails, or is lost (Windows); that
+ *  this end is closed it sees when os_connection_interrupt() is called, which must follow. */
 void os_connection_stop(os_connection *connection);
 /** After os_connection_stop(), one thread at a time: the next packet that had come and was not received, as
- *  os_connection_receive() with a deadline that has passed. After any failure there is no more. */
+ *  os_connection_receive() with a deadline that has passed. After any failure there is no more; a peer that goes on
+ *  sending cannot put that off. */
 gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, size_t capacity,
                                       size_t *out_size, os_handle *handles, size_t *out_count);
 /** The same as os_connection_stop(), and the peer sees the end. */

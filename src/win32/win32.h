@@ -241,7 +241,8 @@ struct os_connection {
     os_handle interrupted; /**< event, set with is_interrupted */
     os_handle reading;     /**< events of the two operations that can be under way */
     os_handle writing;
-    uint32_t look_us; /**< os_connection_set_look() */
+    uint32_t look_us;  /**< os_connection_set_look() */
+    size_t rest_bytes; /**< received since it was stopped, with envelopes */
     win32_lender lender;
     win32_borrower borrower;
     SRWLOCK watch_mutex;     /**< guards the next two; with it the pipe of a watch is open */

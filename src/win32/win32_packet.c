@@ -248,65 +248,78 @@ static gpuipc_status frame_take(os_connection *connection, const envelope *found
     return status;
 }
 
+/** One packet as it came, with what of it was taken. */
+typedef struct packet {
+    envelope found;
+    size_t count;
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+} packet;
+
+static void packet_close(packet *received) {
+    for (size_t i = 0; i < received->count; i++) {
+        os_handle_close(&received->handles[i]);
+    }
+}
+
 /** A frame that is refused may have had handles; from now on none is taken (win32_ledger.c). */
-static gpuipc_status packet_receive(os_connection *connection, os_handle *handles,
-                                    size_t *out_count, envelope *out_found, os_deadline deadline) {
+static gpuipc_status packet_receive(os_connection *connection, packet *received,
+                                    os_deadline deadline) {
     size_t size = 0;
     gpuipc_status status = frame_read(connection, deadline, &size);
     if (status != GPUIPC_OK) {
         connection->borrower.refused |= status == GPUIPC_ERR_PROTOCOL;
         return status;
     }
-    status = frame_get(connection->frame_in, size, out_found);
+    status = frame_get(connection->frame_in, size, &received->found);
     if (status != GPUIPC_OK) {
         connection->borrower.refused = true;
         return status;
     }
-    return frame_take(connection, out_found, handles, out_count);
+    return frame_take(connection, &received->found, received->handles, &received->count);
 }
 
-/** One packet, with connection->use held. */
-static gpuipc_status packet_take(os_connection *connection, void *bytes, size_t capacity,
-                                 size_t *out_size, os_handle *handles, size_t *out_count,
-                                 os_deadline deadline) {
-    envelope found;
-    os_handle came[OS_PACKET_HANDLES_MAX];
-    size_t count = 0;
-    gpuipc_status status = packet_receive(connection, came, &count, &found, deadline);
-    if (status == GPUIPC_OK && found.byte_count > capacity) {
-        for (size_t i = 0; i < count; i++) {
-            os_handle_close(&came[i]);
-        }
-        status =
-            status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile",
-                        "the peer sent a packet longer than the %zu bytes there may be", capacity);
+/** Gives out the packet that lies in frame_in. */
+static gpuipc_status packet_deliver(const os_connection *connection, packet *received, void *bytes,
+                                    size_t capacity, size_t *out_size, os_handle *handles,
+                                    size_t *out_count) {
+    const envelope *found = &received->found;
+    if (found->byte_count > capacity) {
+        packet_close(received);
+        return status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile",
+                           "the peer sent a packet longer than the %zu bytes there may be",
+                           capacity);
     }
-    if (status == GPUIPC_OK) {
-        memcpy(bytes, connection->frame_in + ENVELOPE_BYTES + 8 * found.handle_count,
-               found.byte_count);
-        memcpy(handles, came, count * sizeof(*handles));
-        *out_size = found.byte_count;
-        *out_count = count;
-    }
-    return status;
+    memcpy(bytes, connection->frame_in + ENVELOPE_BYTES + 8 * found->handle_count,
+           found->byte_count);
+    memcpy(handles, received->handles, received->count * sizeof(*handles));
+    *out_size = found->byte_count;
+    *out_count = received->count;
+    return GPUIPC_OK;
 }
 
 gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
                                     size_t *out_size, os_handle *handles, size_t *out_count,
                                     os_deadline deadline) {
+    packet received;
     AcquireSRWLockShared(&connection->use);
     atomic_store(&connection->is_used, true);
     gpuipc_status status = win32_connection_usable(connection, "ReadFile");
     if (status == GPUIPC_OK) {
-        status = packet_take(connection, bytes, capacity, out_size, handles, out_count, deadline);
+        status = packet_receive(connection, &received, deadline);
+    }
+    if (status == GPUIPC_OK) {
+        status =
+            packet_deliver(connection, &received, bytes, capacity, out_size, handles, out_count);
     }
     ReleaseSRWLockShared(&connection->use);
     return status;
 }
 
+/* ---- what is left when this end has been stopped -------------------------------------------- */
+
 /** Whether handles of this peer may be taken by an end that never asked for its packets: one that was
  *  refused could name numbers of this process's own. */
-static bool drain_may_take(os_connection *connection) {
+static bool rest_may_be_taken(os_connection *connection) {
     const os_peer *peer;
     if (connection->peer_was_refused) {
         return false;
@@ -315,44 +328,43 @@ static bool drain_may_take(os_connection *connection) {
            (win32_connection_peer(connection, &peer) == GPUIPC_OK && peer->same_user);
 }
 
-/* The interrupt event is set by now and would take every reading back, so it is reset. A peer that
- * goes on writing does not keep this going: it ends after what the pipe can have held, and with the
- * first packet that breaks a rule, after which nothing is taken (win32_ledger.c). */
-void win32_packet_drain(os_connection *connection) {
-    os_handle handles[OS_PACKET_HANDLES_MAX];
-    size_t drained = 0;
-    gpuipc_status status = GPUIPC_OK;
-    if (!drain_may_take(connection)) {
-        return;
+/* The peer is not kept from writing: of the two ends of a pipe neither can be closed in one direction alone. So this
+ * ends after what the pipe can have held when this end was stopped, however much comes; and with the first packet that
+ * breaks a rule, after which nothing is taken (win32_ledger.c). The interrupt event is set by now and would take every
+ * reading back, so it is reset meanwhile: nobody else is in here. */
+static gpuipc_status rest_receive(os_connection *connection, packet *received) {
+    if (connection->rest_bytes > WIN32_PIPE_ROOM || !rest_may_be_taken(connection)) {
+        return win32_connection_usable(connection, "ReadFile");
     }
     ResetEvent(win32_handle_native(connection->interrupted));
-    while (status == GPUIPC_OK && drained <= WIN32_PIPE_ROOM) {
-        envelope found;
-        size_t count;
-        status = packet_receive(connection, handles, &count, &found, os_deadline_after(0));
-        if (status == GPUIPC_OK) {
-            for (size_t i = 0; i < count; i++) {
-                os_handle_close(&handles[i]);
-            }
-            drained += ENVELOPE_BYTES + 8 * found.handle_count + found.byte_count;
-        }
-    }
+    gpuipc_status status = packet_receive(connection, received, os_deadline_after(0));
     SetEvent(win32_handle_native(connection->interrupted));
+    if (status == GPUIPC_OK) {
+        const envelope *found = &received->found;
+        connection->rest_bytes += ENVELOPE_BYTES + 8 * found->handle_count + found->byte_count;
+    }
+    return status;
 }
 
-/* The same as draining, but one at a time, and given out. */
+void win32_packet_drain(os_connection *connection) {
+    packet received;
+    while (rest_receive(connection, &received) == GPUIPC_OK) {
+        packet_close(&received);
+    }
+}
+
 gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, size_t capacity,
                                       size_t *out_size, os_handle *handles, size_t *out_count) {
-    gpuipc_status status;
+    packet received;
     AcquireSRWLockExclusive(&connection->use);
-    if (!os_handle_is_valid(connection->pipe) || !drain_may_take(connection)) {
-        status = win32_connection_usable(connection, "ReadFile");
-    } else {
+    gpuipc_status status = win32_connection_usable(connection, "ReadFile");
+    if (os_handle_is_valid(connection->pipe)) {
         win32_watch_end(connection);
-        ResetEvent(win32_handle_native(connection->interrupted));
-        status = packet_take(connection, bytes, capacity, out_size, handles, out_count,
-                             os_deadline_after(0));
-        SetEvent(win32_handle_native(connection->interrupted));
+        status = rest_receive(connection, &received);
+    }
+    if (status == GPUIPC_OK) {
+        status =
+            packet_deliver(connection, &received, bytes, capacity, out_size, handles, out_count);
     }
     ReleaseSRWLockExclusive(&connection->use);
     return status;

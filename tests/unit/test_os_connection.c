@@ -256,3 +256,31 @@ Test(os_connection, after_an_interrupt_every_call_answers_at_once_and_the_peer_s
                  os_connection_send(pair.client, "x", 1, NULL, 0, os_deadline_after(0)));
     os_pair_close(&pair);
 }
+
+/* A packet for each that is taken: whoever reads until nothing is there would never end. */
+Test(os_connection, what_is_left_ends_while_the_peer_goes_on_sending) {
+    enum {
+        MORE_THAN_THE_WAY_HOLDS = 1000
+    };
+    static char bytes[OS_PACKET_BYTES_MAX];
+    os_pair pair;
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t size = 0;
+    size_t count = 0;
+    uint32_t taken = 0;
+    os_pair_open(&pair);
+    check_ok(os_connection_send(pair.client, bytes, sizeof(bytes), NULL, 0, os_deadline_after(0)));
+    os_connection_stop(pair.server);
+    while (os_connection_take_rest(pair.server, bytes, sizeof(bytes), &size, handles, &count) ==
+           GPUIPC_OK) {
+        taken++;
+        cr_assert_lt(taken, MORE_THAN_THE_WAY_HOLDS);
+        (void)os_connection_send(pair.client, bytes, sizeof(bytes), NULL, 0, os_deadline_after(0));
+    }
+    cr_assert_geq(taken, 1);
+    cr_assert_eq(size, sizeof(bytes));
+    os_connection_interrupt(pair.server);
+    check_status(GPUIPC_ERR_PEER_CLOSED, os_connection_send(pair.client, bytes, sizeof(bytes), NULL,
+                                                            0, os_deadline_after(SOON_MS)));
+    os_pair_close(&pair);
+}
