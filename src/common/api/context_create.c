@@ -16,6 +16,7 @@
 #include "query/answers.h"
 #include "sync/deferred.h"
 #include "sync/drop.h"
+#include "sync/lookout.h"
 #include "sync/mark.h"
 #include "sync/point.h"
 #include "sync/watch.h"
@@ -235,7 +236,7 @@ gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
     context_unreference(self);
     /* and now nobody may have open what another context lent to this one */
     registry_sweep_some(NULL, true);
-    drop_dismiss();
+    lookout_dismiss();
     return status;
 }
 

@@ -59,7 +59,7 @@ static void destroy(object *base) {
     if (!forked) {
         buffer_table_leave(self);
         if (self->returned.poller != NULL) {
-            drop_look_end(&self->returns);
+            lookout_end(&self->returns);
         }
         import_record_return(self->import_record);
     }

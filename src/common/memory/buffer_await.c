@@ -83,7 +83,7 @@ static gpuipc_status look_for_returns(buffer *self) {
         wait_handle_tell(&self->returned, true);
         return GPUIPC_OK;
     }
-    return drop_look_begin(&self->returns, &self->object, is_back, &self->returned);
+    return lookout_begin(&self->returns, &self->object, is_back, &self->returned);
 }
 
 gpuipc_status gpuipc_buffer_get_returns_wait_handle(gpuipc_buffer *handle, intptr_t *out_handle) {

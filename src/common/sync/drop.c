@@ -10,16 +10,12 @@
 /* After the driver has refused a mark because a stream is being captured: each try ends the captures of the CUDA
  * context (cuda.h, cuCtxRecordEvent; measured on an H100, driver 580), so tries are rare. */
 #define REFUSED_NS UINT64_C(1000000000)
-/* How many looks the thread takes for nothing before it ends: a fifth of a second. */
-#define IDLE_LOOKS 10u
-/* How long the end of the process waits for the thread. */
-#define EXIT_MS 1000
 
 /* What is dropped behind the work of one device. One mark at a time: what comes meanwhile waits for the next, so that
  * all that was dropped in between shares the cost of one. */
 typedef struct drop_queue {
-    dropped *fresh;
-    dropped *marked;      /* given up when the event has passed */
+    linked_list fresh;
+    linked_list marked;   /* given up when the event has passed */
     CUevent event;        /* NULL until used; of whoever is busy with the table, as the rest */
     bool is_recorded;     /* it stands behind what is marked */
     uint64_t not_till_ns; /* when it is tried again, after the driver refused */
@@ -27,108 +23,40 @@ typedef struct drop_queue {
 
 /* What a context has of it. */
 typedef struct drop_table {
-    context *next; /* of those that have something */
-    context **link;
-    struct drop_passing *passing;
-    size_t count; /* of drops in queues, and of places in streams */
-    uint64_t round;
+    lookout lookout; /* while it has something */
+    linked_list passing;
+    size_t count;       /* of drops in queues, and of places in streams */
     bool is_busy;       /* a thread is at work here */
     drop_queue *queues; /* one for each device */
 } drop_table;
 
 /* A place that a stream has not passed yet. */
 typedef struct drop_passing {
-    struct drop_passing *next;
+    list_link link;
     object *what;
     void (*give_up)(object *what);
     CUevent event;
 } drop_passing;
 
-typedef struct attendant {
-    os_thread *thread;
-    bool must_end;
-    bool has_ended; /* it no longer takes the mutex */
-} attendant;
-
-/* Of the process: one thread for all contexts, since a context may end with what is dropped, and a thread cannot wait
- * for its own end. A child has no thread, and leaves its parent's contexts alone. */
+/* A child leaves its parent's contexts alone. */
 static struct {
-    os_static_mutex mutex; /* guards the rest, and all tables; never held over a driver call */
+    os_static_mutex
+        mutex; /* guards the rest, and all tables; never held over a driver call; before that of lookouts */
     uint32_t fork_generation;
-    context *first;     /* those that have something */
-    context *inherited; /* of the parent */
-    lookout *lookouts;
-    attendant *attendant;
-    attendant *inherited_attendant;
-    uint64_t round;
     size_t pauses;   /* of gpuipc_drops_pause() */
     size_t markings; /* threads that are just marking */
-    bool has_news;   /* something was added since the thread looked */
-    bool is_exiting;
-    bool has_exit_handler;
 } all;
 
 static void lock(void) {
     os_static_mutex_lock(&all.mutex);
     if (all.fork_generation != os_fork_generation()) {
         all.fork_generation = os_fork_generation();
-        all.inherited = all.first; /* which a leak checker wants to find */
-        if (all.first != NULL) {
-            all.first->drops->link = &all.inherited;
-        }
-        all.first = NULL;
-        all.lookouts = NULL;
-        all.inherited_attendant = all.attendant;
-        all.attendant = NULL;
         all.pauses = all.markings = 0;
     }
 }
 
 static void unlock(void) {
     os_static_mutex_unlock(&all.mutex);
-}
-
-/* ---- lists; the mutex is held ------------------------------------------------------------------ */
-
-static void link_in(dropped *self, dropped **first) {
-    self->next = *first;
-    self->link = first;
-    if (*first != NULL) {
-        (*first)->link = &self->next;
-    }
-    *first = self;
-}
-
-static void link_out(dropped *self) {
-    *self->link = self->next;
-    if (self->next != NULL) {
-        self->next->link = self->link;
-    }
-    self->link = NULL;
-}
-
-static void list_context(context *ctx) {
-    drop_table *self = ctx->drops;
-    if (self->link == NULL) {
-        self->next = all.first;
-        self->link = &all.first;
-        if (all.first != NULL) {
-            all.first->drops->link = &self->next;
-        }
-        all.first = ctx;
-    }
-    all.has_news = true;
-}
-
-static void unlist_context(context *ctx) {
-    drop_table *self = ctx->drops;
-    if (self->link != NULL) {
-        *self->link = self->next;
-        if (self->next != NULL) {
-            self->next->drops->link = self->link;
-        }
-        self->link = NULL;
-    }
 }
 
 /* ---- marking ----------------------------------------------------------------------------------- */
@@ -242,15 +170,13 @@ static bool has_passed(context *ctx, drop_queue *queue, uint32_t index, bool is_
 /* What was dropped until now waits for the next mark. @return whether there is something */
 static bool begin_mark(drop_queue *self) {
     lock();
-    if (self->marked == NULL) {
-        self->marked = self->fresh;
-        self->fresh = NULL;
-        self->is_recorded = false;
-        if (self->marked != NULL) {
-            self->marked->link = &self->marked;
+    if (self->marked.count == 0) {
+        for (list_link *at; (at = list_take(&self->fresh)) != NULL;) {
+            list_append(&self->marked, at);
         }
+        self->is_recorded = false;
     }
-    const bool are_some = self->marked != NULL;
+    const bool are_some = self->marked.count > 0;
     unlock();
     return are_some;
 }
@@ -260,11 +186,10 @@ static bool take_marked(context *ctx, uint32_t index, dropped *out_taken) {
     drop_table *self = ctx->drops;
     bool is_taken = false;
     lock();
-    while (self->queues[index].marked != NULL && !is_taken) {
-        dropped *at = self->queues[index].marked;
-        link_out(at);
+    for (list_link *link; !is_taken && (link = list_take(&self->queues[index].marked)) != NULL;) {
+        dropped *at = LIST_ITEM(link, dropped, link);
         if (at->everywhere && index + 1 < ctx->device_count) {
-            link_in(at, &self->queues[index + 1].fresh);
+            list_append(&self->queues[index + 1].fresh, link);
             continue;
         }
         *out_taken = *at;
@@ -291,25 +216,27 @@ static bool run_device(context *ctx, uint32_t index, bool is_thread) {
     return were_some;
 }
 
-static drop_passing *take_passing(context *ctx) {
+static drop_passing *take_passing(drop_table *self) {
     lock();
-    drop_passing *first = ctx->drops->passing;
-    ctx->drops->passing = NULL;
+    drop_passing *first = LIST_ITEM(list_take(&self->passing), drop_passing, link);
     unlock();
     return first;
 }
 
+/* Each once: those that have not passed go to the end. */
 static bool run_streams(context *ctx) {
+    drop_table *self = ctx->drops;
     bool were_some = false;
-    for (drop_passing *next, *at = take_passing(ctx); at != NULL; at = next) {
-        next = at->next;
+    lock();
+    size_t left = self->passing.count;
+    unlock();
+    for (drop_passing *at; left > 0 && (at = take_passing(self)) != NULL; left--) {
         const bool is_over = has_event_passed(&ctx->driver, &at->event);
         lock();
         if (is_over) {
-            ctx->drops->count--;
+            self->count--;
         } else {
-            at->next = ctx->drops->passing;
-            ctx->drops->passing = at;
+            list_append(&self->passing, &at->link);
         }
         unlock();
         if (is_over) {
@@ -353,166 +280,33 @@ bool drop_run(struct context *ctx) {
     return run(ctx, false);
 }
 
-/* ---- the thread -------------------------------------------------------------------------------- */
-
-/* One that was not looked at in this round, with a reference; NULL: there is none. */
-static context *next_of_round(void) {
-    context *found = NULL;
-    lock();
-    for (context *at = all.first; at != NULL && found == NULL; at = at->drops->next) {
-        if (at->drops->round != all.round && object_try_reference(&at->object)) {
-            at->drops->round = all.round;
-            found = at;
-        }
-    }
-    unlock();
-    return found;
-}
-
-static void end_look(context *ctx) {
-    lock();
-    if (ctx->drops->count == 0) {
-        unlist_context(ctx);
-    }
-    unlock();
-    context_unreference(ctx); /* with which it may end */
-}
-
-/* One that was not looked at in this round, with a reference on what it is of. */
-static lookout *next_lookout(uint64_t *out_begun) {
-    lookout *found = NULL;
-    lock();
-    for (lookout *at = all.lookouts; at != NULL && found == NULL; at = at->next) {
-        if (at->round != all.round && object_try_reference(at->of)) {
-            at->round = all.round;
-            *out_begun = at->begun;
-            found = at;
-        }
-    }
-    unlock();
-    return found;
-}
-
-static void unlist_lookout(lookout *self) {
-    if (self->link != NULL) {
-        *self->link = self->next;
-        if (self->next != NULL) {
-            self->next->link = self->link;
-        }
-        self->link = NULL;
-    }
-}
-
-static void look_out(void) {
-    uint64_t begun = 0;
-    for (lookout *at; (at = next_lookout(&begun)) != NULL;) {
-        const bool has_come = at->has_come(at->of);
-        lock();
-        if (has_come && at->begun == begun) {
-            unlist_lookout(at);
-            wait_handle_tell(at->tells, true);
-        }
-        unlock();
-        object_unreference(at->of);
-    }
-}
-
-/* @return whether it is time to end */
-static bool look(attendant *self, unsigned *idle, unsigned *pause) {
-    lock();
-    all.round++;
-    unlock();
-    for (context *ctx; (ctx = next_of_round()) != NULL;) {
-        (void)run(ctx, true);
-        end_look(ctx);
-    }
-    look_out();
-    lock();
-    *idle = all.first == NULL && all.lookouts == NULL ? *idle + 1 : 0;
-    *pause = all.has_news ? 0 : *pause;
-    all.has_news = false;
-    self->has_ended = self->must_end || all.is_exiting || *idle > IDLE_LOOKS;
-    const bool ends = self->has_ended;
-    unlock();
-    return ends;
-}
-
-static void attend(void *argument) {
-    unsigned idle = 0;
-    unsigned pause = 0;
-    while (!look(argument, &idle, &pause)) {
-        os_sleep_ms(os_backoff_next(&pause, os_deadline_after(-1)));
-    }
-}
-
-static void join(attendant *self) {
-    if (self != NULL) {
-        os_thread_join(self->thread);
-        free(self);
-    }
-}
-
-/* What is left is left to the end of the process: the driver is about to end, and its calls with it. */
-static void at_exit(void) {
-    const os_deadline deadline = os_deadline_after(EXIT_MS);
-    lock();
-    all.is_exiting = true;
-    attendant *found = all.attendant;
-    while (found != NULL && !found->has_ended && !os_deadline_passed(deadline)) {
-        unlock();
-        os_sleep_ms(1);
-        lock();
-    }
-    if (found != NULL && found->has_ended) {
-        all.attendant = NULL;
-        join(found);
-    }
-    unlock();
-}
-
-/* The mutex is held. Where no thread can be had, the next drop tries again, and calls that may wait do its work. */
-static gpuipc_status start(void) {
-    if (all.is_exiting || (all.attendant != NULL && !all.attendant->has_ended)) {
-        return GPUIPC_OK;
-    }
-    join(all.attendant);
-    all.attendant = NULL;
-    if (!all.has_exit_handler) {
-        os_at_exit(at_exit);
-        all.has_exit_handler = true;
-    }
-    attendant *made = calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return status_out_of_memory("os_thread_start", sizeof(*made));
-    }
-    const gpuipc_status status = os_thread_start(attend, made, &made->thread);
-    if (status == GPUIPC_OK) {
-        all.attendant = made;
-    } else {
-        free(made);
-    }
-    return status;
-}
-
-void drop_dismiss(void) {
-    attendant *found = NULL;
-    lock();
-    if (all.first == NULL && all.lookouts == NULL && all.attendant != NULL) {
-        found = all.attendant;
-        found->must_end = true;
-        all.attendant = NULL;
-    }
-    unlock();
-    join(found);
-}
-
 /* ---- what others call -------------------------------------------------------------------------- */
 
-/* The mutex is held. */
+static bool is_settled(const context *ctx) {
+    lock();
+    const bool is = ctx->drops->count == 0 && !ctx->drops->is_busy;
+    unlock();
+    return is;
+}
+
+bool drop_is_empty(const struct context *ctx) {
+    lock();
+    const bool is_empty = ctx->drops->count == 0;
+    unlock();
+    return is_empty;
+}
+
+static bool look(object *of) {
+    context *ctx = (context *)of;
+    (void)run(ctx, true);
+    return drop_is_empty(ctx);
+}
+
+/* The mutex is held: the context may end with what was dropped. Where no thread can be had, the next drop tries again,
+ * and calls that may wait do its work. */
 static void added(context *ctx) {
     const gpuipc_error why = status_save();
-    list_context(ctx);
-    (void)start();
+    (void)lookout_begin(&ctx->drops->lookout, &ctx->object, look, NULL);
     status_restore(&why);
 }
 
@@ -520,8 +314,8 @@ void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(
               uint32_t behind) {
     drop_table *table = ctx->drops;
     lock();
-    if (self->link != NULL) {
-        link_out(self); /* work was given since */
+    if (self->link.in != NULL) {
+        list_remove(&self->link); /* work was given since */
     } else {
         table->count++;
     }
@@ -529,7 +323,7 @@ void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(
     self->give_up = give_up;
     self->holds++;
     self->everywhere = self->everywhere || behind >= ctx->device_count;
-    link_in(self, &table->queues[self->everywhere ? 0 : behind].fresh);
+    list_append(&table->queues[self->everywhere ? 0 : behind].fresh, &self->link);
     added(ctx);
     unlock();
 }
@@ -565,46 +359,11 @@ bool drop_pass(struct context *ctx, drop_passing *self, object *what, void (*giv
     self->what = what;
     self->give_up = give_up;
     lock();
-    self->next = ctx->drops->passing;
-    ctx->drops->passing = self;
+    list_append(&ctx->drops->passing, &self->link);
     ctx->drops->count++;
     added(ctx);
     unlock();
     return true;
-}
-
-gpuipc_status drop_look_begin(lookout *self, object *of, bool (*has_come)(object *of),
-                              wait_handle *tells) {
-    lock();
-    const gpuipc_status status = start();
-    if (status == GPUIPC_OK && self->link == NULL) {
-        self->next = all.lookouts;
-        self->link = &all.lookouts;
-        if (self->next != NULL) {
-            self->next->link = &self->next;
-        }
-        all.lookouts = self;
-    }
-    self->of = of;
-    self->has_come = has_come;
-    self->tells = tells;
-    self->begun++;
-    all.has_news = true;
-    unlock();
-    return status;
-}
-
-void drop_look_end(lookout *self) {
-    lock();
-    unlist_lookout(self);
-    unlock();
-}
-
-static bool is_settled(const context *ctx) {
-    lock();
-    const bool is = ctx->drops->count == 0 && !ctx->drops->is_busy;
-    unlock();
-    return is;
 }
 
 void drop_settle(struct context *ctx, os_deadline deadline) {
@@ -612,13 +371,6 @@ void drop_settle(struct context *ctx, os_deadline deadline) {
     while (run(ctx, false), !is_settled(ctx) && !os_deadline_passed(deadline)) {
         os_sleep_ms(os_backoff_next(&pause, deadline));
     }
-}
-
-bool drop_is_empty(const struct context *ctx) {
-    lock();
-    const bool is_empty = ctx->drops->count == 0;
-    unlock();
-    return is_empty;
 }
 
 static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
@@ -633,9 +385,9 @@ static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
 static void end(context *ctx, os_deadline deadline, bool is_forked) {
     drop_table *self = ctx->drops;
     (void)deadline;
-    lock();
-    unlist_context(ctx);
-    unlock();
+    if (!is_forked) { /* else it is in the parent's list */
+        lookout_end(&self->lookout);
+    }
     for (uint32_t i = 0; i < ctx->device_count && !is_forked; i++) {
         if (self->queues[i].event != NULL) {
             (void)ctx->driver.cuEventDestroy(self->queues[i].event);

@@ -5,11 +5,10 @@
  * place in one stream.
  *
  * Whoever drops makes no driver call: that may hang as long as another thread's does (cuMemFree waits for all streams,
- * and every other call of the process for it: measured on an H100, driver 580). A thread of the process marks the
- * places and gives the references up. It exists only while something is dropped; calls that may wait help it
- * (deferred_work_off()). What waits for the devices it leaves on deferred lists: in a thread of which the program
- * knows nothing that could hold up the very call that the devices wait for. It also looks for what a caller's event loop
- * waits for and only memory tells (lookout).
+ * and every other call of the process for it: measured on an H100, driver 580). A thread marks the places and gives the
+ * references up (lookout.h); calls that may wait help it (deferred_work_off()). What waits for the devices it leaves on
+ * deferred lists: in a thread of which the program knows nothing that could hold up the very call that the devices wait
+ * for.
  */
 #ifndef GPUIPC_DROP_H
 #define GPUIPC_DROP_H
@@ -17,16 +16,15 @@
 #include <gpuipc/gpuipc.h>
 
 #include "base/object.h"
-#include "base/wait_handle.h"
 #include "os.h"
+#include "sync/lookout.h"
 
 struct context;
 struct drop_passing;
 
 /** Lies in an object that can be dropped. All zero is none. */
 typedef struct dropped {
-    struct dropped *next;
-    struct dropped **link; /**< NULL: in no queue */
+    list_link link; /**< in a queue */
     object *what;
     void (*give_up)(object *what); /**< one reference */
     uint32_t holds;                /**< how many are given up */
@@ -49,28 +47,10 @@ void drop_passing_free(struct context *ctx, struct drop_passing *self);
 bool drop_pass(struct context *ctx, struct drop_passing *self, object *what,
                void (*give_up)(object *what), gpuipc_stream stream);
 
-/** What that thread looks at, in turn with the rest, until it has come; lies in an object. */
-typedef struct lookout {
-    struct lookout *next;
-    struct lookout **link; /**< NULL: nothing is looked for */
-    object *of;            /**< no reference: drop_look_end() comes before its end */
-    bool (*has_come)(object *of);
-    wait_handle *tells; /**< whom, once */
-    uint64_t begun;     /**< how often it was begun */
-    uint64_t round;
-} lookout;
-
-/** Looks for it (again) from now on, some 20 ms apart. Fails where no thread can be started. */
-gpuipc_status drop_look_begin(lookout *self, object *of, bool (*has_come)(object *of),
-                              wait_handle *tells);
-void drop_look_end(lookout *self);
-
 /** Gives up what may be given up now. A reference on the context is held. @return whether there was something */
 bool drop_run(struct context *ctx);
 bool drop_is_empty(const struct context *ctx);
 /** The same until nothing is left or the deadline. */
 void drop_settle(struct context *ctx, os_deadline deadline);
-/** Ends the thread, if no context needs it. */
-void drop_dismiss(void);
 
 #endif
