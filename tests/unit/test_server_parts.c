@@ -35,7 +35,7 @@ Test(server_parts, finds_what_expires_next_among_many) {
 Test(server_parts, a_client_has_no_more_open_than_it_may) {
     const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE};
     places room = {.most = 1, .most_of_user = 1};
-    holder_row left = {NULL, NULL};
+    linked_list left = {0};
     hold_list of_share = {.count = 0};
     holder *whom = NULL;
     holder *second = NULL;

@@ -22,7 +22,7 @@ struct staging_ring {
     uint8_t *slots;     /* pinned; NULL: not made */
     gpuipc_stream last; /* whose copy was put on it last */
     uint32_t last_slot; /* and where that ends */
-    staging_ring *next;
+    list_link link;
 };
 
 /* One copy. */
@@ -157,7 +157,8 @@ static staging_ring *find_free(context *ctx, uint32_t writer, uint32_t reader, g
     staging_ring *idle = NULL;
     *out_count = 0;
     *out_oldest = NULL;
-    for (staging_ring *ring = ctx->staging->first; ring != NULL; ring = ring->next) {
+    for (list_link *at = ctx->staging->rings.first; at != NULL; at = at->next) {
+        staging_ring *ring = LIST_ITEM(at, staging_ring, link);
         if (ring->writer.device != writer || ring->reader.device != reader) {
             continue;
         }
@@ -192,8 +193,7 @@ static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, g
     if (ring == NULL && count < STAGING_RINGS_MAX) {
         status = ring_make(ctx, writer, reader, &ring);
         if (status == GPUIPC_OK) {
-            ring->next = list->first;
-            list->first = ring;
+            list_prepend(&list->rings, &ring->link);
             os_mutex_lock(&ring->mutex); /* nobody else has seen it */
         }
     }
@@ -211,12 +211,10 @@ static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, g
 }
 
 static void end(context *ctx, os_deadline deadline, bool is_forked) {
-    staging_list *list = ctx->staging;
+    list_link *at;
     (void)deadline;
-    while (list->first != NULL) {
-        staging_ring *ring = list->first;
-        list->first = ring->next;
-        ring_free(ctx, ring, is_forked);
+    while ((at = list_take(&ctx->staging->rings)) != NULL) {
+        ring_free(ctx, LIST_ITEM(at, staging_ring, link), is_forked);
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "base/list.h"
 #include "driver.h"
 #include "os.h"
 
@@ -27,8 +28,8 @@ typedef struct staging_ring staging_ring;
 
 /** The rings of a context: made when first needed, kept until the context ends. */
 typedef struct staging_list {
-    os_mutex mutex; /**< guards the list, not the rings in it */
-    staging_ring *first;
+    os_mutex mutex;    /**< guards the list, not the rings in it */
+    linked_list rings; /**< new ones first */
 } staging_list;
 
 /** Its end waits for copies that are still under way. */

@@ -13,13 +13,11 @@
  * fraction of those that are not. */
 #define LOOKS 4
 
-struct passage_slot {
-    point_word last;    /* given out last */
-    point_page *of;     /* which the stream touches; NULL: none, or it is over */
-    passage_slot *next; /* of the busy or the free ones */
-    passage_slot *of_next;
-    passage_slot **of_link;
-};
+typedef struct passage_slot {
+    point_word last;   /* given out last */
+    list_link in_turn; /* of the busy or the free ones */
+    list_link in_page; /* which the stream touches, until it is over */
+} passage_slot;
 
 struct passage_page {
     deferred deferred; /* the first */
@@ -30,63 +28,24 @@ struct passage_page {
     passage_slot slots[];
 };
 
-/* ---- of one page --------------------------------------------------------------------------- */
-
-static void leave_page(passage_slot *self) {
-    if (self->of == NULL) {
-        return;
-    }
-    *self->of_link = self->of_next;
-    if (self->of_next != NULL) {
-        self->of_next->of_link = self->of_link;
-    }
-    self->of = NULL;
-}
-
-static void join_page(passage_slot *self, point_page *of) {
-    self->of = of;
-    if (of == NULL) {
-        return;
-    }
-    passage_slot **first = point_page_passages(of);
-    self->of_next = *first;
-    self->of_link = first;
-    if (*first != NULL) {
-        (*first)->of_link = &self->of_next;
-    }
-    *first = self;
-}
-
 bool passage_all_reached(point_page *of) {
-    passage_slot **first = point_page_passages(of);
-    while (*first != NULL && point_is_reached(&(*first)->last)) {
-        leave_page(*first);
+    linked_list *left = point_page_passages(of);
+    while (left->first != NULL &&
+           point_is_reached(&LIST_ITEM(left->first, passage_slot, in_page)->last)) {
+        list_remove(left->first);
     }
-    return *first == NULL;
+    return left->count == 0;
 }
 
 /* ---- taking -------------------------------------------------------------------------------- */
 
-static void append_busy(passage_table *self, passage_slot *slot) {
-    slot->next = NULL;
-    if (self->first_busy == NULL) {
-        self->first_busy = slot;
-    } else {
-        self->last_busy->next = slot;
-    }
-    self->last_busy = slot;
-}
-
 static void settle_some(passage_table *self) {
-    for (int i = 0; i < LOOKS && self->first_busy != NULL; i++) {
-        passage_slot *slot = self->first_busy;
-        self->first_busy = slot->next;
+    for (int i = 0; i < LOOKS && self->busy.count > 0; i++) {
+        passage_slot *slot = LIST_ITEM(list_turn(&self->busy), passage_slot, in_turn);
         if (point_is_reached(&slot->last)) {
-            leave_page(slot);
-            slot->next = self->free;
-            self->free = slot;
-        } else {
-            append_busy(self, slot);
+            list_remove(&slot->in_page);
+            list_remove(&slot->in_turn);
+            list_prepend(&self->free, &slot->in_turn);
         }
     }
 }
@@ -115,9 +74,8 @@ static gpuipc_status add_page(struct context *ctx, passage_table *self) {
 
 static gpuipc_status take_free(struct context *ctx, passage_table *self, passage_slot **out_slot) {
     gpuipc_status status = GPUIPC_OK;
-    if (self->free != NULL) {
-        *out_slot = self->free;
-        self->free = self->free->next;
+    if (self->free.count > 0) {
+        *out_slot = LIST_ITEM(list_take(&self->free), passage_slot, in_turn);
         return GPUIPC_OK;
     }
     if (self->pages == NULL || self->pages->used == WORDS) {
@@ -140,8 +98,10 @@ gpuipc_status passage_take(struct context *ctx, point_page *of, point_word *out_
     gpuipc_status status = take_free(ctx, &points->passages, &slot);
     if (status == GPUIPC_OK) {
         slot->last.value++;
-        join_page(slot, of);
-        append_busy(&points->passages, slot);
+        if (of != NULL) {
+            list_append(point_page_passages(of), &slot->in_page);
+        }
+        list_append(&points->passages.busy, &slot->in_turn);
         *out_passage = slot->last;
     }
     os_mutex_unlock(&points->mutex);

@@ -8,13 +8,13 @@
 
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "base/status.h"
 #include "os.h"
 
 struct context;
 
 typedef struct point_page point_page;
-typedef struct passage_slot passage_slot;
 
 /** A word of a timeline semaphore, and the value that is written there or waited for. */
 typedef struct point_word {
@@ -32,9 +32,8 @@ bool point_is_reached(const point_word *word);
 typedef struct passage_table {
     struct passage_page *pages; /**< the newest first */
     uint32_t page_count;
-    passage_slot *free;
-    passage_slot *first_busy; /**< not looked at for longest */
-    passage_slot *last_busy;
+    linked_list free;
+    linked_list busy; /**< not looked at for longest: first */
 } passage_table;
 
 /** A word that says whether a stream has passed a place. As long as it does not say so, the page @p of stays mapped (NULL:

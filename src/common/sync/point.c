@@ -33,7 +33,7 @@ struct point_page {
     point_peer *peer;      /* a reference; NULL: nobody has it */
     struct opened *opened; /* of a peer's: what is open here under each point; else NULL */
     os_handle handle;      /* of an own one, until it has been sent */
-    passage_slot *passages;
+    linked_list passages;
     uint32_t device; /* in whose primary context it is registered; or GPUIPC_DEVICE_NONE */
 };
 
@@ -212,7 +212,7 @@ uint32_t *point_page_device(point_page *self) {
     return &self->device;
 }
 
-passage_slot **point_page_passages(point_page *self) {
+linked_list *point_page_passages(point_page *self) {
     return &self->passages;
 }
 

@@ -101,7 +101,7 @@ void point_page_return_rest(point_page *self);
 /** In whose device's primary context it is registered is the business of point_stream.c. */
 uint32_t *point_page_device(point_page *self);
 /** The passages of streams that may still touch it, which passage.c keeps. */
-passage_slot **point_page_passages(point_page *self);
+linked_list *point_page_passages(point_page *self);
 
 /* ---- words: point.c ------------------------------------------------------------------------ */
 

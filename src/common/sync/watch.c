@@ -11,7 +11,7 @@
 #define LOOKS 64
 
 typedef struct watch_entry {
-    struct watch_entry *next;
+    list_link link;
     point_word word; /* a reference on its page; no page: it is of a stream that writes */
     point_word passage;
     import_record *of; /* a reference, or NULL */
@@ -20,9 +20,9 @@ typedef struct watch_entry {
 
 /* The streams that wait for one peer. */
 typedef struct watch_group {
-    struct watch_group *next;
-    point_peer *peer; /* a reference */
-    watch_queue waits;
+    list_link link;
+    point_peer *peer;  /* a reference */
+    linked_list waits; /* the one not looked at for longest first */
 } watch_group;
 
 typedef struct watch_thread {
@@ -34,23 +34,16 @@ typedef struct watch_thread {
 
 /* ---- entries: the mutex is held ---------------------------------------------------------------- */
 
-static void append(watch_queue *self, watch_entry *entry) {
-    entry->next = NULL;
-    if (self->first == NULL) {
-        self->first = entry;
-    } else {
-        self->last->next = entry;
-    }
-    self->last = entry;
+static watch_entry *entry_of(list_link *at) {
+    return LIST_ITEM(at, watch_entry, link);
 }
 
-static watch_entry *take_first(watch_queue *self) {
-    watch_entry *entry = self->first;
-    self->first = entry->next;
-    return entry;
+static watch_group *group_at(list_link *at) {
+    return LIST_ITEM(at, watch_group, link);
 }
 
 static void entry_free(watch_entry *entry, bool forked) {
+    list_remove(&entry->link);
     import_record_unreference(entry->of, forked);
     point_page_unreference(entry->word.page, forked);
     point_page_unreference(entry->stored.page, forked);
@@ -82,14 +75,23 @@ static void let_go(const watch_entry *entry) {
 
 /* Ends those whose streams have passed. That a word is reached is not enough: a stream that comes to it later finds what
  * the peer has made of it meanwhile. */
-static void look_at_queue(watch_queue *self, int most) {
-    for (int looks = 0; looks < most && self->first != NULL;) {
-        watch_entry *entry = take_first(self);
+static void look_at_queue(linked_list *self) {
+    size_t looks = 0;
+    for (size_t left = self->count; left > 0 && looks < LOOKS; left--) {
+        watch_entry *entry = entry_of(list_turn(self));
         if (point_is_reached(&entry->passage)) {
             entry_end(entry);
         } else {
-            append(self, entry);
             looks++;
+        }
+    }
+}
+
+/* Lets go those whose words nobody is there any more to write. */
+static void let_go_abandoned(const watch_group *group, bool is_gone) {
+    for (list_link *at = group->waits.first; at != NULL; at = at->next) {
+        if (is_gone || point_page_is_abandoned(entry_of(at)->word.page)) {
+            let_go(entry_of(at));
         }
     }
 }
@@ -100,16 +102,14 @@ static void look_at_group(watch *self, watch_group *group) {
     const bool is_gone = point_peer_is_gone(group->peer);
     const bool has_closed = point_peer_has_closed(group->peer);
     os_mutex_unlock(&self->context->points->mutex);
-    look_at_queue(&group->waits, LOOKS);
-    for (watch_entry *entry = group->waits.first; entry != NULL && (is_gone || has_closed);
-         entry = entry->next) {
-        if (is_gone || point_page_is_abandoned(entry->word.page)) {
-            let_go(entry);
-        }
+    look_at_queue(&group->waits);
+    if (is_gone || has_closed) {
+        let_go_abandoned(group, is_gone);
     }
 }
 
 static void group_end(watch_group *group, bool forked) {
+    list_remove(&group->link);
     if (!forked) {
         *point_peer_watched(group->peer) = NULL;
     }
@@ -117,35 +117,20 @@ static void group_end(watch_group *group, bool forked) {
     free(group);
 }
 
-static void append_group(watch *self, watch_group *group) {
-    group->next = NULL;
-    if (self->first == NULL) {
-        self->first = group;
-    } else {
-        self->last->next = group;
-    }
-    self->last = group;
-}
-
 static void look(watch *self) {
-    look_at_queue(&self->returns, LOOKS);
-    const watch_group *last = self->last;
-    bool more = self->first != NULL;
-    for (int i = 0; i < LOOKS && more; i++) {
-        watch_group *group = self->first;
-        more = group != last;
-        self->first = group->next;
+    const size_t count = self->groups.count;
+    look_at_queue(&self->returns);
+    for (size_t left = count < LOOKS ? count : LOOKS; left > 0; left--) {
+        watch_group *group = group_at(list_turn(&self->groups));
         look_at_group(self, group);
-        if (group->waits.first != NULL) {
-            append_group(self, group);
-        } else {
+        if (group->waits.count == 0) {
             group_end(group, false);
         }
     }
 }
 
 static bool has_nothing(const watch *self) {
-    return self->first == NULL && self->returns.first == NULL;
+    return self->groups.count == 0 && self->returns.count == 0;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------- */
@@ -218,7 +203,7 @@ static gpuipc_status group_of(watch *self, point_peer *peer, watch_group **out_g
         }
         point_peer_reference(peer);
         made->peer = peer;
-        append_group(self, made);
+        list_append(&self->groups, &made->link);
         *known = made;
     }
     *out_group = *known;
@@ -247,7 +232,7 @@ static gpuipc_status add(watch *self, const watch_entry *what) {
         }
         import_record_reference(what->of);
         *entry = *what;
-        append(group != NULL ? &group->waits : &self->returns, entry);
+        list_append(group != NULL ? &group->waits : &self->returns, &entry->link);
     }
     os_mutex_unlock(&self->mutex);
     if (status != GPUIPC_OK) {
@@ -293,9 +278,9 @@ void watch_tidy(struct context *ctx) {
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-static void free_queue(watch_queue *self, bool forked) {
+static void free_queue(linked_list *self, bool forked) {
     while (self->first != NULL) {
-        watch_entry *entry = take_first(self);
+        watch_entry *entry = entry_of(self->first);
         /* What a stream has not passed by now it may still touch: the page stays, to the end of the process. */
         if (!forked && entry->word.page != NULL) {
             point_page_reference(entry->word.page);
@@ -307,9 +292,8 @@ static void free_queue(watch_queue *self, bool forked) {
 
 static void free_all(watch *self, bool forked) {
     free_queue(&self->returns, forked);
-    while (self->first != NULL) {
-        watch_group *group = self->first;
-        self->first = group->next;
+    while (self->groups.first != NULL) {
+        watch_group *group = group_at(self->groups.first);
         free_queue(&group->waits, forked);
         group_end(group, forked);
     }
@@ -319,10 +303,8 @@ static void free_all(watch *self, bool forked) {
 static void let_all_go(watch *self, os_deadline deadline) {
     unsigned pause = 0;
     for (look(self); !has_nothing(self) && !os_deadline_passed(deadline); look(self)) {
-        for (watch_group *group = self->first; group != NULL; group = group->next) {
-            for (watch_entry *entry = group->waits.first; entry != NULL; entry = entry->next) {
-                let_go(entry);
-            }
+        for (list_link *at = self->groups.first; at != NULL; at = at->next) {
+            let_go_abandoned(group_at(at), true);
         }
         os_sleep_ms(os_backoff_next(&pause, deadline));
     }

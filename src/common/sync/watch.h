@@ -10,20 +10,12 @@
 #include "sync/import_record.h"
 #include "sync/point.h"
 
-struct watch_entry;
-
-/** In the order in which they came, but for those that were looked at. All zero is empty. */
-typedef struct watch_queue {
-    struct watch_entry *first;
-    struct watch_entry *last;
-} watch_queue;
-
 typedef struct watch {
     os_mutex mutex; /**< guards the rest */
     os_condition changed;
-    struct watch_group *first; /**< one for each peer that is waited for */
-    struct watch_group *last;
-    watch_queue returns;         /**< streams that write, and wait for nobody */
+    linked_list
+        groups; /**< one for each peer that is waited for; not looked at for longest: first */
+    linked_list returns;         /**< streams that write, and wait for nobody; likewise */
     struct watch_thread *thread; /**< NULL: there is none */
     struct context *context;
 } watch;

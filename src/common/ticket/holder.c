@@ -22,44 +22,13 @@
 
 /* ---- the row ------------------------------------------------------------------------------- */
 
-static void row_append(holder_row *row, holder *self) {
-    self->row = row;
-    self->next = NULL;
-    self->previous = row->last;
-    if (row->last != NULL) {
-        row->last->next = self;
-    } else {
-        row->first = self;
-    }
-    row->last = self;
-}
-
-static void row_remove(holder *self) {
-    holder_row *row = self->row;
-    if (self->previous != NULL) {
-        self->previous->next = self->next;
-    } else {
-        row->first = self->next;
-    }
-    if (self->next != NULL) {
-        self->next->previous = self->previous;
-    } else {
-        row->last = self->previous;
-    }
-    self->row = NULL;
-}
-
-static void rotate(holder *self) {
-    holder_row *row = self->row;
-    row_remove(self);
-    row_append(row, self);
+static holder *holder_of(list_link *at) {
+    return LIST_ITEM(at, holder, in_row);
 }
 
 /* Nobody refers to it any more. */
 static void holder_free(holder *self, bool forked) {
-    if (self->row != NULL) {
-        row_remove(self);
-    }
+    list_remove(&self->in_row);
     point_page_unreference(self->page, forked);
     known_process_unreference(self->process, forked);
     places_give_back(self->places, self->place);
@@ -75,6 +44,10 @@ static holding *holding_of(list_link *at) {
 
 static hold *hold_of(list_link *at) {
     return LIST_ITEM(at, hold, link);
+}
+
+static hold *hold_of_holder(list_link *at) {
+    return LIST_ITEM(at, hold, in_by);
 }
 
 static uint64_t hash_of(const hold_list *of) {
@@ -125,13 +98,9 @@ static bool is_released(const hold *self) {
 static void leave_holder(hold *self) {
     holder *by = self->in->by;
     if (by->next_look == self) {
-        by->next_look = self->by_next;
+        by->next_look = hold_of_holder(self->in_by.next);
     }
-    *self->by_link = self->by_next;
-    if (self->by_next != NULL) {
-        self->by_next->by_link = self->by_link;
-    }
-    by->count--;
+    list_remove(&self->in_by);
 }
 
 static void end_hold(hold *self, bool forked) {
@@ -145,7 +114,7 @@ static void end_hold(hold *self, bool forked) {
 static void end_with_holder(hold *self, bool forked) {
     holder *by = self->in->by;
     end_hold(self, forked);
-    if (by->first == NULL && by->peer == NULL) {
+    if (by->holds.count == 0 && by->peer == NULL) {
         holder_free(by, forked);
     }
 }
@@ -201,9 +170,9 @@ static void reap(hold_list *self) {
  * come to the end of them */
 static uint32_t reap_some(holder *self, uint32_t most, bool gone) {
     uint32_t looks = 0;
-    hold *at = self->next_look != NULL ? self->next_look : self->first;
+    hold *at = self->next_look != NULL ? self->next_look : hold_of_holder(self->holds.first);
     for (; at != NULL && looks < most; looks++) {
-        hold *next = at->by_next;
+        hold *next = hold_of_holder(at->in_by.next);
         if (is_over(at, gone)) {
             end_hold(at, false);
         }
@@ -231,18 +200,11 @@ void hold_free(hold *self) {
 }
 
 void hold_begin(hold *self, hold_list *of, holder *by) {
-    *self = (hold){.in = enter(by, of, self->in),
-                   .is_on_its_way = true,
-                   .since_ms = os_time_unix_ms(),
-                   .by_next = by->first,
-                   .by_link = &by->first};
-    if (self->by_next != NULL) {
-        self->by_next->by_link = &self->by_next;
-    }
-    by->first = self;
+    *self =
+        (hold){.in = enter(by, of, self->in), .is_on_its_way = true, .since_ms = os_time_unix_ms()};
+    list_prepend(&by->holds, &self->in_by);
     list_append(&self->in->holds, &self->link);
     of->count++;
-    by->count++;
     (void)reap_some(by, LOOKS_AT_OWN, false);
     if (of->count > of->next_look) {
         reap(of);
@@ -271,27 +233,28 @@ void hold_list_clear(hold_list *self, bool forked) {
 
 /* ---- holders ------------------------------------------------------------------------------- */
 
-/* Each of them once, and together at most so many of their hand-overs. */
-static void sweep(holder_row *row, uint32_t most_holders, uint32_t most) {
-    const holder *last = row->last;
-    holder *next = row->first;
-    for (; next != NULL && most_holders > 0 && most > 0; most_holders--) {
-        holder *one = next;
-        next = one == last ? NULL : one->next;
+/* Each of them once, and together at most so many of their hand-overs. One that was looked through goes to the end. */
+static void sweep(linked_list *row, size_t most_holders, uint32_t most) {
+    list_link *next = row->first;
+    for (size_t left = row->count < most_holders ? row->count : most_holders; left > 0 && most > 0;
+         left--) {
+        holder *one = holder_of(next);
+        next = next->next;
         most -= reap_some(one, most, point_page_is_abandoned(one->page));
-        if (one->first == NULL) {
+        if (one->holds.count == 0) {
             holder_free(one, false);
         } else if (one->next_look == NULL) {
-            rotate(one);
+            list_remove(&one->in_row);
+            list_append(row, &one->in_row);
         }
     }
 }
 
-void holder_sweep(holder_row *row) {
+void holder_sweep(linked_list *row) {
     sweep(row, HOLDERS_AT_ONCE, SWEPT_AT_ONCE);
 }
 
-gpuipc_status holder_new(places *of, const os_peer *peer, holder_row *left, holder **out_holder) {
+gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, holder **out_holder) {
     holder *self = calloc(1, sizeof(*self));
     places_user *place = NULL;
     if (self == NULL) {
@@ -314,15 +277,15 @@ gpuipc_status holder_new(places *of, const os_peer *peer, holder_row *left, hold
     return status;
 }
 
-void holder_leave(holder *self, holder_row *row) {
+void holder_leave(holder *self, linked_list *row) {
     self->peer = NULL;
     known_process_unreference(self->process, false);
     self->process = NULL;
     (void)reap_some(self, SWEPT_AT_ONCE, false);
-    if (self->first == NULL) {
+    if (self->holds.count == 0) {
         holder_free(self, false);
     } else {
-        row_append(row, self);
+        list_append(row, &self->in_row);
     }
 }
 
@@ -332,10 +295,10 @@ void holder_abandon(holder *self) {
 }
 
 bool holder_is_full(holder *self) {
-    if (self->count >= HOLDER_MOST) {
+    if (self->holds.count >= HOLDER_MOST) {
         (void)reap_some(self, LOOKS_IF_FULL, false);
     }
-    return self->count >= HOLDER_MOST;
+    return self->holds.count >= HOLDER_MOST;
 }
 
 static void describe(const holding *self, gpuipc_holder *out) {

@@ -21,27 +21,18 @@ typedef struct hold_list hold_list;
 typedef struct holder holder;
 typedef struct holding holding;
 
-/** Those whose connection has ended, but who still have something open. All zero is empty. */
-typedef struct holder_row {
-    holder *first;
-    holder *last;
-} holder_row;
-
 /** One client of a server, from its connection until it has nothing open any more. */
 struct holder {
     places *places;
     places_user *place;  /**< that it has until it is over */
     const os_peer *peer; /**< while it is connected */
     known_process
-        *process;     /**< a reference; NULL until it matters, and after the connection's end */
-    point_page *page; /**< of the first hand-over, a reference; NULL before that */
-    hold *first;
-    hold *next_look; /**< NULL: the first */
-    uint32_t count;
+        *process;        /**< a reference; NULL until it matters, and after the connection's end */
+    point_page *page;    /**< of the first hand-over, a reference; NULL before that */
+    linked_list holds;   /**< the newest first */
+    hold *next_look;     /**< NULL: the first */
     hash_table holdings; /**< by their shares */
-    holder_row *row;     /**< that it is in; NULL: none */
-    holder *next;
-    holder *previous;
+    list_link in_row; /**< of those whose connection has ended, but who still have something open */
 };
 
 /** What one client has of one share, at least one hand-over. */
@@ -61,8 +52,7 @@ struct hold {
     point at;           /**< with a reference on its page */
     uint64_t since_ms;  /**< since 1970 */
     list_link link;     /**< in the holding */
-    hold *by_next;      /**< of the same holder */
-    hold **by_link;
+    list_link in_by;    /**< of the same holder */
 };
 
 /** Those of one share. All zero is empty. */
@@ -74,16 +64,16 @@ struct hold_list {
 
 /** A client that has come. *out_holder is NULL when there is no place left for it. ERR_OUT_OF_MEMORY
  *  @param peer stays there until holder_leave()  @param left who else may be over by now */
-gpuipc_status holder_new(places *of, const os_peer *peer, holder_row *left, holder **out_holder);
+gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, holder **out_holder);
 
 /** Its connection ends. What it still has open keeps it, in the row; else it is over. */
-void holder_leave(holder *self, holder_row *row);
+void holder_leave(holder *self, linked_list *row);
 
 /** The same in a forked child, after all that it had open is forgotten. */
 void holder_abandon(holder *self);
 
 /** Looks at a few hand-overs of those in a row, at others each time. */
-void holder_sweep(holder_row *row);
+void holder_sweep(linked_list *row);
 
 /** Whether it has as much open as a client may have. */
 bool holder_is_full(holder *self);

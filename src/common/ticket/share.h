@@ -20,7 +20,7 @@ typedef struct share_table {
     uint32_t next_id;
     expiry_heap dated;  /**< those that expire */
     linked_list buried; /**< those that nobody opens any more, the oldest first */
-    holder_row left;    /**< clients whose connection has ended */
+    linked_list left;   /**< clients whose connection has ended */
     places places;      /**< of the clients */
     known_processes processes;
 } share_table;
