@@ -42,7 +42,18 @@ static void run_next(stream *on) {
     }
     task_run(next);
     on->first = next->next;
+    if (next->ends_call) {
+        on->calls--;
+        state_announce();
+    }
     task_release(next);
+}
+
+void stream_count_call(stream *on) {
+    if (on->captured.capture == NULL) {
+        on->last->ends_call = true;
+        on->calls++;
+    }
 }
 
 static void run_stream(void *argument) {

@@ -35,6 +35,7 @@ typedef struct stream {
     task *first;        /**< queue, in order */
     task *last;         /**< its end; means nothing while first is NULL */
     task *latest;       /**< the last task ever given to it; one reference, or NULL */
+    unsigned calls;     /**< in the queue, of those that stream_count_call() counts */
     os_thread *worker;  /**< NULL: not started */
     bool is_closed;     /**< nothing comes any more: the worker ends with the queue */
     bool is_finished;   /**< the worker has ended */
@@ -43,7 +44,14 @@ typedef struct stream {
     struct stream *next;
 } stream;
 
+/** Calls that write or wait for words and find room in a stream, be it for one word or a list. The next one waits
+ *  (measured on an H200, driver 580). */
+#define STREAM_CALLS_MAX 1021u
+
 CUresult stream_create(context *owner, unsigned flags, int priority, stream **out);
+
+/** What a call has just queued takes room until it is done. */
+void stream_count_call(stream *on);
 
 /** The stream behind a handle; the default ones are those of the current context.
  *  CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_ILLEGAL_ADDRESS: the

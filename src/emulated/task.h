@@ -14,6 +14,7 @@ typedef struct task {
     work *todo;          /**< NULL: it only marks a point */
     struct task **after; /**< what must be done first; one reference each */
     size_t after_count;
+    bool ends_call;    /**< it takes up room that its stream has for calls */
     struct task *next; /**< in its stream's queue */
 } task;
 

@@ -148,20 +148,34 @@ CUresult word_prepare(const context *by, const CUstreamBatchMemOpParams *wanted,
     return read_operation(wanted, &request) ? prepare(by, &request, out) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The stream behind a handle, once it has room. */
+static CUresult find_with_room(CUstream handle, stream **out) {
+    CUresult result;
+    while ((result = stream_find(handle, out)) == CUDA_SUCCESS &&
+           (*out)->calls == STREAM_CALLS_MAX) {
+        state_wait();
+    }
+    return result;
+}
+
 /* All of them or, if one is wrong, none. */
 static CUresult submit(CUstream handle, CUstreamBatchMemOpParams *wanted, unsigned count,
                        unsigned flags) {
     stream *on;
-    const CUresult result = stream_find(handle, &on);
+    CUresult result = find_with_room(handle, &on);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (count > OPERATION_WORDS_MAX || flags != 0 || (count > 0 && wanted == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return operation_submit(on, &(operation){.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-                                             .by = on->owner->handle,
-                                             .as.words = {wanted, count}});
+    result = operation_submit(on, &(operation){.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                               .by = on->owner->handle,
+                                               .as.words = {wanted, count}});
+    if (result == CUDA_SUCCESS && count > 0) {
+        stream_count_call(on);
+    }
+    return result;
 }
 
 static CUresult submit_one(CUstream handle, CUstreamBatchMemOpType what, CUdeviceptr address,

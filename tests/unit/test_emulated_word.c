@@ -330,6 +330,34 @@ Test(emulated_word, that_a_free_waits_for_cannot_be_written_by_another_call) {
     check_success(asking.answer);
 }
 
+static CUresult write_behind(void *argument) {
+    context_use(0);
+    return drv.cuStreamWriteValue64(stream, *(CUdeviceptr *)argument, 2, 0);
+}
+
+/* measured: a stream has room for 1,021 calls, whatever the list that each brings, and the next one waits */
+Test(emulated_word, beyond_the_room_of_a_stream_is_waited_for) {
+    CUdeviceptr word = at(host + 1);
+    waiting_call one_more = {.call = write_behind, .argument = &word};
+    CUstreamBatchMemOpParams list[8];
+    for (int i = 0; i < 8; i++) {
+        list[i] = (CUstreamBatchMemOpParams){
+            .word = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = word}};
+    }
+    check_success(drv.cuStreamWaitValue64(stream, at(host), 1, CU_STREAM_WAIT_VALUE_GEQ));
+    for (int i = 0; i < 510; i++) {
+        check_success(drv.cuStreamWriteValue64(stream, word, 1, 0));
+        check_success(drv.cuStreamBatchMemOp(stream, 8, list, 0));
+    }
+    os_thread *thread = start_until_asleep(&one_more);
+    cr_assert_not(atomic_load(&one_more.is_done), "the queue has room for more");
+    atomic_store(host, 1);
+    os_thread_join(thread);
+    check_success(one_more.answer);
+    check_success(drv.cuStreamSynchronize(stream));
+    cr_assert_eq(atomic_load(host + 1), 2);
+}
+
 /* What may only be read is never written; that it can be waited for, a GPU says too. */
 Test(emulated_word, in_memory_registered_to_be_read) {
     void *page = (void *)(uintptr_t)host;
