@@ -50,11 +50,10 @@ static bool transfer_fails(const char *name, unsigned number, gpuipc_transport w
 
 static void check_failures(gpuipc_transport way) {
     static const char *const names[] = {
-        "cuStreamGetCtx",     "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode",
-        "cuMemHostRegister",  "cuStreamCreate",   "cuMemHostGetDevicePointer",
-        "cuEventCreate",      "cuEventRecord",    "cuEventQuery",
-        "cuStreamWaitEvent",  "cuMemcpyAsync",    "cuStreamWriteValue64",
-        "cuStreamWaitValue64"};
+        "cuStreamGetCtx",    "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode",
+        "cuMemHostRegister", "cuStreamCreate",   "cuMemHostGetDevicePointer",
+        "cuEventCreate",     "cuEventRecord",    "cuEventQuery",
+        "cuStreamWaitEvent", "cuMemcpyAsync",    "cuStreamBatchMemOp"};
     unsigned failed = 0;
     core_need_emulated();
     for (size_t i = 0; i < COUNT_OF(names); i++) {

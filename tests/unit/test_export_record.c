@@ -399,7 +399,7 @@ Test(export_record, joining_default_streams_may_fail) {
     static const char *const failures[] = {
         "cuStreamCreate:1=2",      "cuEventCreate:1=2",    "cuEventCreate:2=999",
         "cuEventRecord:1=999",     "cuEventRecord:2=999",  "cuStreamWaitEvent:1=999",
-        "cuStreamWaitEvent:2=999", "cuCtxPushCurrent:1=2", "cuStreamWriteValue64:1=999"};
+        "cuStreamWaitEvent:2=999", "cuCtxPushCurrent:1=2", "cuStreamBatchMemOp:1=999"};
     core_need_emulated();
     core_need_devices(2);
     const gpuipc_buffer_config config = {

@@ -157,7 +157,7 @@ Test(handover, nothing_is_waited_for_where_the_contents_are_there) {
     }
     check_ok(receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
     if (core_is_emulated) {
-        cr_assert_eq(core_calls("cuStreamWaitValue64"), 0);
+        cr_assert_eq(core_calls("cuStreamBatchMemOp"), 0);
     }
     check_ok(gpuipc_buffer_release(opened));
 }
@@ -417,10 +417,10 @@ static bool go_round(const char *failure) {
 /* Each call that the round makes fails once: it fails whole, leaves nothing behind, and the next round is
  * as good as the first. */
 Test(handover, calls_that_fail) {
-    const char *const names[] = {"cuStreamGetCtx",       "cuCtxPushCurrent",
-                                 "cuCtxGetDevice",       "cuDeviceGetAttribute",
-                                 "cuMemHostRegister",    "cuMemHostGetDevicePointer",
-                                 "cuStreamWriteValue64", "cuStreamWaitValue64"};
+    const char *const names[] = {"cuStreamGetCtx",    "cuCtxPushCurrent",
+                                 "cuCtxGetDevice",    "cuDeviceGetAttribute",
+                                 "cuMemHostRegister", "cuMemHostGetDevicePointer",
+                                 "cuStreamBatchMemOp"};
     core_need_emulated();
     core_set_stream_delay(3);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

@@ -249,8 +249,7 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {
     const char *const failures[] = {"cuCtxGetDevice:2=999",          "cuMemHostRegister:1=304",
                                     "cuMemHostGetDevicePointer:1=1", "cuMemHostRegister:2=304",
-                                    "cuMemHostGetDevicePointer:2=1", "cuStreamWriteValue64:1=801",
-                                    "cuStreamWriteValue64:2=801"};
+                                    "cuMemHostGetDevicePointer:2=1", "cuStreamBatchMemOp:1=801"};
     core_need_emulated();
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
         both pages = pages_make();
@@ -280,8 +279,7 @@ Test(point, waits_that_fail_leave_nothing_on_the_stream) {
         WORDS = 65
     };
     const char *const failures[] = {"cuMemHostRegister:1=304", "cuMemHostGetDevicePointer:1=1",
-                                    "cuStreamBatchMemOp:1=801", "cuStreamWaitValue64:1=801",
-                                    "cuStreamWriteValue64:1=801"};
+                                    "cuStreamBatchMemOp:1=801", "cuStreamBatchMemOp:2=801"};
     core_need_emulated();
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
         both pages = pages_make();

@@ -94,8 +94,8 @@ bool point_has_stream_waits(const struct context *ctx) {
 }
 
 /* How many words go to a stream in one call. The queue of a stream has room for 1,021 calls and then keeps the
- * next one waiting; of such lists 4,096 words found room. A list of 256 is refused (measured on an H200, driver
- * 580). */
+ * next one waiting, be it a wait or a write; of such lists 4,096 words found room. A list of 256 is refused
+ * (measured on an H200, driver 580). */
 #define BATCH 64
 
 /* Where the page of the last word is. */
@@ -141,21 +141,36 @@ static CUresult submit_one(const driver *drv, const CUstreamBatchMemOpParams *it
                                            item->word.flags);
 }
 
-/* Lets a stream write or wait for words, BATCH at a time.
+/* What a stream is to do with words, and the write of a passage behind them, which may be NULL. */
+typedef struct order {
+    CUstreamBatchMemOpType what;
+    const point_word *words;
+    size_t count;
+    const point_word *passage;
+} order;
+
+/* BATCH at a time. The passage goes along with the words, since each call takes room in the stream's queue; what can
+ * fail of it does so before anything is on the stream.
  * @param out_submitted of the words, also on failure */
-static gpuipc_status submit(const context *ctx, CUstreamBatchMemOpType what,
-                            const point_word *words, size_t count, gpuipc_stream stream,
+static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream stream,
                             size_t *out_submitted) {
     const driver *drv = &ctx->driver;
+    const size_t total = self->count + (self->passage != NULL);
     cursor at = {NULL, 0};
+    CUstreamBatchMemOpParams last;
     CUstreamBatchMemOpParams batch[BATCH];
-    gpuipc_status status = GPUIPC_OK;
+    gpuipc_status status = self->passage == NULL ? GPUIPC_OK
+                                                 : describe(&at, self->passage,
+                                                            CU_STREAM_MEM_OP_WRITE_VALUE_64, &last);
     *out_submitted = 0;
-    while (*out_submitted < count && status == GPUIPC_OK) {
-        const size_t left = count - *out_submitted;
-        const size_t taken = left < BATCH ? left : BATCH;
+    for (size_t done = 0; done < total && status == GPUIPC_OK;) {
+        const size_t taken = total - done < BATCH ? total - done : BATCH;
         for (size_t i = 0; i < taken && status == GPUIPC_OK; i++) {
-            status = describe(&at, &words[*out_submitted + i], what, &batch[i]);
+            if (done + i == self->count) {
+                batch[i] = last;
+            } else {
+                status = describe(&at, &self->words[done + i], self->what, &batch[i]);
+            }
         }
         if (status == GPUIPC_OK) {
             status = driver_status(
@@ -164,21 +179,27 @@ static gpuipc_status submit(const context *ctx, CUstreamBatchMemOpType what,
                            : drv->cuStreamBatchMemOp(stream, (unsigned int)taken, batch, 0),
                 "cuStreamBatchMemOp", "letting a stream write or wait for points");
         }
-        *out_submitted += status == GPUIPC_OK ? taken : 0;
+        done += taken;
+        if (status == GPUIPC_OK) {
+            *out_submitted = done < self->count ? done : self->count;
+        }
     }
     return status;
 }
 
-gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream) {
+static gpuipc_status capture(CUstreamBatchMemOpType what, const point_word *word,
+                             gpuipc_stream stream) {
+    const order one = {what, word, 1, NULL};
     size_t submitted;
-    return submit(point_page_context(word->page), CU_STREAM_MEM_OP_WRITE_VALUE_64, word, 1, stream,
-                  &submitted);
+    return submit(point_page_context(word->page), &one, stream, &submitted);
+}
+
+gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream) {
+    return capture(CU_STREAM_MEM_OP_WRITE_VALUE_64, word, stream);
 }
 
 gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream) {
-    size_t submitted;
-    return submit(point_page_context(word->page), CU_STREAM_MEM_OP_WAIT_VALUE_64, word, 1, stream,
-                  &submitted);
+    return capture(CU_STREAM_MEM_OP_WAIT_VALUE_64, word, stream);
 }
 
 /* After a failure: when the stream has done what it had been given, nothing touches the words. */
@@ -191,16 +212,9 @@ static void settle(const context *ctx, gpuipc_stream stream, const point_word *p
 
 static gpuipc_status write_by_words(const context *ctx, const point_word *words, size_t count,
                                     gpuipc_stream stream, const point_word *passage) {
-    cursor own = {NULL, 0};
-    CUdeviceptr ignored;
+    const order writes = {CU_STREAM_MEM_OP_WRITE_VALUE_64, words, count, passage};
     size_t submitted;
-    gpuipc_status status = find(&own, passage, &ignored); /* before anything is on the stream */
-    if (status == GPUIPC_OK) {
-        status = submit(ctx, CU_STREAM_MEM_OP_WRITE_VALUE_64, words, count, stream, &submitted);
-    }
-    if (status == GPUIPC_OK) {
-        status = submit(ctx, CU_STREAM_MEM_OP_WRITE_VALUE_64, passage, 1, stream, &submitted);
-    }
+    gpuipc_status status = submit(ctx, &writes, stream, &submitted);
     if (status != GPUIPC_OK) {
         settle(ctx, stream, passage);
     }
@@ -290,17 +304,9 @@ static void give_up(const context *ctx, const point_word *words, size_t submitte
 
 gpuipc_status point_submit_waits(struct context *ctx, const point_word *words, size_t count,
                                  gpuipc_stream stream, const point_word *passage, bool may_store) {
-    cursor own = {NULL, 0};
-    CUdeviceptr ignored;
+    const order waits = {CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, passage};
     size_t submitted = 0;
-    size_t passages;
-    gpuipc_status status = find(&own, passage, &ignored);
-    if (status == GPUIPC_OK) {
-        status = submit(ctx, CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, stream, &submitted);
-    }
-    if (status == GPUIPC_OK) {
-        status = submit(ctx, CU_STREAM_MEM_OP_WRITE_VALUE_64, passage, 1, stream, &passages);
-    }
+    gpuipc_status status = submit(ctx, &waits, stream, &submitted);
     if (status != GPUIPC_OK) {
         give_up(ctx, words, submitted, may_store, stream, passage);
     }
