@@ -252,7 +252,7 @@ bool os_connection_is_read(os_connection *connection);
  *  the end, and nothing can be told when this end is interrupted: false. Any thread. */
 bool os_connection_has_ended(os_connection *connection);
 /** Wakes every thread that waits in it, now and later. What the peer sends from now on fails, or is lost (Windows); that
- *  this end is closed it sees when os_connection_interrupt() is called, which must follow. */
+ *  this end is closed it sees when os_connection_interrupt() or os_connection_end() is called, which must follow. */
 void os_connection_stop(os_connection *connection);
 /** After os_connection_stop(), one thread at a time: the next packet that had come and was not received, as
  *  os_connection_receive() with a deadline that has passed. After any failure there is no more; a peer that goes on
@@ -261,6 +261,11 @@ gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, si
                                       size_t *out_size, os_handle *handles, size_t *out_count);
 /** The same as os_connection_stop(), and the peer sees the end. */
 void os_connection_interrupt(os_connection *connection);
+/** When os_connection_take_rest() has nothing more: os_connection_interrupt(). Or nothing is done, since more has come
+ *  meanwhile and is to be taken: false.
+ *  @param out_peer_closed the peer has closed its end before, and so never takes what it has not taken by now; false
+ *         where the system does not say so, and where everything that was sent is taken or has failed (Linux) */
+bool os_connection_end(os_connection *connection, bool *out_peer_closed);
 void os_connection_destroy(os_connection *connection);
 
 /* ---- poller: many endpoints waited for at once; posix_poller.c, win32_poller.c ------------ */

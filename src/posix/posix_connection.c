@@ -169,6 +169,13 @@ void os_connection_interrupt(os_connection *connection) {
     }
 }
 
+/* Since os_connection_stop() nothing more can have come. */
+bool os_connection_end(os_connection *connection, bool *out_peer_closed) {
+    os_connection_interrupt(connection);
+    *out_peer_closed = false;
+    return true;
+}
+
 void os_connection_set_look(os_connection *connection, uint32_t microseconds) {
     connection->look_us = microseconds;
 }

@@ -243,6 +243,7 @@ struct os_connection {
     os_handle writing;
     uint32_t look_us;  /**< os_connection_set_look() */
     size_t rest_bytes; /**< received since it was stopped, with envelopes */
+    bool rest_is_over; /**< nothing of what is left is taken any more */
     win32_lender lender;
     win32_borrower borrower;
     SRWLOCK watch_mutex;     /**< guards the next two; with it the pipe of a watch is open */

@@ -163,25 +163,57 @@ void os_connection_stop(os_connection *connection) {
     SetEvent(win32_handle_native(connection->interrupted));
 }
 
+/** Whether the other end is closed, with connection->use held and the pipe open.
+ *  @param out_unread bytes, which hide that it is closed */
+static bool pipe_has_ended(const os_connection *connection, DWORD *out_unread) {
+    *out_unread = 0;
+    return !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, out_unread, NULL);
+}
+
+/** With connection->use held alone. */
+static void pipe_close(os_connection *connection, bool peer_closed) {
+    os_handle_close(&connection->pipe); /* first: see os_connection_end() */
+    win32_lender_end(&connection->lender, peer_closed);
+    win32_borrower_end(&connection->borrower);
+}
+
 /* Closing the pipe is what makes the peer see the end; it may still read what was sent. A client's
  * end has no other way, and DisconnectNamedPipe, which a server's has, throws away what the client
  * has not read. So calls that wait are woken first, and when all have left the pipe goes. */
 void os_connection_interrupt(os_connection *connection) {
+    DWORD unread;
     os_connection_stop(connection);
     AcquireSRWLockExclusive(&connection->use);
     if (os_handle_is_valid(connection->pipe)) {
         gpuipc_error why = status_save();
         win32_watch_end(connection);
         win32_packet_drain(connection);
-        /* With nothing left to read, this fails if and only if the other end is closed. */
-        bool peer_closed =
-            !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, NULL, NULL);
-        win32_lender_end(&connection->lender, peer_closed);
-        win32_borrower_end(&connection->borrower);
-        os_handle_close(&connection->pipe);
+        pipe_close(connection, pipe_has_ended(connection, &unread));
         status_restore(&why);
     }
     ReleaseSRWLockExclusive(&connection->use);
+}
+
+/* Nothing stands between the look and the closing. A peer that within this moment sends something, looks in its turn and
+ * closes its own end is not told that nobody took it: of a pipe one end cannot be closed for writing alone. */
+bool os_connection_end(os_connection *connection, bool *out_peer_closed) {
+    bool is_over = true;
+    bool peer_closed = false;
+    DWORD unread;
+    AcquireSRWLockExclusive(&connection->use);
+    if (os_handle_is_valid(connection->pipe)) {
+        win32_watch_end(connection);
+        peer_closed = pipe_has_ended(connection, &unread);
+        is_over = peer_closed || unread == 0 || connection->rest_is_over;
+        if (is_over) {
+            gpuipc_error why = status_save();
+            pipe_close(connection, peer_closed);
+            status_restore(&why);
+        }
+    }
+    ReleaseSRWLockExclusive(&connection->use);
+    *out_peer_closed = peer_closed;
+    return is_over;
 }
 
 void os_connection_destroy(os_connection *connection) {

@@ -333,7 +333,10 @@ static bool rest_may_be_taken(os_connection *connection) {
  * breaks a rule, after which nothing is taken (win32_ledger.c). The interrupt event is set by now and would take every
  * reading back, so it is reset meanwhile: nobody else is in here. */
 static gpuipc_status rest_receive(os_connection *connection, packet *received) {
-    if (connection->rest_bytes > WIN32_PIPE_ROOM || !rest_may_be_taken(connection)) {
+    connection->rest_is_over = connection->rest_is_over ||
+                               connection->rest_bytes > WIN32_PIPE_ROOM ||
+                               !rest_may_be_taken(connection);
+    if (connection->rest_is_over) {
         return win32_connection_usable(connection, "ReadFile");
     }
     ResetEvent(win32_handle_native(connection->interrupted));
@@ -343,6 +346,7 @@ static gpuipc_status rest_receive(os_connection *connection, packet *received) {
         const envelope *found = &received->found;
         connection->rest_bytes += ENVELOPE_BYTES + 8 * found->handle_count + found->byte_count;
     }
+    connection->rest_is_over = status != GPUIPC_OK && status != GPUIPC_ERR_TIMEOUT;
     return status;
 }
 

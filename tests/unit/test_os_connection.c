@@ -284,3 +284,35 @@ Test(os_connection, what_is_left_ends_while_the_peer_goes_on_sending) {
                                                             0, os_deadline_after(SOON_MS)));
     os_pair_close(&pair);
 }
+
+static gpuipc_status take_rest(os_connection *from) {
+    char bytes[64];
+    size_t size = 0;
+    size_t count = 0;
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    return os_connection_take_rest(from, bytes, sizeof(bytes), &size, handles, &count);
+}
+
+/* On Linux nothing can come late; where it can, it is taken or the sender learns that it was not. */
+Test(os_connection, an_end_takes_what_has_come_meanwhile) {
+    bool peer_closed = true;
+    os_pair pair;
+    os_pair_open(&pair);
+    os_connection_stop(pair.server);
+    cr_assert_neq(take_rest(pair.server), GPUIPC_OK);
+    const bool came =
+        os_connection_send(pair.client, "late", 4, NULL, 0, os_deadline_after(0)) == GPUIPC_OK;
+    if (came) {
+        cr_assert_not(os_connection_end(pair.server, &peer_closed));
+        check_ok(take_rest(pair.server));
+        cr_assert_neq(take_rest(pair.server), GPUIPC_OK);
+    }
+    cr_assert(os_connection_end(pair.server, &peer_closed));
+    cr_assert_not(peer_closed);
+    check_status(GPUIPC_ERR_PEER_CLOSED, receive(pair.client, SOON_MS));
+    os_connection_stop(pair.client);
+    cr_assert_neq(take_rest(pair.client), GPUIPC_OK);
+    cr_assert(os_connection_end(pair.client, &peer_closed));
+    cr_assert_eq(peer_closed, came);
+    os_pair_close(&pair);
+}

@@ -30,12 +30,21 @@ static void take_in_rest(connection *self, size_t size, os_handle *handles, size
     }
 }
 
-/* Nothing more comes: what had come and was not read is looked through, and what the peer lent and nobody here has opened
- * is returned, before the peer can see that this end is closed. The receive mutex is held. */
-static void settle(connection *self) {
+static void take_in_all_rest(connection *self) {
     os_handle handles[OS_PACKET_HANDLES_MAX];
     size_t handle_count;
     size_t size;
+    while (os_connection_take_rest(self->os, self->packet_in, OS_PACKET_BYTES_MAX, &size, handles,
+                                   &handle_count) == GPUIPC_OK) {
+        take_in_rest(self, size, handles, handle_count);
+    }
+}
+
+/* Nothing more comes: what had come and was not read is looked through, and what the peer lent and nobody here has opened
+ * is returned, before the peer can see that this end is closed. The receive mutex is held. */
+static void settle(connection *self) {
+    uint32_t returned = 0;
+    bool peer_closed;
     if (self->is_settled) {
         return;
     }
@@ -43,15 +52,16 @@ static void settle(connection *self) {
     self->is_settled = true;
     os_connection_stop(self->os);
     incoming_clear(&self->in, self->context, false);
-    while (os_connection_take_rest(self->os, self->packet_in, OS_PACKET_BYTES_MAX, &size, handles,
-                                   &handle_count) == GPUIPC_OK) {
-        take_in_rest(self, size, handles, handle_count);
+    do {
+        take_in_all_rest(self);
+        for (; returned < self->points_in_count; returned++) {
+            point_page_return_rest(self->points_in[returned]);
+        }
+        contents_end_receiving(self, false);
+    } while (!os_connection_end(self->os, &peer_closed));
+    if (peer_closed) {
+        point_peer_closed(self->other_end);
     }
-    for (uint32_t i = 0; i < self->points_in_count; i++) {
-        point_page_return_rest(self->points_in[i]);
-    }
-    contents_end_receiving(self, false);
-    os_connection_interrupt(self->os);
     status_restore(&why);
 }
 

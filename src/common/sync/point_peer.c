@@ -74,6 +74,12 @@ void point_peer_leave(point_peer *self) {
     os_mutex_unlock(&self->context->points->mutex);
 }
 
+void point_peer_closed(point_peer *self) {
+    os_mutex_lock(&self->context->points->mutex);
+    self->has_closed = true;
+    os_mutex_unlock(&self->context->points->mutex);
+}
+
 struct watch_group **point_peer_watched(point_peer *self) {
     return &self->watched;
 }
