@@ -202,8 +202,9 @@ typedef struct gpuipc_error {
     gpuipc_status status;               /**< what the failing call returned */
     gpuipc_native_origin native_origin; /**< where native_code comes from */
     int64_t native_code;                /**< errno, GetLastError() or CUresult */
-    char operation[48];                 /**< the call that failed, such as "cuMemCreate" */
-    char sentence[304];                 /**< what happened, for a person */
+    char native_call[48]; /**< who answered native_code, such as "cuMemCreate"; else empty */
+    char operation[48];   /**< the function of this library that was called and failed */
+    char sentence[304];   /**< what happened, for a person */
 } gpuipc_error;
 
 /**
@@ -215,8 +216,8 @@ typedef struct gpuipc_error {
 GPUIPC_API const gpuipc_error *gpuipc_error_get(void);
 
 /**
- * The calling thread's last failure as one text for a person: the call, the cause, the status and the system's code,
- * the remedy. "success" before the first failure.
+ * The calling thread's last failure as one text for a person: the call, the cause, the status, the code and who answered
+ * it, the remedy. "success" before the first failure.
  * @return a text that stays valid, and is overwritten by this thread's next call of this function
  * @errors none  @ownership the library's  @threads any; each thread has its own
  * @blocking no  @since 0.1

@@ -45,8 +45,7 @@ gpuipc_status driver_open(const char *choice, driver *out_driver);
  * what a code means at its place uses status_fail_cuda itself.
  * @param what what was being done, such as "making 2 MiB on device 0"
  */
-gpuipc_status driver_status(const driver *drv, CUresult result, const char *operation,
-                            const char *what);
+gpuipc_status driver_status(const driver *drv, CUresult result, const char *call, const char *what);
 
 /** Makes a call of the driver, and its status. @param arguments in brackets */
 #define DRIVER_CALL(drv, call, arguments, what)                                                    \

@@ -22,12 +22,11 @@ gpuipc_status posix_error_status(int code);
 
 /** Records a failed system call: the sentence, then the system's words for @p code.
  *  @return posix_error_status(code) */
-gpuipc_status posix_fail(int code, const char *operation, const char *format, ...)
-    GPUIPC_PRINTF(3, 4);
+gpuipc_status posix_fail(int code, const char *call, const char *format, ...) GPUIPC_PRINTF(3, 4);
 
 /** The same with a status decided by the caller. */
-gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *operation,
-                            const char *format, ...) GPUIPC_PRINTF(4, 5);
+gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *call, const char *format,
+                            ...) GPUIPC_PRINTF(4, 5);
 
 /* ---- the register of the library's descriptors: posix_handle.c ---------------------------- */
 
@@ -37,12 +36,12 @@ gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *operatio
 void posix_register_lock(void);
 void posix_register_unlock(void);
 
-/** With the register locked: records @p fd, which the system call @p operation has just answered.
+/** With the register locked: records @p fd, which the system call @p call has just answered.
  *  Below zero, errno becomes the status. When it cannot be recorded it is closed. */
-gpuipc_status posix_register_add(int fd, const char *operation);
+gpuipc_status posix_register_add(int fd, const char *call);
 
 /** With the register locked: records an open descriptor, which stays the caller's on failure. */
-gpuipc_status posix_register_record(int fd, const char *operation);
+gpuipc_status posix_register_record(int fd);
 
 /** Closes a registered descriptor; one that is not registered is left alone (in a forked child its
  *  number may belong to something else by now). */
@@ -105,13 +104,13 @@ struct os_connection {
 };
 
 /** ERR_FORKED, ERR_RELEASED after an interrupt. */
-gpuipc_status posix_connection_usable(const os_connection *connection, const char *operation);
+gpuipc_status posix_connection_usable(const os_connection *connection);
 
 /** Makes a connection of a connected socket, which is the connection's only on success. */
 gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection);
 
 /** For calls on an object that was made before a fork: its descriptors are closed in this child. */
-gpuipc_status posix_fail_forked(const char *operation);
+gpuipc_status posix_fail_forked(void);
 
 /** Ends a connected socket and throws away what nobody received of it; to be closed next. */
 void posix_packet_drain(int fd);

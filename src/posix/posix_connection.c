@@ -12,8 +12,8 @@
 
 #include <linux/sockios.h>
 
-gpuipc_status posix_fail_forked(const char *operation) {
-    return status_fail(GPUIPC_ERR_FORKED, operation,
+gpuipc_status posix_fail_forked(void) {
+    return status_fail(GPUIPC_ERR_FORKED,
                        "this object was made before fork(); its descriptors are closed here");
 }
 
@@ -44,7 +44,7 @@ static void socket_make_room(int fd) {
 gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection) {
     os_connection *connection = malloc(sizeof(*connection));
     if (connection == NULL) {
-        return status_out_of_memory("os_connection", sizeof(*connection));
+        return status_out_of_memory(sizeof(*connection));
     }
     *connection = (os_connection){.fd = fd, .generation = os_fork_generation()};
     socket_make_room(fd);
@@ -135,19 +135,19 @@ gpuipc_status os_connection_open(const os_directory *directory, const char *name
     return status;
 }
 
-gpuipc_status posix_connection_usable(const os_connection *connection, const char *operation) {
+gpuipc_status posix_connection_usable(const os_connection *connection) {
     if (connection->generation != os_fork_generation()) {
-        return posix_fail_forked(operation);
+        return posix_fail_forked();
     }
     if (atomic_load(&connection->interrupted)) {
-        return status_fail(GPUIPC_ERR_RELEASED, operation, "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
     }
     return GPUIPC_OK;
 }
 
 gpuipc_status os_connection_get_peer(os_connection *connection, os_peer *out_peer) {
     if (connection->generation != os_fork_generation()) {
-        return posix_fail_forked("os_connection_get_peer");
+        return posix_fail_forked();
     }
     return posix_peer_of_socket(connection->fd, out_peer);
 }

@@ -17,7 +17,7 @@
 #define REMEDY "name one of your own: export GPUIPC_RUNTIME_DIR=$HOME/.gpuipc"
 
 static gpuipc_status path_too_long(const char *text, size_t capacity) {
-    return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "runtime directory",
+    return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                        "the directory %.80s... has %zu characters; %zu are possible", text,
                        strlen(text), capacity - 1);
 }
@@ -51,8 +51,8 @@ gpuipc_status os_directory_resolve(const os_directory *directory, char *path, si
     }
     if (given != NULL) {
         if (given[0] != '/') {
-            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "runtime directory",
-                               "%s is no absolute path: \"%.80s\"", source, given);
+            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is no absolute path: \"%.80s\"",
+                               source, given);
         }
         return path_copy(given, "", path, capacity);
     }
@@ -100,7 +100,7 @@ static gpuipc_status directory_check(int fd, const char *path, bool shared) {
     if (!shared) {
         snprintf(owner, sizeof(owner), "user %u", (unsigned)geteuid());
     }
-    return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "runtime directory",
+    return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
                        "%s belongs to user %u and has mode %04o; wanted: %s, and no rights beyond "
                        "mode %04o; set them, or " REMEDY,
                        path, (unsigned)found.st_uid, mode, owner, allowed);
@@ -141,7 +141,7 @@ static gpuipc_status address_make_abstract(const char *name, posix_address *addr
     size_t capacity = sizeof(address->socket.sun_path);
     int length = snprintf(path + 1, capacity - 1, ABSTRACT_PREFIX "%s", name);
     if (length < 0 || (size_t)length >= capacity - 1) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "sun_path",
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "the abstract name %.40s... has %zu characters; %zu are possible", name,
                            strlen(name), capacity - 1 - sizeof(ABSTRACT_PREFIX));
     }
@@ -163,7 +163,7 @@ gpuipc_status posix_address_make(const char *directory_path, const char *name,
     size_t capacity = sizeof(address.socket.sun_path);
     int length = snprintf(path, capacity, "%s/%s" POSIX_SOCKET_SUFFIX, directory_path, name);
     if (length < 0 || (size_t)length >= capacity) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "sun_path",
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "the socket path for \"%.40s\" in %.120s has %d characters; %zu are "
                            "possible",
                            name, directory_path, length, capacity - 1);

@@ -47,7 +47,7 @@ static gpuipc_status directory_lock(int directory, int wait_ms) {
             return posix_fail(errno, "flock", "the runtime directory cannot be locked");
         }
         if (os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "flock",
+            return status_fail(GPUIPC_ERR_TIMEOUT,
                                "another process has locked the runtime directory for %d ms",
                                wait_ms);
         }
@@ -86,7 +86,7 @@ static gpuipc_status name_clear(const os_listener *listener, bool *out_replaced)
                                : posix_fail(errno, "fstatat", "%s cannot be looked at", path);
     }
     if (!S_ISSOCK(found.st_mode)) {
-        return status_fail(GPUIPC_ERR_NAME_IN_USE, "bind",
+        return status_fail(GPUIPC_ERR_NAME_IN_USE,
                            "%s exists and is no socket; it is left as it is", path);
     }
     bool alive;
@@ -95,7 +95,7 @@ static gpuipc_status name_clear(const os_listener *listener, bool *out_replaced)
         return status;
     }
     if (alive) {
-        return status_fail(GPUIPC_ERR_NAME_IN_USE, "bind", "a process listens at %s", path);
+        return status_fail(GPUIPC_ERR_NAME_IN_USE, "a process listens at %s", path);
     }
     if (unlinkat(listener->directory, listener_file(listener), 0) != 0 && errno != ENOENT) {
         return posix_fail(errno, "unlinkat", "the dead socket %s cannot be removed", path);
@@ -219,7 +219,7 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     }
     os_listener *listener = malloc(sizeof(*listener));
     if (listener == NULL) {
-        return status_out_of_memory("os_listener_open", sizeof(*listener));
+        return status_out_of_memory(sizeof(*listener));
     }
     *listener = (os_listener){.fd = -1, .directory = -1, .generation = os_fork_generation()};
     status = posix_address_make(path, name, &listener->address);
@@ -249,14 +249,14 @@ free_listener:
 
 gpuipc_status posix_listener_descriptor(const os_listener *listener, int *out_fd) {
     if (listener->generation != os_fork_generation()) {
-        return posix_fail_forked("os_poller_add_listener");
+        return posix_fail_forked();
     }
     *out_fd = listener->fd;
     return GPUIPC_OK;
 }
 
 static gpuipc_status listener_interrupted(void) {
-    return status_fail(GPUIPC_ERR_RELEASED, "accept", "the listener was interrupted");
+    return status_fail(GPUIPC_ERR_RELEASED, "the listener was interrupted");
 }
 
 /** One try. @return 0, or errno: the caller decides what to do about it */
@@ -282,7 +282,7 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
     unsigned pause = 0;
     for (;;) {
         if (listener->generation != os_fork_generation()) {
-            return posix_fail_forked("accept");
+            return posix_fail_forked();
         }
         if (atomic_load(&listener->interrupted)) {
             return listener_interrupted();
@@ -300,7 +300,7 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
         }
         if (os_deadline_passed(deadline)) {
             return at_limit ? posix_fail(code, "accept4", "no descriptor for a new connection")
-                            : status_fail(GPUIPC_ERR_TIMEOUT, "accept",
+                            : status_fail(GPUIPC_ERR_TIMEOUT,
                                           "nobody connected before the time ran out");
         }
         /* At the limit the waiting connection stays, and with it readiness: waiting for that

@@ -31,7 +31,7 @@ gpuipc_status posix_error_status(int code) {
     return os_situation_status(error_situation(code));
 }
 
-static void error_record(gpuipc_status status, int code, const char *operation, const char *format,
+static void error_record(gpuipc_status status, int code, const char *call, const char *format,
                          va_list arguments) {
     gpuipc_error layout;
     char sentence[sizeof(layout.sentence)];
@@ -41,23 +41,23 @@ static void error_record(gpuipc_status status, int code, const char *operation, 
     }
     /* The GNU form, which may answer a text of its own instead of filling the room. */
     const char *text = strerror_r(code, words, sizeof(words));
-    status_fail_os(status, code, operation, "%s: %s", sentence, text);
+    status_fail_os(status, code, call, "%s: %s", sentence, text);
 }
 
-gpuipc_status posix_fail(int code, const char *operation, const char *format, ...) {
+gpuipc_status posix_fail(int code, const char *call, const char *format, ...) {
     gpuipc_status status = posix_error_status(code);
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, code, operation, format, arguments);
+    error_record(status, code, call, format, arguments);
     va_end(arguments);
     return status;
 }
 
-gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *operation,
-                            const char *format, ...) {
+gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *call, const char *format,
+                            ...) {
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, code, operation, format, arguments);
+    error_record(status, code, call, format, arguments);
     va_end(arguments);
     return status;
 }

@@ -65,8 +65,8 @@ static gpuipc_status read_all(int fd, const char *name, char *bytes, size_t capa
             return GPUIPC_OK;
         }
         if (is_full) {
-            return status_fail(GPUIPC_ERR_LIMIT, "read", "the file %.80s is longer than %zu bytes",
-                               name, capacity);
+            return status_fail(GPUIPC_ERR_LIMIT, "the file %.80s is longer than %zu bytes", name,
+                               capacity);
         }
         size += (size_t)got;
     }
@@ -88,7 +88,7 @@ gpuipc_status os_file_read(const char *directory, const char *name, void *bytes,
     if (fstat(fd, &found) != 0) {
         status = posix_fail(errno, "fstat", "the file %.80s cannot be looked at", name);
     } else if (!S_ISREG(found.st_mode) || found.st_uid != geteuid()) {
-        status = status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "fstat",
+        status = status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
                              "%.80s is no plain file, or not this user's", name);
     } else {
         status = read_all(fd, name, bytes, capacity, out_size);
@@ -118,8 +118,7 @@ static gpuipc_status make_parent(const char *directory) {
     char parent[OS_PATH_MAX];
     int length = snprintf(parent, sizeof(parent), "%s", directory);
     if (length < 0 || (size_t)length >= sizeof(parent)) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "mkdir", "%.80s... is too long a path",
-                           directory);
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "%.80s... is too long a path", directory);
     }
     char *end = strrchr(parent, '/');
     if (end == NULL || end == parent) {

@@ -55,24 +55,24 @@ static bool register_remove(int fd) {
     return true;
 }
 
-gpuipc_status posix_register_record(int fd, const char *operation) {
+gpuipc_status posix_register_record(int fd) {
     gpuipc_status status = os_fork_watch();
     if (status != GPUIPC_OK) {
         return status;
     }
     size_t word = (unsigned)fd / WORD_BITS;
     if (!register_grow(word)) {
-        return status_out_of_memory(operation, (word + GROWTH_WORDS) * sizeof(uint64_t));
+        return status_out_of_memory((word + GROWTH_WORDS) * sizeof(uint64_t));
     }
     fd_register.words[word] |= UINT64_C(1) << ((unsigned)fd % WORD_BITS);
     return GPUIPC_OK;
 }
 
-gpuipc_status posix_register_add(int fd, const char *operation) {
+gpuipc_status posix_register_add(int fd, const char *call) {
     if (fd < 0) {
-        return posix_fail(errno, operation, "no descriptor could be made");
+        return posix_fail(errno, call, "no descriptor could be made");
     }
-    gpuipc_status status = posix_register_record(fd, operation);
+    gpuipc_status status = posix_register_record(fd);
     if (status != GPUIPC_OK) {
         close(fd);
     }
@@ -126,8 +126,8 @@ bool os_handle_is_valid(os_handle handle) {
 
 gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle) {
     if (native < 0 || native > INT_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_handle_adopt",
-                           "%lld is no file descriptor", (long long)native);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%lld is no file descriptor",
+                           (long long)native);
     }
     int fd = (int)native;
     int flags = fcntl(fd, F_GETFD);
@@ -136,7 +136,7 @@ gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle) {
                              "descriptor %d cannot be adopted", fd);
     }
     posix_register_lock();
-    gpuipc_status status = posix_register_record(fd, "os_handle_adopt");
+    gpuipc_status status = posix_register_record(fd);
     posix_register_unlock();
     if (status == GPUIPC_OK) {
         *out_handle = (os_handle){native};

@@ -51,7 +51,7 @@ free_library:
     free(library);
 close_handle:
     dlclose(handle);
-    return status_out_of_memory("dlopen", sizeof(*library) + PATH_MAX);
+    return status_out_of_memory(sizeof(*library) + PATH_MAX);
 }
 
 static const char *loader_words(void) {
@@ -94,7 +94,7 @@ static bool program_is_static(void) {
 static gpuipc_status check_program(const char *name) {
     return program_is_static()
                ? status_fail(
-                     GPUIPC_ERR_NOT_SUPPORTED, "dlopen",
+                     GPUIPC_ERR_NOT_SUPPORTED,
                      "this program was linked with -static and cannot load %s: gpuipc may be "
                      "static, the C library may not (leave -static away)",
                      name)
@@ -112,15 +112,14 @@ gpuipc_status os_library_open_system(const char *name, os_library **out_library)
     }
     const char *words = loader_words();
     if (words_say_missing(words, name)) {
-        return status_fail(GPUIPC_ERR_NOT_FOUND, "dlopen", "%s is not installed here", name);
+        return status_fail(GPUIPC_ERR_NOT_FOUND, "%s is not installed here", name);
     }
-    return status_fail(GPUIPC_ERR_OS, "dlopen", "%s is installed but does not load: %s", name,
-                       words);
+    return status_fail(GPUIPC_ERR_OS, "%s is installed but does not load: %s", name, words);
 }
 
 gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
     if (path[0] != '/') {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "dlopen", "%s is no absolute path", path);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is no absolute path", path);
     }
     if (access(path, F_OK) != 0) {
         gpuipc_status status =
@@ -133,7 +132,7 @@ gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
-        return status_fail(GPUIPC_ERR_OS, "dlopen", "%s does not load: %s", path, loader_words());
+        return status_fail(GPUIPC_ERR_OS, "%s does not load: %s", path, loader_words());
     }
     return library_wrap(handle, path, out_library);
 }
@@ -178,7 +177,7 @@ gpuipc_status os_library_open_own(const char *name, os_library **out_library) {
     }
 #endif
     return status_fail(
-        GPUIPC_ERR_NOT_FOUND, "dlopen",
+        GPUIPC_ERR_NOT_FOUND,
         "%s is neither in %.120s nor in a gpuipc folder beside it; its path can be given in "
         "GPUIPC_CUDA_DRIVER",
         name, folder);

@@ -31,7 +31,7 @@ static int memory_make(const char *debug_name) {
 
 gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle *out_handle) {
     if (bytes == 0 || bytes > INT64_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "memfd_create",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "shared memory cannot have %" PRIu64 " bytes", bytes);
     }
     posix_register_lock();
@@ -66,7 +66,7 @@ gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes) {
                              "the handle is no shared memory");
     }
     if ((seals & FIXED_SEALS) != FIXED_SEALS) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "fcntl(F_GET_SEALS)",
+        return status_fail(GPUIPC_ERR_PROTOCOL,
                            "the handle is memory whose size can still change (seals 0x%x)",
                            (unsigned)seals);
     }
@@ -85,7 +85,7 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
     }
     /* mmap(2): a page beyond the end can be mapped, and answers SIGBUS when it is touched. */
     if (bytes == 0 || found.st_size < 0 || bytes > (uint64_t)found.st_size || bytes > SIZE_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "mmap",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "%" PRIu64 " bytes cannot be mapped of memory that has %" PRId64, bytes,
                            (int64_t)found.st_size);
     }

@@ -64,7 +64,7 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
                                  const os_handle *handles, size_t count, os_deadline deadline) {
     /* An empty packet cannot be told from the end of the connection: recv(2). */
     if (size == 0 || size > OS_PACKET_BYTES_MAX || count > OS_PACKET_HANDLES_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "sendmsg",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "a packet has 1 to %d bytes and up to %d handles, not %zu and %zu",
                            OS_PACKET_BYTES_MAX, OS_PACKET_HANDLES_MAX, size, count);
     }
@@ -73,7 +73,7 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     control_fill(&message, &control, handles, count);
     for (;;) {
-        gpuipc_status status = posix_connection_usable(connection, "sendmsg");
+        gpuipc_status status = posix_connection_usable(connection);
         if (status != GPUIPC_OK) {
             return status;
         }
@@ -82,11 +82,11 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
         }
         int code = errno;
         if (code != EAGAIN && code != EINTR) {
-            status = posix_connection_usable(connection, "sendmsg");
+            status = posix_connection_usable(connection);
             return status != GPUIPC_OK ? status : send_failed(code, size);
         }
         if (code == EAGAIN && os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "sendmsg",
+            return status_fail(GPUIPC_ERR_TIMEOUT,
                                "the peer did not take its packets before the time ran out");
         }
         /* POLLRDHUP: of an end that was stopped here, which is no hang-up yet */
@@ -162,7 +162,7 @@ static gpuipc_status packet_register(packet *received) {
     gpuipc_status status = GPUIPC_OK;
     received->registered = 0;
     while (received->registered < received->fd_count && status == GPUIPC_OK) {
-        status = posix_register_record(received->fds[received->registered], "recvmsg");
+        status = posix_register_record(received->fds[received->registered]);
         received->registered += status == GPUIPC_OK;
     }
     return status;
@@ -211,12 +211,12 @@ static int packet_take(int fd, void *bytes, size_t capacity, packet *received,
  * limit of descriptors and fewer than the most came, the limit cut it, and no peer is to blame. */
 static gpuipc_status packet_cut(const packet *received) {
     if (received->at_limit && received->fd_count < OS_PACKET_HANDLES_MAX) {
-        return status_fail(GPUIPC_ERR_TOO_MANY_HANDLES, "recvmsg",
+        return status_fail(GPUIPC_ERR_TOO_MANY_HANDLES,
                            "this process has no descriptor left for the handles of a packet: "
                            "%zu of them could be taken (MSG_CTRUNC at RLIMIT_NOFILE)",
                            received->fd_count);
     }
-    return status_fail(GPUIPC_ERR_HANDLE_COUNT, "recvmsg",
+    return status_fail(GPUIPC_ERR_HANDLE_COUNT,
                        "the handles of a packet came cut short, after %zu (MSG_CTRUNC)",
                        received->fd_count);
 }
@@ -227,9 +227,9 @@ static gpuipc_status packet_cut(const packet *received) {
 static gpuipc_status packet_empty(int fd, const packet *received) {
     int events = fd_wait(fd, POLLRDHUP, os_deadline_after(0));
     if (!received->has_control && events > 0 && (events & (POLLRDHUP | POLLHUP)) != 0) {
-        return status_fail(GPUIPC_ERR_PEER_CLOSED, "recvmsg", "the other end is closed");
+        return status_fail(GPUIPC_ERR_PEER_CLOSED, "the other end is closed");
     }
-    return status_fail(GPUIPC_ERR_PROTOCOL, "recvmsg", "the peer sent an empty packet");
+    return status_fail(GPUIPC_ERR_PROTOCOL, "the peer sent an empty packet");
 }
 
 static gpuipc_status packet_judge(int fd, const packet *received, size_t capacity) {
@@ -237,7 +237,7 @@ static gpuipc_status packet_judge(int fd, const packet *received, size_t capacit
         return packet_cut(received);
     }
     if ((received->flags & MSG_TRUNC) != 0) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "recvmsg",
+        return status_fail(GPUIPC_ERR_PROTOCOL,
                            "the peer sent a packet longer than the %zu bytes there may be",
                            capacity);
     }
@@ -245,7 +245,7 @@ static gpuipc_status packet_judge(int fd, const packet *received, size_t capacit
         return packet_empty(fd, received);
     }
     if (received->surplus || received->fd_count > OS_PACKET_HANDLES_MAX) {
-        return status_fail(GPUIPC_ERR_HANDLE_COUNT, "recvmsg",
+        return status_fail(GPUIPC_ERR_HANDLE_COUNT,
                            "the peer sent %zu descriptors; %d are possible, by SCM_RIGHTS alone",
                            received->fd_count, OS_PACKET_HANDLES_MAX);
     }
@@ -260,7 +260,7 @@ static gpuipc_status packet_wait(os_connection *connection, void *bytes, size_t 
     bool reset_seen = false;
     received->fd_count = 0;
     for (;;) {
-        gpuipc_status status = posix_connection_usable(connection, "recvmsg");
+        gpuipc_status status = posix_connection_usable(connection);
         if (status != GPUIPC_OK) {
             return status;
         }
@@ -279,8 +279,7 @@ static gpuipc_status packet_wait(os_connection *connection, void *bytes, size_t 
             return posix_fail(code, "recvmsg", "no packet can be received");
         }
         if (code == EAGAIN && os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "recvmsg",
-                               "no packet came before the time ran out");
+            return status_fail(GPUIPC_ERR_TIMEOUT, "no packet came before the time ran out");
         }
         if (code == EAGAIN && look_until != 0 && os_clock_ns() < look_until) {
             sched_yield(); /* who is to answer may need this very processor */
@@ -313,7 +312,7 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
     status = packet_judge(connection->fd, &received, capacity);
     if (status == GPUIPC_ERR_PEER_CLOSED && atomic_load(&connection->interrupted)) {
         /* The end that was seen is the one that our own shutdown() made. */
-        status = posix_connection_usable(connection, "recvmsg");
+        status = posix_connection_usable(connection);
     }
     if (status != GPUIPC_OK) {
         packet_close(&received);
@@ -329,7 +328,7 @@ gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, si
     gpuipc_status status = GPUIPC_OK;
     int code;
     if (connection->generation != os_fork_generation()) {
-        return posix_fail_forked("recvmsg");
+        return posix_fail_forked();
     }
     do { /* ECONNRESET comes once: packet_wait() */
         code = packet_take(connection->fd, bytes, capacity, &received, &status);

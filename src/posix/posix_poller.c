@@ -19,8 +19,8 @@ struct os_poller {
     uint32_t generation;
 };
 
-static gpuipc_status poller_usable(const os_poller *poller, const char *operation) {
-    return poller->generation == os_fork_generation() ? GPUIPC_OK : posix_fail_forked(operation);
+static gpuipc_status poller_usable(const os_poller *poller) {
+    return poller->generation == os_fork_generation() ? GPUIPC_OK : posix_fail_forked();
 }
 
 /** epoll_ctl(2) says level-triggered is the default; EPOLLHUP and EPOLLERR come unasked. */
@@ -60,7 +60,7 @@ static gpuipc_status descriptor_make_wake(int *out_fd) {
 gpuipc_status os_poller_create(os_poller **out_poller) {
     os_poller *poller = malloc(sizeof(*poller));
     if (poller == NULL) {
-        return status_out_of_memory("os_poller_create", sizeof(*poller));
+        return status_out_of_memory(sizeof(*poller));
     }
     *poller = (os_poller){.epoll = -1, .wake = -1, .generation = os_fork_generation()};
     gpuipc_status status = descriptor_make_epoll(&poller->epoll);
@@ -98,7 +98,7 @@ void os_poller_destroy(os_poller *poller) {
 
 gpuipc_status os_poller_add_listener(os_poller *poller, os_listener *listener, void *tag) {
     int fd;
-    gpuipc_status status = poller_usable(poller, "os_poller_add_listener");
+    gpuipc_status status = poller_usable(poller);
     if (status == GPUIPC_OK) {
         status = posix_listener_descriptor(listener, &fd);
     }
@@ -106,9 +106,9 @@ gpuipc_status os_poller_add_listener(os_poller *poller, os_listener *listener, v
 }
 
 gpuipc_status os_poller_add_connection(os_poller *poller, os_connection *connection, void *tag) {
-    gpuipc_status status = poller_usable(poller, "os_poller_add_connection");
+    gpuipc_status status = poller_usable(poller);
     if (status == GPUIPC_OK) {
-        status = posix_connection_usable(connection, "os_poller_add_connection");
+        status = posix_connection_usable(connection);
     }
     return status == GPUIPC_OK ? poller_add(poller, connection->fd, tag) : status;
 }
@@ -146,13 +146,12 @@ static int poller_try(os_poller *poller, os_deadline deadline, void **tags, size
  * given out at once, so nothing is left to be reported of what is removed later. */
 gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tags, size_t capacity,
                              size_t *out_count) {
-    gpuipc_status status = poller_usable(poller, "epoll_wait");
+    gpuipc_status status = poller_usable(poller);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (capacity == 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_poller_wait",
-                           "there is no room for what is ready");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "there is no room for what is ready");
     }
     for (;;) {
         int count = poller_try(poller, deadline, tags, capacity);

@@ -196,7 +196,7 @@ static void *thread_main(void *argument) {
 gpuipc_status os_thread_start(void (*run)(void *argument), void *argument, os_thread **out_thread) {
     os_thread *thread = malloc(sizeof(*thread));
     if (thread == NULL) {
-        return status_out_of_memory("os_thread_start", sizeof(*thread));
+        return status_out_of_memory(sizeof(*thread));
     }
     thread->run = run;
     thread->argument = argument;

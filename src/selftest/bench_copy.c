@@ -26,6 +26,7 @@ static void timer_destroy(timer *self) {
 }
 
 static gpuipc_status timer_create(const driver *drv, timer *out_timer) {
+    status_enter(__func__);
     timer self = {.driver = drv};
     CUresult result = drv->cuStreamCreate(&self.stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS) {
@@ -44,6 +45,7 @@ static gpuipc_status timer_create(const driver *drv, timer *out_timer) {
 
 static gpuipc_status timed_copy(const timer *self, gpuipc_buffer *into, gpuipc_buffer *from,
                                 uint64_t bytes, double *out_ms) {
+    status_enter(__func__);
     const driver *drv = self->driver;
     float elapsed = 0;
     gpuipc_status status = driver_status(drv, drv->cuEventRecord(self->begin, self->stream),
@@ -86,6 +88,7 @@ double bench_copy_ratio(uint64_t shared_ns, uint64_t own_ns) {
  * the machine) meets both alike. */
 static gpuipc_status measure(const timer *by, gpuipc_buffer *local, gpuipc_buffer *shared,
                              gpuipc_buffer *own, uint64_t bytes, bench_copy_result *out_result) {
+    status_enter(__func__);
     double shared_ms[BENCH_COPY_SAMPLES];
     double own_ms[BENCH_COPY_SAMPLES];
     for (int i = -WARM_UPS; i < BENCH_COPY_SAMPLES; i++) {
@@ -107,8 +110,7 @@ static gpuipc_status measure(const timer *by, gpuipc_buffer *local, gpuipc_buffe
     bench_copy_result result = {.shared_ns = nanoseconds(median(shared_ms)),
                                 .own_ns = nanoseconds(median(own_ms))};
     if (result.shared_ns == 0 || result.own_ns == 0) {
-        return status_fail(GPUIPC_ERR_CUDA, "cuEventElapsedTime",
-                           "the driver says that a copy took no time");
+        return status_fail(GPUIPC_ERR_CUDA, "the driver says that a copy took no time");
     }
     *out_result = result;
     return GPUIPC_OK;

@@ -64,6 +64,7 @@ static gpuipc_status launch(const driver *drv, CUmodule module, uint64_t address
 }
 
 gpuipc_status kernel_transform(session *on, uint32_t device, uint64_t address, uint64_t words) {
+    status_enter(__func__);
     const driver *drv = &on->driver;
     CUmodule module;
     gpuipc_status status = session_enter(on, device);

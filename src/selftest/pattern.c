@@ -26,10 +26,11 @@ static uint64_t piece_at(uint64_t done, uint64_t words) {
 }
 
 static gpuipc_status make_piece(uint64_t words, uint32_t **out_piece) {
+    status_enter(__func__);
     size_t bytes = (size_t)piece_at(0, words) * sizeof(uint32_t);
     uint32_t *piece = malloc(bytes);
     if (piece == NULL) {
-        return status_out_of_memory("pattern", bytes);
+        return status_out_of_memory(bytes);
     }
     *out_piece = piece;
     return GPUIPC_OK;

@@ -43,7 +43,7 @@ static gpuipc_status spawn(const char *path, const char *const *arguments, int o
     posix_spawn_file_actions_t actions;
     for (size_t i = 0; arguments[i] != NULL; i++) {
         if (i == ARGUMENTS_MAX) {
-            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "child_start", "too many arguments");
+            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "too many arguments");
         }
         words[i + 1] = arguments[i];
     }
@@ -65,6 +65,7 @@ void child_forget_variable(const char *name) {
 }
 
 gpuipc_status child_start(const char *const *arguments, child **out_child) {
+    status_enter(__func__);
     char path[PATH_MAX];
     int output[2];
     ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -74,7 +75,7 @@ gpuipc_status child_start(const char *const *arguments, child **out_child) {
     path[length] = '\0';
     child *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("child_start", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     gpuipc_status status;
     if (pipe2(output, O_CLOEXEC) != 0) {
@@ -133,6 +134,7 @@ static bool read_more(child *self) {
 
 gpuipc_status child_next(child *const *children, size_t count, os_deadline deadline, size_t *which,
                          char *line, size_t capacity) {
+    status_enter(__func__);
     struct pollfd entries[CHILDREN_MAX];
     for (;;) {
         for (size_t i = 0; i < count; i++) {
@@ -142,7 +144,7 @@ gpuipc_status child_next(child *const *children, size_t count, os_deadline deadl
             }
             if (children[i]->has_last_line) { /* it was taken: now the end is told */
                 children[i]->has_last_line = false;
-                return status_fail(GPUIPC_ERR_PEER_CLOSED, "child_next", "its output ended");
+                return status_fail(GPUIPC_ERR_PEER_CLOSED, "its output ended");
             }
             /* poll() passes over descriptors below zero */
             entries[i] = (struct pollfd){.fd = children[i]->output, .events = POLLIN};
@@ -152,7 +154,7 @@ gpuipc_status child_next(child *const *children, size_t count, os_deadline deadl
             return failed(errno, "poll");
         }
         if (ready == 0 && os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "child_next", "nothing was said in time");
+            return status_fail(GPUIPC_ERR_TIMEOUT, "nothing was said in time");
         }
         for (size_t i = 0; i < count && ready > 0; i++) {
             *which = i;
@@ -160,7 +162,7 @@ gpuipc_status child_next(child *const *children, size_t count, os_deadline deadl
                 continue;
             }
             if (children[i]->pending_count == 0) {
-                return status_fail(GPUIPC_ERR_PEER_CLOSED, "child_next", "its output ended");
+                return status_fail(GPUIPC_ERR_PEER_CLOSED, "its output ended");
             }
             children[i]->has_last_line = true;
         }

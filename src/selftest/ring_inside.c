@@ -86,9 +86,8 @@ static void run_step(step *self, tally *total) {
                name, self->writer, self->owner, result.wrong);
         total->failed++;
     } else {
-        printf(ROLE_FAIL "inside one program over %s: device %u -> device %u: %s: %s (%s)\n", name,
-               self->writer, self->owner, gpuipc_status_name(status), gpuipc_error_get()->sentence,
-               gpuipc_error_get()->operation);
+        printf(ROLE_FAIL "inside one program over %s: device %u -> device %u: %s\n", name,
+               self->writer, self->owner, gpuipc_error_text());
         total->failed++;
     }
     (void)gpuipc_buffer_release(self->source);

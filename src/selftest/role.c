@@ -60,9 +60,7 @@ bool role_check(role *self, gpuipc_status status, const char *what) {
     if (status == GPUIPC_OK) {
         return true;
     }
-    const gpuipc_error *error = gpuipc_error_get();
-    return role_fail(self, "%s: %s: %s (%s)", what, gpuipc_status_name(status), error->sentence,
-                     error->operation);
+    return role_fail(self, "%s: %s", what, gpuipc_error_text());
 }
 
 static gpuipc_status send_line(role *self, const char *line, gpuipc_buffer *buffer) {

@@ -11,6 +11,7 @@
 
 /* Can a program on device @p peer use memory of device @p owner? If not, a line says why. */
 static bool can_reach(const session *at, uint32_t owner, uint32_t peer, bool *out_can) {
+    status_enter(__func__);
     const driver *drv = &at->driver;
     gpuipc_device_info info;
     CUdevice owner_ordinal = 0;

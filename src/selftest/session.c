@@ -23,13 +23,11 @@ static bool has_no_gpu(gpuipc_status status) {
 }
 
 static int complain(const char *choice, gpuipc_status status) {
-    const gpuipc_error *error = gpuipc_error_get();
     /* The emulated driver without a device is a machine on which there is nothing to be tested; that
      * another one has none is a failure, since it was asked for by name. */
     bool nothing = strcmp(choice, "emulated") == 0 && status == GPUIPC_ERR_NO_DEVICE;
-    fprintf(stderr, "gpuipc-selftest: %s: driver \"%s\": %s: %s (%s)\n",
-            nothing ? "nothing to test" : "FAIL", choice, gpuipc_status_name(status),
-            error->sentence, error->operation);
+    fprintf(stderr, "gpuipc-selftest: %s: driver \"%s\": %s\n",
+            nothing ? "nothing to test" : "FAIL", choice, gpuipc_error_text());
     return nothing ? EXIT_NOTHING : EXIT_FAIL;
 }
 
@@ -55,7 +53,8 @@ int session_open(const options *wanted, session *out_session) {
     }
     gpuipc_status status = gpuipc_context_get_info(self.context, &self.info);
     if (status == GPUIPC_OK && strcmp(wanted->driver, "cuda") == 0 && self.info.is_emulated) {
-        status = status_fail(GPUIPC_ERR_NO_DRIVER, "driver_open",
+        status_enter(__func__);
+        status = status_fail(GPUIPC_ERR_NO_DRIVER,
                              "what is found as the installed driver is the emulated one: %s",
                              self.info.driver_path);
     }
@@ -67,7 +66,7 @@ int session_open(const options *wanted, session *out_session) {
     }
     self.primary = calloc((size_t)self.info.device_count + 1, sizeof(CUcontext));
     if (self.primary == NULL) {
-        status = status_out_of_memory("session_open", self.info.device_count * sizeof(CUcontext));
+        status = status_out_of_memory(self.info.device_count * sizeof(CUcontext));
         goto destroy_context;
     }
     *out_session = self;
@@ -114,10 +113,11 @@ static gpuipc_status retain(session *self, uint32_t device) {
 }
 
 gpuipc_status session_enter(session *self, uint32_t device) {
+    status_enter(__func__);
     gpuipc_status status = GPUIPC_OK;
     if (device >= self->info.device_count) {
-        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "session_enter",
-                           "there is no device %u in this process", device);
+        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "there is no device %u in this process",
+                           device);
     }
     if (self->primary[device] == NULL) {
         status = retain(self, device);
@@ -135,6 +135,7 @@ void session_leave(const session *self) {
 }
 
 gpuipc_status session_free_memory(session *self, uint32_t device, uint64_t *out_bytes) {
+    status_enter(__func__);
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     gpuipc_status status = session_enter(self, device);

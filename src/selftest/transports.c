@@ -27,8 +27,7 @@ static const char *link_name(gpuipc_link link) {
 }
 
 static bool complain(void) {
-    printf("FAIL  %s: %s (%s)\n", gpuipc_status_name(gpuipc_error_get()->status),
-           gpuipc_error_get()->sentence, gpuipc_error_get()->operation);
+    printf("FAIL  %s\n", gpuipc_error_text());
     return false;
 }
 

@@ -131,7 +131,7 @@ static gpuipc_status spawn(child *self, const wchar_t *path, wchar_t *line, chil
 static gpuipc_status own_path(wchar_t **out_path) {
     wchar_t *path = malloc(WORDS_LINE_MAX * sizeof(*path));
     if (path == NULL) {
-        return status_out_of_memory("child_start", WORDS_LINE_MAX * sizeof(*path));
+        return status_out_of_memory(WORDS_LINE_MAX * sizeof(*path));
     }
     DWORD length = GetModuleFileNameW(NULL, path, WORDS_LINE_MAX);
     if (length == 0 || length == WORDS_LINE_MAX) {
@@ -171,9 +171,10 @@ free_path:
 }
 
 gpuipc_status child_start(const char *const *arguments, child **out_child) {
+    status_enter(__func__);
     child *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("child_start", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     gpuipc_status status = start(self, arguments);
     if (status != GPUIPC_OK) {
@@ -262,7 +263,7 @@ static gpuipc_status read_any(child *const *children, size_t count, os_deadline 
         }
     }
     if (which == WAIT_TIMEOUT) {
-        return status_fail(GPUIPC_ERR_TIMEOUT, "child_next", "nothing was said in time");
+        return status_fail(GPUIPC_ERR_TIMEOUT, "nothing was said in time");
     }
     if (which >= reading) {
         return failed("WaitForMultipleObjects");
@@ -285,7 +286,7 @@ static bool take_any(child *const *children, size_t count, size_t *which, char *
         }
         if (self->has_end_to_tell) {
             self->has_end_to_tell = false;
-            *out_status = status_fail(GPUIPC_ERR_PEER_CLOSED, "child_next", "its output ended");
+            *out_status = status_fail(GPUIPC_ERR_PEER_CLOSED, "its output ended");
             return true;
         }
     }
@@ -294,6 +295,7 @@ static bool take_any(child *const *children, size_t count, size_t *which, char *
 
 gpuipc_status child_next(child *const *children, size_t count, os_deadline deadline, size_t *which,
                          char *line, size_t capacity) {
+    status_enter(__func__);
     gpuipc_status status = GPUIPC_OK;
     while (!take_any(children, count, which, line, capacity, &status)) {
         status = read_any(children, count, deadline);

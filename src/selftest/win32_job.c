@@ -38,7 +38,7 @@ gpuipc_status job_start_make(HANDLE *handles, size_t count, HANDLE *job,
     (void)InitializeProcThreadAttributeList(NULL, 2, 0, &size); /* says the size */
     LPPROC_THREAD_ATTRIBUTE_LIST start = malloc(size);
     if (start == NULL) {
-        return status_out_of_memory("child_start", size);
+        return status_out_of_memory(size);
     }
     gpuipc_status status;
     if (!InitializeProcThreadAttributeList(start, 2, 0, &size)) {

@@ -15,7 +15,7 @@ gpuipc_status words_widen(const char *text, wchar_t **out_wide) {
     }
     wchar_t *wide = malloc((size_t)units * sizeof(*wide));
     if (wide == NULL) {
-        return status_out_of_memory("words_widen", (size_t)units * sizeof(*wide));
+        return status_out_of_memory((size_t)units * sizeof(*wide));
     }
     MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, wide, units);
     *out_wide = wide;
@@ -26,7 +26,7 @@ gpuipc_status words_narrow(const wchar_t *wide, char **out_text) {
     int bytes = WideCharToMultiByte(CP_UTF8, 0, wide, -1, NULL, 0, NULL, NULL);
     char *text = malloc((size_t)bytes);
     if (text == NULL) {
-        return status_out_of_memory("words_narrow", (size_t)bytes);
+        return status_out_of_memory((size_t)bytes);
     }
     WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, bytes, NULL, NULL);
     *out_text = text;
@@ -87,7 +87,7 @@ static gpuipc_status put_arguments(line *self, const char *const *arguments) {
 gpuipc_status words_join(const wchar_t *path, const char *const *arguments, wchar_t **out_line) {
     line self = {malloc(WORDS_LINE_MAX * sizeof(wchar_t)), 0};
     if (self.units == NULL) {
-        return status_out_of_memory("words_join", WORDS_LINE_MAX * sizeof(wchar_t));
+        return status_out_of_memory(WORDS_LINE_MAX * sizeof(wchar_t));
     }
     /* In a program's own name a backslash is never special, and a quote is not possible. */
     put(&self, L'"', 1);
@@ -96,8 +96,7 @@ gpuipc_status words_join(const wchar_t *path, const char *const *arguments, wcha
     gpuipc_status status = put_arguments(&self, arguments);
     put(&self, L'\0', 1);
     if (status == GPUIPC_OK && self.count > WORDS_LINE_MAX) {
-        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "CreateProcessW",
-                             "the arguments are too long together");
+        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the arguments are too long together");
     }
     if (status != GPUIPC_OK) {
         free(self.units);

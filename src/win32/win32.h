@@ -24,12 +24,11 @@ gpuipc_status win32_error_status(DWORD code);
 
 /** Records a failed system call: the sentence, then the system's words for @p code.
  *  @return win32_error_status(code) */
-gpuipc_status win32_fail(DWORD code, const char *operation, const char *format, ...)
-    GPUIPC_PRINTF(3, 4);
+gpuipc_status win32_fail(DWORD code, const char *call, const char *format, ...) GPUIPC_PRINTF(3, 4);
 
 /** The same with a status decided by the caller. */
-gpuipc_status win32_fail_as(gpuipc_status status, DWORD code, const char *operation,
-                            const char *format, ...) GPUIPC_PRINTF(4, 5);
+gpuipc_status win32_fail_as(gpuipc_status status, DWORD code, const char *call, const char *format,
+                            ...) GPUIPC_PRINTF(4, 5);
 
 /* ---- text: win32_text.c ------------------------------------------------------------------- */
 
@@ -52,7 +51,7 @@ bool win32_handle_is_open(intptr_t value);
 
 /** Records a handle that a call has just answered. When it cannot be recorded it is closed.
  *  @param handle NULL and INVALID_HANDLE_VALUE: the call failed, GetLastError() becomes the status */
-gpuipc_status win32_handle_add(HANDLE handle, const char *operation, os_handle *out_handle);
+gpuipc_status win32_handle_add(HANDLE handle, const char *call, os_handle *out_handle);
 
 /** Records handles that a message claims to have put into this process. Each must be possible, open
  *  and not yet the library's (else two owners would close one handle): ERR_PROTOCOL, and then
@@ -261,7 +260,7 @@ gpuipc_status win32_connection_wrap(os_handle pipe, win32_pipe_end end,
                                     os_connection **out_connection);
 
 /** With connection->use held: ERR_RELEASED after an interrupt. */
-gpuipc_status win32_connection_usable(const os_connection *connection, const char *operation);
+gpuipc_status win32_connection_usable(const os_connection *connection);
 
 /** With connection->use held: who is at the other end; the answer stays the connection's.
  *  ERR_RELEASED when the pipe was closed before anybody asked. */

@@ -20,7 +20,7 @@ gpuipc_status win32_connection_wrap(os_handle pipe, win32_pipe_end end,
     gpuipc_status status;
     os_connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL) {
-        return status_out_of_memory("os_connection", sizeof(*connection));
+        return status_out_of_memory(sizeof(*connection));
     }
     connection->pipe = OS_HANDLE_NONE;
     connection->end = end;
@@ -34,7 +34,7 @@ gpuipc_status win32_connection_wrap(os_handle pipe, win32_pipe_end end,
     connection->frame_in = malloc(WIN32_FRAME_BYTES_MAX);
     connection->frame_out = malloc(WIN32_FRAME_BYTES_MAX);
     if (connection->frame_in == NULL || connection->frame_out == NULL) {
-        status = status_out_of_memory("os_connection", WIN32_FRAME_BYTES_MAX);
+        status = status_out_of_memory(WIN32_FRAME_BYTES_MAX);
         goto free_connection;
     }
     if ((status = win32_event_make(&connection->interrupted)) != GPUIPC_OK ||
@@ -93,9 +93,9 @@ gpuipc_status os_connection_open(const os_directory *directory, const char *name
     return status;
 }
 
-gpuipc_status win32_connection_usable(const os_connection *connection, const char *operation) {
+gpuipc_status win32_connection_usable(const os_connection *connection) {
     if (atomic_load(&connection->is_interrupted)) {
-        return status_fail(GPUIPC_ERR_RELEASED, operation, "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
     }
     return GPUIPC_OK;
 }
@@ -104,7 +104,7 @@ gpuipc_status win32_connection_peer(os_connection *connection, const os_peer **o
     gpuipc_status status = GPUIPC_OK;
     AcquireSRWLockExclusive(&connection->identity_mutex);
     if (!connection->peer_is_known && !os_handle_is_valid(connection->pipe)) {
-        status = win32_connection_usable(connection, "the peer's identity");
+        status = win32_connection_usable(connection);
     } else if (!connection->peer_is_known) {
         status = win32_peer_of_pipe(win32_handle_native(connection->pipe), connection->end,
                                     &connection->peer);

@@ -15,11 +15,11 @@
 
 gpuipc_status win32_name_check(const os_directory *directory, const char *name) {
     if (name[0] == '@') {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "name",
-                           "abstract names (%.40s) exist on Linux only", name);
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "abstract names (%.40s) exist on Linux only",
+                           name);
     }
     if (directory != NULL && directory->shared) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "runtime directory",
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                            "a directory that several users share: on Windows a process cannot put "
                            "handles into another user's");
     }
@@ -40,7 +40,7 @@ static bool path_is_absolute(const char *path) {
 static gpuipc_status path_copy(const char *from, const char *last, char *path, size_t capacity) {
     int length = snprintf(path, capacity, "%s%s", from, last);
     if (length < 0 || (size_t)length >= capacity) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "runtime directory",
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "the directory %.80s... has %zu characters; %zu are possible", from,
                            strlen(from), capacity - 1);
     }
@@ -67,12 +67,12 @@ gpuipc_status os_directory_resolve(const os_directory *directory, char *path, si
         }
     }
     if (!is_set(given)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "runtime directory",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "neither GPUIPC_RUNTIME_DIR nor LOCALAPPDATA says where names live");
     }
     /* A share of another machine would tell names of pipes that are not here. */
     if (!path_is_absolute(given)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "runtime directory",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "%s is no absolute path on a drive: \"%.80s\"", source, given);
     }
     return path_copy(given, last, path, capacity);
@@ -123,7 +123,7 @@ static gpuipc_status directory_unsafe(const char *path, const char *why, PSID si
         (void)win32_sid_text(sid, text, sizeof(text));
         status_restore(&saved);
     }
-    return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "runtime directory",
+    return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
                        "%s %s (%s); wanted: this user's, and no right to change it for anybody but "
                        "this user, the system and the administrators",
                        path, why, sid != NULL ? text : "no owner or no list of rights");
@@ -188,7 +188,7 @@ static gpuipc_status directory_check(HANDLE directory, const char *path) {
     }
     if ((found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) == 0 ||
         (found.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0) {
-        return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "runtime directory",
+        return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
                            "%s is a link or no directory; a real directory is wanted", path);
     }
     return directory_check_rights(directory, path);

@@ -124,7 +124,7 @@ static void listener_close(os_listener *listener) {
 static gpuipc_status listener_new(os_listener **out_listener) {
     os_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) {
-        return status_out_of_memory("os_listener_open", sizeof(*listener));
+        return status_out_of_memory(sizeof(*listener));
     }
     InitializeSRWLock(&listener->use);
     InitializeSRWLock(&listener->instances_mutex);
@@ -283,7 +283,7 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
     unsigned pause = 0;
     for (;;) {
         if (atomic_load(&listener->is_interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "accept", "the listener was interrupted");
+            return status_fail(GPUIPC_ERR_RELEASED, "the listener was interrupted");
         }
         gpuipc_status status = listener_try(listener, out_pipe);
         bool at_limit = status == GPUIPC_ERR_TOO_MANY_HANDLES;
@@ -293,7 +293,7 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
         }
         if (os_deadline_passed(deadline)) {
             return at_limit ? status
-                            : status_fail(GPUIPC_ERR_TIMEOUT, "accept",
+                            : status_fail(GPUIPC_ERR_TIMEOUT,
                                           "nobody connected before the time ran out");
         }
         os_deadline until =
@@ -346,11 +346,9 @@ gpuipc_status win32_listener_attach(os_listener *listener, os_poller *poller, HA
     AcquireSRWLockShared(&listener->use);
     AcquireSRWLockExclusive(&listener->instances_mutex);
     if (atomic_load(&listener->is_interrupted)) {
-        status = status_fail(GPUIPC_ERR_RELEASED, "os_poller_add_listener",
-                             "the listener was interrupted");
+        status = status_fail(GPUIPC_ERR_RELEASED, "the listener was interrupted");
     } else if (listener->poller != NULL) {
-        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_poller_add_listener",
-                             "the listener is waited for already");
+        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the listener is waited for already");
     } else {
         listener_turn_to(listener, poller, event);
     }

@@ -58,8 +58,8 @@ static void error_words(DWORD code, char text[WORDS_BYTES_MAX]) {
     }
 }
 
-static void error_record(gpuipc_status status, DWORD code, const char *operation,
-                         const char *format, va_list arguments) {
+static void error_record(gpuipc_status status, DWORD code, const char *call, const char *format,
+                         va_list arguments) {
     gpuipc_error layout;
     char sentence[sizeof(layout.sentence)];
     char words[WORDS_BYTES_MAX];
@@ -67,23 +67,23 @@ static void error_record(gpuipc_status status, DWORD code, const char *operation
         sentence[0] = '\0';
     }
     error_words(code, words);
-    status_fail_os(status, (int64_t)code, operation, "%s: %s", sentence, words);
+    status_fail_os(status, (int64_t)code, call, "%s: %s", sentence, words);
 }
 
-gpuipc_status win32_fail(DWORD code, const char *operation, const char *format, ...) {
+gpuipc_status win32_fail(DWORD code, const char *call, const char *format, ...) {
     gpuipc_status status = win32_error_status(code);
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, code, operation, format, arguments);
+    error_record(status, code, call, format, arguments);
     va_end(arguments);
     return status;
 }
 
-gpuipc_status win32_fail_as(gpuipc_status status, DWORD code, const char *operation,
-                            const char *format, ...) {
+gpuipc_status win32_fail_as(gpuipc_status status, DWORD code, const char *call, const char *format,
+                            ...) {
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, code, operation, format, arguments);
+    error_record(status, code, call, format, arguments);
     va_end(arguments);
     return status;
 }

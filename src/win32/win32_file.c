@@ -33,12 +33,11 @@ static gpuipc_status read_all(HANDLE file, const char *name, char *bytes, size_t
                           "the file %.80s cannot be looked at", name);
     }
     if ((found.dwFileAttributes & (FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DIRECTORY)) != 0) {
-        return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "CreateFileW", "%.80s is no plain file",
-                           name);
+        return status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY, "%.80s is no plain file", name);
     }
     if (size.QuadPart < 0 || (uint64_t)size.QuadPart > capacity) {
-        return status_fail(GPUIPC_ERR_LIMIT, "ReadFile", "the file %.80s is longer than %zu bytes",
-                           name, capacity);
+        return status_fail(GPUIPC_ERR_LIMIT, "the file %.80s is longer than %zu bytes", name,
+                           capacity);
     }
     if (!ReadFile(file, bytes, (DWORD)size.QuadPart, &got, NULL)) {
         return win32_fail(GetLastError(), "ReadFile", "the file %.80s cannot be read", name);
@@ -75,8 +74,7 @@ static gpuipc_status make_parent(const char *directory) {
     os_handle opened;
     int length = snprintf(parent, sizeof(parent), "%s", directory);
     if (length < 0 || (size_t)length >= sizeof(parent)) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "CreateDirectoryW",
-                           "%.80s... is too long a path", directory);
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "%.80s... is too long a path", directory);
     }
     char *end = strrchr(parent, '\\');
     if (end == NULL || end == parent || end[-1] == ':') {

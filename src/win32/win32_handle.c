@@ -29,14 +29,14 @@ static bool register_has(intptr_t value) {
 }
 
 /** With the register locked. */
-static gpuipc_status register_add(intptr_t value, const char *operation) {
+static gpuipc_status register_add(intptr_t value) {
     size_t index = register_index(value);
     size_t word = index / WORD_BITS;
     if (word >= handle_register.count) {
         size_t count = word + GROWTH_WORDS;
         uint64_t *words = realloc(handle_register.words, count * sizeof(*words));
         if (words == NULL) {
-            return status_out_of_memory(operation, count * sizeof(*words));
+            return status_out_of_memory(count * sizeof(*words));
         }
         memset(words + handle_register.count, 0, (count - handle_register.count) * sizeof(*words));
         handle_register.words = words;
@@ -76,12 +76,12 @@ bool os_handle_is_valid(os_handle handle) {
     return handle.value > 0;
 }
 
-gpuipc_status win32_handle_add(HANDLE handle, const char *operation, os_handle *out_handle) {
+gpuipc_status win32_handle_add(HANDLE handle, const char *call, os_handle *out_handle) {
     if (handle == NULL || handle == INVALID_HANDLE_VALUE) {
-        return win32_fail(GetLastError(), operation, "no handle could be made");
+        return win32_fail(GetLastError(), call, "no handle could be made");
     }
     os_static_mutex_lock(&handle_register.mutex);
-    gpuipc_status status = register_add((intptr_t)handle, operation);
+    gpuipc_status status = register_add((intptr_t)handle);
     os_static_mutex_unlock(&handle_register.mutex);
     if (status != GPUIPC_OK) {
         CloseHandle(handle);
@@ -94,12 +94,11 @@ gpuipc_status win32_handle_add(HANDLE handle, const char *operation, os_handle *
 /** With the register locked: whether a message may say that this number is a handle for us. */
 static gpuipc_status claim_check(uint64_t value) {
     if (value > INT32_MAX || !win32_handle_is_possible((intptr_t)value)) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "handles of a packet",
-                           "the peer sent 0x%llx, which is no handle's number",
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the peer sent 0x%llx, which is no handle's number",
                            (unsigned long long)value);
     }
     if (register_has((intptr_t)value)) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "handles of a packet",
+        return status_fail(GPUIPC_ERR_PROTOCOL,
                            "the peer sent 0x%llx, which is a handle of this process already",
                            (unsigned long long)value);
     }
@@ -121,7 +120,7 @@ gpuipc_status win32_handle_claim(const uint64_t *values, size_t count, os_handle
     while (claimed < count && status == GPUIPC_OK) {
         status = claim_check(values[claimed]);
         if (status == GPUIPC_OK) {
-            status = register_add((intptr_t)values[claimed], "handles of a packet");
+            status = register_add((intptr_t)values[claimed]);
         }
         claimed += status == GPUIPC_OK;
     }
@@ -138,15 +137,15 @@ gpuipc_status win32_handle_claim(const uint64_t *values, size_t count, os_handle
 
 gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle) {
     if (!win32_handle_is_possible(native)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_handle_adopt",
-                           "%lld is no handle's number", (long long)native);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%lld is no handle's number",
+                           (long long)native);
     }
     if (!SetHandleInformation((HANDLE)native, HANDLE_FLAG_INHERIT, 0)) {
         return win32_fail_as(GPUIPC_ERR_INVALID_ARGUMENT, GetLastError(), "SetHandleInformation",
                              "handle %lld cannot be adopted", (long long)native);
     }
     os_static_mutex_lock(&handle_register.mutex);
-    gpuipc_status status = register_add(native, "os_handle_adopt");
+    gpuipc_status status = register_add(native);
     os_static_mutex_unlock(&handle_register.mutex);
     if (status == GPUIPC_OK) {
         *out_handle = (os_handle){native};
@@ -178,8 +177,8 @@ gpuipc_status os_handle_duplicate_native(intptr_t native, os_handle *out_handle)
     HANDLE copy;
     /* Asked first: a pseudo-handle can be duplicated, and would become a handle to this process. */
     if (!win32_handle_is_possible(native)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "DuplicateHandle",
-                           "%lld is no handle's number", (long long)native);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%lld is no handle's number",
+                           (long long)native);
     }
     if (!DuplicateHandle(GetCurrentProcess(), (HANDLE)native, GetCurrentProcess(), &copy, 0, FALSE,
                          DUPLICATE_SAME_ACCESS)) {

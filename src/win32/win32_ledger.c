@@ -123,7 +123,7 @@ gpuipc_status win32_lender_lend(win32_lender *lender, const os_peer *peer, const
     lender_settle(lender);
     win32_loan *loan = calloc(1, sizeof(*loan));
     if (loan == NULL) {
-        return status_out_of_memory("os_connection_send", sizeof(*loan));
+        return status_out_of_memory(sizeof(*loan));
     }
     loan->number = lender->sent + 1;
     loan->has_ledger = !lender->ledger_sent;
@@ -181,9 +181,9 @@ static gpuipc_status borrower_begin(win32_borrower *borrower, os_handle section)
     void *page;
     gpuipc_status status = os_memory_inspect(section, &bytes);
     if (status == GPUIPC_OK) {
-        status = bytes < PAGE_BYTES ? status_fail(GPUIPC_ERR_PROTOCOL, "ledger",
-                                                  "the peer's ledger is shorter than a page")
-                                    : os_memory_map(section, PAGE_BYTES, true, &page);
+        status = bytes < PAGE_BYTES
+                     ? status_fail(GPUIPC_ERR_PROTOCOL, "the peer's ledger is shorter than a page")
+                     : os_memory_map(section, PAGE_BYTES, true, &page);
     }
     if (status == GPUIPC_OK) {
         borrower->page = page;
@@ -202,7 +202,7 @@ static gpuipc_status borrower_take(win32_borrower *borrower, uint64_t number, bo
                                    const uint64_t *values, size_t count, os_handle *out_handles) {
     os_handle claimed[WIN32_LENT_MAX];
     if (number != borrower->taken + 1 || has_ledger != (borrower->page == NULL)) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "handles of a packet",
+        return status_fail(GPUIPC_ERR_PROTOCOL,
                            "the peer's packets with handles are numbered wrong: %llu after %llu",
                            (unsigned long long)number, (unsigned long long)borrower->taken);
     }
@@ -231,8 +231,7 @@ static gpuipc_status borrower_take(win32_borrower *borrower, uint64_t number, bo
 gpuipc_status win32_borrower_take(win32_borrower *borrower, uint64_t number, bool has_ledger,
                                   const uint64_t *values, size_t count, os_handle *out_handles) {
     if (borrower->refused) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "handles of a packet",
-                           "an earlier packet of this peer was refused");
+        return status_fail(GPUIPC_ERR_PROTOCOL, "an earlier packet of this peer was refused");
     }
     gpuipc_status status = borrower_take(borrower, number, has_ledger, values, count, out_handles);
     borrower->refused = status != GPUIPC_OK;

@@ -53,7 +53,7 @@ static gpuipc_status wide_copy(const char *text, wchar_t **out_wide) {
     size_t units = strlen(text) + 1; /* no byte of UTF-8 becomes more than one unit */
     wchar_t *wide = wide_allocate(units);
     if (wide == NULL) {
-        return status_out_of_memory("LoadLibraryExW", units * sizeof(*wide));
+        return status_out_of_memory(units * sizeof(*wide));
     }
     gpuipc_status status = win32_wide(text, wide, units);
     if (status != GPUIPC_OK) {
@@ -69,7 +69,7 @@ static gpuipc_status narrow_copy(const wchar_t *wide, char **out_text) {
     size_t bytes = wcslen(wide) * BYTES_OF_UNIT + 1;
     char *text = malloc(bytes);
     if (text == NULL) {
-        return status_out_of_memory("LoadLibraryExW", bytes);
+        return status_out_of_memory(bytes);
     }
     if (!win32_narrow(wide, text, bytes)) {
         free(text);
@@ -84,7 +84,7 @@ static gpuipc_status module_file(HMODULE module, wchar_t **out_file) {
     for (DWORD units = MAX_PATH; units <= PATH_UNITS_MAX; units *= 2) {
         wchar_t *file = wide_allocate(units);
         if (file == NULL) {
-            return status_out_of_memory("GetModuleFileNameW", units * sizeof(*file));
+            return status_out_of_memory(units * sizeof(*file));
         }
         DWORD length = GetModuleFileNameW(module, file, units);
         if (length > 0 && length < units) {
@@ -97,7 +97,7 @@ static gpuipc_status module_file(HMODULE module, wchar_t **out_file) {
             return win32_fail(code, "GetModuleFileNameW", "the file of a library is not known");
         }
     }
-    return status_fail(GPUIPC_ERR_OS, "GetModuleFileNameW",
+    return status_fail(GPUIPC_ERR_OS,
                        "the path of a library's file is longer than the system's longest");
 }
 
@@ -107,7 +107,7 @@ static gpuipc_status library_wrap(HMODULE module, os_library **out_library) {
     gpuipc_status status;
     os_library *library = malloc(sizeof(*library));
     if (library == NULL) {
-        status = status_out_of_memory("LoadLibraryExW", sizeof(*library));
+        status = status_out_of_memory(sizeof(*library));
         goto free_module;
     }
     status = module_file(module, &file);
@@ -168,7 +168,7 @@ static gpuipc_status system_file(const char *name, wchar_t **out_file) {
     size_t units = room + 1 + strlen(name) + 1;
     wchar_t *file = wide_allocate(units);
     if (file == NULL) {
-        return status_out_of_memory("GetSystemDirectoryW", units * sizeof(*file));
+        return status_out_of_memory(units * sizeof(*file));
     }
     UINT length = GetSystemDirectoryW(file, room);
     gpuipc_status status;
@@ -196,8 +196,7 @@ gpuipc_status os_library_open_system(const char *name, os_library **out_library)
     wchar_t *file = NULL;
     HMODULE module;
     if (name[0] == '\0' || strpbrk(name, "\\/:") != NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "LoadLibraryExW",
-                           "\"%s\" is no plain file name", name);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "\"%s\" is no plain file name", name);
     }
     gpuipc_status status = system_file(name, &file);
     if (status != GPUIPC_OK) {
@@ -226,7 +225,7 @@ static gpuipc_status path_for_loader(const wchar_t *path, wchar_t **out_file) {
     DWORD room = GetFullPathNameW(path, 0, NULL, NULL); /* with its end */
     wchar_t *file = wide_allocate(prefix_units + room);
     if (file == NULL) {
-        return status_out_of_memory("GetFullPathNameW", (prefix_units + room) * sizeof(*file));
+        return status_out_of_memory((prefix_units + room) * sizeof(*file));
     }
     DWORD length = GetFullPathNameW(path, room, file, NULL);
     if (length == 0 || length >= room) {
@@ -276,7 +275,7 @@ static gpuipc_status wide_path_open(const wchar_t *path, const char *name,
 gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
     wchar_t *wide = NULL;
     if (!path_is_absolute(path)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "LoadLibraryExW",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "%s is no absolute path, with a drive or a share", path);
     }
     gpuipc_status status = wide_copy(path, &wide);
@@ -313,7 +312,7 @@ static gpuipc_status join(const wchar_t *folder, const wchar_t *place, const wch
     size_t name_units = wcslen(name) + 1;
     wchar_t *path = wide_allocate(folder_units + place_units + name_units);
     if (path == NULL) {
-        return status_out_of_memory("LoadLibraryExW", folder_units * sizeof(*path));
+        return status_out_of_memory(folder_units * sizeof(*path));
     }
     memcpy(path, folder, folder_units * sizeof(*path));
     memcpy(path + folder_units, place, place_units * sizeof(*path));
@@ -343,7 +342,7 @@ static gpuipc_status own_missing(const wchar_t *folder, const char *name) {
     char *shown = NULL;
     gpuipc_status status = narrow_copy(folder, &shown);
     if (status == GPUIPC_OK) {
-        status = status_fail(GPUIPC_ERR_NOT_FOUND, "LoadLibraryExW",
+        status = status_fail(GPUIPC_ERR_NOT_FOUND,
                              "%s is neither in %.120s nor in a gpuipc folder beside it; its path "
                              "can be given in GPUIPC_CUDA_DRIVER",
                              name, shown);

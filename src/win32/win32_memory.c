@@ -32,7 +32,7 @@ static NTSTATUS section_query(os_handle handle, section_information *out) {
 gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle *out_handle) {
     (void)debug_name;
     if (bytes == 0 || bytes > INT64_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "CreateFileMappingW",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "shared memory cannot have %" PRIu64 " bytes", bytes);
     }
     const SECURITY_ATTRIBUTES *owner_only;
@@ -103,8 +103,7 @@ gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes) {
         return inspect_failed(handle, code);
     }
     if (information.attributes != SEC_COMMIT) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "NtQuerySection",
-                           "the handle is memory %s (attributes 0x%lx)",
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the handle is memory %s (attributes 0x%lx)",
                            attributes_words(information.attributes), information.attributes);
     }
     *out_bytes = (uint64_t)information.size.QuadPart;
@@ -120,7 +119,7 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
     }
     /* Zero bytes would map all of it, and for too many the system says ERROR_ACCESS_DENIED. */
     if (bytes == 0 || bytes > (uint64_t)information.size.QuadPart) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "MapViewOfFile",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "%" PRIu64 " bytes cannot be mapped of memory that has %" PRId64, bytes,
                            (int64_t)information.size.QuadPart);
     }

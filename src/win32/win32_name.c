@@ -25,7 +25,7 @@ static gpuipc_status name_path(const char *directory, const char *name,
     char file[FILE_NAME_MAX_UNITS + 1];
     int length = snprintf(file, sizeof(file), "%s" NAME_SUFFIX, name);
     if (length < 0 || (size_t)length >= sizeof(file)) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "name",
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "the name \"%.40s...\" has %zu characters; %zu are possible", name,
                            strlen(name), sizeof(file) - sizeof(NAME_SUFFIX));
     }
@@ -65,8 +65,7 @@ static gpuipc_status content_read(const wchar_t *path, const char *name,
         status = win32_fail(GetLastError(), "GetFileInformationByHandle",
                             "the name \"%s\" cannot be looked at", name);
     } else if ((found.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0) {
-        status = status_fail(GPUIPC_ERR_PROTOCOL, "CreateFileW",
-                             "the file of the name \"%s\" is a link", name);
+        status = status_fail(GPUIPC_ERR_PROTOCOL, "the file of the name \"%s\" is a link", name);
     } else if (!ReadFile(file, content, CONTENT_MAX - 1, &got, NULL)) {
         status = win32_fail(GetLastError(), "ReadFile", "the name \"%s\" cannot be read", name);
     }
@@ -102,11 +101,11 @@ gpuipc_status win32_name_look_up(const char *directory, const char *name,
         return status;
     }
     if (content[0] == '\0') {
-        return status_fail(GPUIPC_ERR_NOT_FOUND, "ReadFile", "\"%s\" is being made", name);
+        return status_fail(GPUIPC_ERR_NOT_FOUND, "\"%s\" is being made", name);
     }
     if (!content_parse(content, pipe_name)) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile",
-                           "the file of the name \"%s\" is another program's", name);
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the file of the name \"%s\" is another program's",
+                           name);
     }
     return GPUIPC_OK;
 }
@@ -125,7 +124,7 @@ static gpuipc_status name_refuse_foreign(const wchar_t *path, const char *name) 
         return status;
     }
     if (status != GPUIPC_OK || (content[0] != '\0' && !content_parse(content, pipe_name))) {
-        return status_fail(GPUIPC_ERR_NAME_IN_USE, "CreateFileW",
+        return status_fail(GPUIPC_ERR_NAME_IN_USE,
                            "the file of the name \"%s\" is another program's; it is left as it is",
                            name);
     }
@@ -187,7 +186,7 @@ static gpuipc_status content_write(HANDLE file, const wchar_t *pipe_name, const 
     char content[CONTENT_MAX + sizeof(CONTENT_PREFIX)];
     DWORD written = 0;
     if (!win32_narrow(pipe_name, pipe, sizeof(pipe))) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "name", "the pipe's name is too long");
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "the pipe's name is too long");
     }
     int length = snprintf(content, sizeof(content), CONTENT_PREFIX "%s\n", pipe);
     if (!SetEndOfFile(file) || !WriteFile(file, content, (DWORD)length, &written, NULL) ||

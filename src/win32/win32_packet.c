@@ -55,7 +55,7 @@ static size_t frame_put(unsigned char *frame, const win32_loan *loan, const void
 }
 
 static gpuipc_status frame_broken(const char *what) {
-    return status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile", "the peer sent a packet %s", what);
+    return status_fail(GPUIPC_ERR_PROTOCOL, "the peer sent a packet %s", what);
 }
 
 static gpuipc_status frame_get(const unsigned char *frame, size_t size, envelope *out) {
@@ -65,7 +65,7 @@ static gpuipc_status frame_get(const unsigned char *frame, size_t size, envelope
     uint64_t version = get_number(frame + 4, 2);
     uint64_t flags = get_number(frame + 6, 2);
     if (version != ENVELOPE_VERSION) {
-        return status_fail(GPUIPC_ERR_VERSION, "ReadFile",
+        return status_fail(GPUIPC_ERR_VERSION,
                            "the peer's envelopes have version %u; this side knows %u",
                            (unsigned)version, ENVELOPE_VERSION);
     }
@@ -78,9 +78,8 @@ static gpuipc_status frame_get(const unsigned char *frame, size_t size, envelope
     }
     size_t most = OS_PACKET_HANDLES_MAX + (found.has_ledger ? 1u : 0u);
     if (found.handle_count > most) {
-        return status_fail(GPUIPC_ERR_HANDLE_COUNT, "ReadFile",
-                           "the peer sent %zu handles; %d are possible", found.handle_count,
-                           OS_PACKET_HANDLES_MAX);
+        return status_fail(GPUIPC_ERR_HANDLE_COUNT, "the peer sent %zu handles; %d are possible",
+                           found.handle_count, OS_PACKET_HANDLES_MAX);
     }
     /* A ledger comes with handles only, and a number with either. */
     if ((found.has_ledger && found.handle_count < 2) ||
@@ -98,10 +97,10 @@ static gpuipc_status frame_get(const unsigned char *frame, size_t size, envelope
 static gpuipc_status send_failed(DWORD code) {
     switch (code) {
     case WAIT_TIMEOUT:
-        return status_fail(GPUIPC_ERR_TIMEOUT, "WriteFile",
+        return status_fail(GPUIPC_ERR_TIMEOUT,
                            "the peer did not take its packets before the time ran out");
     case ERROR_OPERATION_ABORTED:
-        return status_fail(GPUIPC_ERR_RELEASED, "WriteFile", "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
     default:
         return win32_fail(code, "WriteFile", "the packet cannot be sent");
     }
@@ -126,8 +125,8 @@ static gpuipc_status frame_write(os_connection *connection, size_t size, os_dead
 static gpuipc_status handles_check(const os_handle *handles, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (!win32_handle_is_open(handles[i].value)) {
-            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "DuplicateHandle",
-                               "handle %lld is not open", (long long)handles[i].value);
+            return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "handle %lld is not open",
+                               (long long)handles[i].value);
         }
     }
     return GPUIPC_OK;
@@ -137,7 +136,7 @@ static gpuipc_status packet_send(os_connection *connection, const void *bytes, s
                                  const os_handle *handles, size_t count, os_deadline deadline) {
     win32_loan *loan = NULL;
     const os_peer *peer;
-    gpuipc_status status = win32_connection_usable(connection, "WriteFile");
+    gpuipc_status status = win32_connection_usable(connection);
     if (status == GPUIPC_OK) {
         status = handles_check(handles, count);
     }
@@ -166,7 +165,7 @@ static gpuipc_status packet_send(os_connection *connection, const void *bytes, s
 gpuipc_status os_connection_send(os_connection *connection, const void *bytes, size_t size,
                                  const os_handle *handles, size_t count, os_deadline deadline) {
     if (size == 0 || size > OS_PACKET_BYTES_MAX || count > OS_PACKET_HANDLES_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "WriteFile",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "a packet has 1 to %d bytes and up to %d handles, not %zu and %zu",
                            OS_PACKET_BYTES_MAX, OS_PACKET_HANDLES_MAX, size, count);
     }
@@ -180,10 +179,9 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
 static gpuipc_status receive_failed(DWORD code) {
     switch (code) {
     case WAIT_TIMEOUT:
-        return status_fail(GPUIPC_ERR_TIMEOUT, "ReadFile",
-                           "no packet came before the time ran out");
+        return status_fail(GPUIPC_ERR_TIMEOUT, "no packet came before the time ran out");
     case ERROR_OPERATION_ABORTED:
-        return status_fail(GPUIPC_ERR_RELEASED, "ReadFile", "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
     case ERROR_MORE_DATA:
         return frame_broken("longer than any may be");
     default:
@@ -285,7 +283,7 @@ static gpuipc_status packet_deliver(const os_connection *connection, packet *rec
     const envelope *found = &received->found;
     if (found->byte_count > capacity) {
         packet_close(received);
-        return status_fail(GPUIPC_ERR_PROTOCOL, "ReadFile",
+        return status_fail(GPUIPC_ERR_PROTOCOL,
                            "the peer sent a packet longer than the %zu bytes there may be",
                            capacity);
     }
@@ -303,7 +301,7 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
     packet received;
     AcquireSRWLockShared(&connection->use);
     atomic_store(&connection->is_used, true);
-    gpuipc_status status = win32_connection_usable(connection, "ReadFile");
+    gpuipc_status status = win32_connection_usable(connection);
     if (status == GPUIPC_OK) {
         status = packet_receive(connection, &received, deadline);
     }
@@ -337,7 +335,7 @@ static gpuipc_status rest_receive(os_connection *connection, packet *received) {
                                connection->rest_bytes > WIN32_PIPE_ROOM ||
                                !rest_may_be_taken(connection);
     if (connection->rest_is_over) {
-        return win32_connection_usable(connection, "ReadFile");
+        return win32_connection_usable(connection);
     }
     ResetEvent(win32_handle_native(connection->interrupted));
     gpuipc_status status = packet_receive(connection, received, os_deadline_after(0));
@@ -361,7 +359,7 @@ gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, si
                                       size_t *out_size, os_handle *handles, size_t *out_count) {
     packet received;
     AcquireSRWLockExclusive(&connection->use);
-    gpuipc_status status = win32_connection_usable(connection, "ReadFile");
+    gpuipc_status status = win32_connection_usable(connection);
     if (os_handle_is_valid(connection->pipe)) {
         win32_watch_end(connection);
         status = rest_receive(connection, &received);

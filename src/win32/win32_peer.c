@@ -52,7 +52,7 @@ static gpuipc_status peer_check_width(HANDLE process, ULONG number) {
                           number);
     }
     if (is_32_bit) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "IsWow64Process",
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                            "process %lu is a 32-bit program; both ends must be 64-bit", number);
     }
     return GPUIPC_OK;
@@ -73,7 +73,7 @@ static gpuipc_status peer_check_integrity(HANDLE process, ULONG number) {
         return status;
     }
     if (theirs < own) {
-        return status_fail(GPUIPC_ERR_ACCESS_DENIED, "integrity level",
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED,
                            "process %lu runs at a lower integrity level (0x%lx) "
                            "than this process (0x%lx); run both at the same",
                            number, theirs, own);
@@ -150,14 +150,14 @@ gpuipc_status win32_peer_open_for_handles(const os_peer *peer, os_handle *out_pr
     ULONG number = (ULONG)peer->process_id;
     char user[WIN32_SID_TEXT_MAX];
     if (strcmp(peer->user, unknown_user) == 0) {
-        return status_fail(GPUIPC_ERR_ACCESS_DENIED, "OpenProcess",
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED,
                            "this user may not put handles into process %lu of user %s", number,
                            peer->user);
     }
     /* The open handle of the peer keeps its number from being given out anew. */
     if (!os_handle_is_valid(peer->process) ||
         process_has_ended(win32_handle_native(peer->process))) {
-        return status_fail(GPUIPC_ERR_PEER_CLOSED, "OpenProcess", "process %lu is gone", number);
+        return status_fail(GPUIPC_ERR_PEER_CLOSED, "process %lu is gone", number);
     }
     HANDLE process = OpenProcess(rights, FALSE, number);
     if (process == NULL) {
@@ -174,9 +174,8 @@ gpuipc_status win32_peer_open_for_handles(const os_peer *peer, os_handle *out_pr
     }
     status = win32_process_user(process, user, sizeof(user));
     if (status == GPUIPC_OK && strcmp(user, peer->user) != 0) {
-        status =
-            status_fail(GPUIPC_ERR_ACCESS_DENIED, "OpenProcess",
-                        "process %lu has changed from user %s to %s", number, peer->user, user);
+        status = status_fail(GPUIPC_ERR_ACCESS_DENIED, "process %lu has changed from user %s to %s",
+                             number, peer->user, user);
     }
     if (status != GPUIPC_OK) {
         os_handle_close(&opened);

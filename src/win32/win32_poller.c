@@ -52,7 +52,7 @@ static void poller_signal(const os_poller *poller) {
 gpuipc_status os_poller_create(os_poller **out_poller) {
     os_poller *poller = calloc(1, sizeof(*poller));
     if (poller == NULL) {
-        return status_out_of_memory("os_poller_create", sizeof(*poller));
+        return status_out_of_memory(sizeof(*poller));
     }
     gpuipc_status status = win32_event_make(&poller->event);
     if (status != GPUIPC_OK) {
@@ -163,7 +163,7 @@ static gpuipc_status poller_make_room(os_poller *poller) {
     size_t room = 2 * poller->room + 8;
     win32_watch **watches = realloc(poller->watches, room * sizeof(win32_watch *));
     if (watches == NULL) {
-        return status_out_of_memory("os_poller_add_connection", room * sizeof(win32_watch *));
+        return status_out_of_memory(room * sizeof(win32_watch *));
     }
     poller->watches = watches;
     poller->room = room;
@@ -173,10 +173,9 @@ static gpuipc_status poller_make_room(os_poller *poller) {
 /** ERR_RELEASED after an interrupt, ERR_INVALID_ARGUMENT when it is in a poller. */
 static gpuipc_status watch_attach(win32_watch *watch, os_connection *connection) {
     AcquireSRWLockExclusive(&connection->watch_mutex);
-    gpuipc_status status = win32_connection_usable(connection, "os_poller_add_connection");
+    gpuipc_status status = win32_connection_usable(connection);
     if (status == GPUIPC_OK && connection->watch != NULL) {
-        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_poller_add_connection",
-                             "the connection is waited for already");
+        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the connection is waited for already");
     }
     if (status == GPUIPC_OK) {
         connection->watch = watch;
@@ -192,7 +191,7 @@ gpuipc_status os_poller_add_connection(os_poller *poller, os_connection *connect
     }
     win32_watch *watch = malloc(sizeof(*watch));
     if (watch == NULL) {
-        return status_out_of_memory("os_poller_add_connection", sizeof(*watch));
+        return status_out_of_memory(sizeof(*watch));
     }
     *watch = (win32_watch){.poller = poller,
                            .connection = connection,
@@ -222,8 +221,7 @@ void os_poller_remove_connection(os_poller *poller, os_connection *connection) {
 
 gpuipc_status os_poller_add_listener(os_poller *poller, os_listener *listener, void *tag) {
     if (poller->listener != NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_poller_add_listener",
-                           "a listener is waited for already");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "a listener is waited for already");
     }
     gpuipc_status status =
         win32_listener_attach(listener, poller, win32_handle_native(poller->event));
@@ -299,8 +297,7 @@ static size_t poller_find(os_poller *poller, void **tags, size_t capacity) {
 gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tags, size_t capacity,
                              size_t *out_count) {
     if (capacity == 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "os_poller_wait",
-                           "there is no room for what is ready");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "there is no room for what is ready");
     }
     for (;;) {
         size_t count = poller_find(poller, tags, capacity);

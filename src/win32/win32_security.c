@@ -57,7 +57,7 @@ gpuipc_status win32_sid_text(PSID sid, char *text, size_t capacity) {
     bool fits = win32_narrow(wide, text, capacity);
     LocalFree(wide);
     if (!fits) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "ConvertSidToStringSidW",
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "a SID's text is longer than the %zu bytes there are for it", capacity);
     }
     return GPUIPC_OK;
@@ -105,8 +105,7 @@ gpuipc_status win32_process_integrity(HANDLE process, DWORD *out_level) {
     PSID sid = room.label.Label.Sid;
     DWORD count = *GetSidSubAuthorityCount(sid);
     if (count == 0) {
-        return status_fail(GPUIPC_ERR_OS, "GetTokenInformation",
-                           "the integrity level of a process has no number");
+        return status_fail(GPUIPC_ERR_OS, "the integrity level of a process has no number");
     }
     /* The level is the last part of the SID: learn.microsoft.com, TOKEN_MANDATORY_LABEL. */
     *out_level = *GetSidSubAuthority(sid, count - 1);
@@ -133,8 +132,7 @@ static gpuipc_status descriptor_make(const char *user, descriptor *out) {
     if (size <= sizeof(out->bytes)) {
         memcpy(out->bytes, made, size);
     } else {
-        status = status_fail(GPUIPC_ERR_OS, "GetSecurityDescriptorLength",
-                             "the rights %s take %lu bytes, more than %zu", text,
+        status = status_fail(GPUIPC_ERR_OS, "the rights %s take %lu bytes, more than %zu", text,
                              (unsigned long)size, sizeof(out->bytes));
     }
     LocalFree(made);

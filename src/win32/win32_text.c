@@ -10,7 +10,7 @@ gpuipc_status win32_wide(const char *text, wchar_t *wide, size_t capacity) {
                              "a text is no UTF-8");
     }
     if ((size_t)needed > capacity) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "MultiByteToWideChar",
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "a text has %d units of UTF-16, more than the %zu there is room for",
                            needed - 1, capacity == 0 ? 0 : capacity - 1);
     }

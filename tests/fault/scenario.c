@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "named_calls.h"
 #include "os.h"
 
 #define SEGMENTS 3

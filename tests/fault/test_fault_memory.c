@@ -32,7 +32,7 @@ typedef struct outcome {
 static void end_what_is_deferred(const scenario_state *state) {
     const gpuipc_error why = status_save();
     context *ctx;
-    if (context_acquire(state->context, "test", &ctx) == GPUIPC_OK) {
+    if (context_acquire(state->context, &ctx) == GPUIPC_OK) {
         (void)deferred_work_off(ctx);
         context_unreference(ctx);
     }
@@ -113,7 +113,7 @@ static void fill_table(void) {
 static void free_slots(size_t count) {
     for (size_t i = 0; i < count; i++) {
         object *last = NULL;
-        check_ok(object_drop_hold(OBJECT_BUFFER, fillers[--filler_count], "test", &last));
+        check_ok(object_drop_hold(OBJECT_BUFFER, fillers[--filler_count], &last));
         object_unreference(last);
     }
 }

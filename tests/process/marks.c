@@ -31,7 +31,7 @@ static gpuipc_status check_one(gpuipc_buffer *buffer, uint32_t seed, uint64_t of
     make_mark(seed, offset, expected);
     gpuipc_status status = gpuipc_buffer_read(buffer, offset, found, sizeof(found));
     if (status == GPUIPC_OK && memcmp(found, expected, sizeof(found)) != 0) {
-        status = status_fail(GPUIPC_ERR_PROTOCOL, "marks_check",
+        status = status_fail(GPUIPC_ERR_PROTOCOL,
                              "at offset %" PRIu64 " is %08" PRIx32 " %08" PRIx32 ", not %08" PRIx32
                              " %08" PRIx32,
                              offset, found[0], found[1], expected[0], expected[1]);

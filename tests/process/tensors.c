@@ -52,8 +52,7 @@ gpuipc_status tensors_check(const void *bytes, size_t size, gpuipc_buffer *buffe
     }
     for (uint32_t i = 0; i < TENSOR_COUNT; i++) {
         if (count != TENSOR_COUNT || !is_tensor(&ranges[i], i)) {
-            return status_fail(GPUIPC_ERR_PROTOCOL, "tensors_check",
-                               "tensor %u of %zu is another one", i, count);
+            return status_fail(GPUIPC_ERR_PROTOCOL, "tensor %u of %zu is another one", i, count);
         }
     }
     return marks_check(buffer, seed, TENSOR_BYTES);

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <gpuipc/gpuipc_status.h>
+#include "named_calls.h"
 
 /** The call answers this status. */
 #define check_status(expected, call)                                                               \

@@ -99,7 +99,7 @@ static gpuipc_status child_spawn(child_process *started, const char *path,
     const char **words = calloc(count + 2, sizeof(*words));
     gpuipc_status status = GPUIPC_OK;
     if (variables == NULL || words == NULL) {
-        status = status_out_of_memory("child_start", 0);
+        status = status_out_of_memory(0);
         goto free_lists;
     }
     words[0] = path;
@@ -129,11 +129,11 @@ gpuipc_status child_start(const char *name, const char *const *arguments,
     int input[2];
     int output[2];
     if (!program_path(name, path, sizeof(path))) {
-        return status_fail(GPUIPC_ERR_OS, "readlink", "where this program lies is unknown");
+        return status_fail(GPUIPC_ERR_OS, "where this program lies is unknown");
     }
     child_process *started = calloc(1, sizeof(*started));
     if (started == NULL) {
-        return status_out_of_memory("child_start", sizeof(*started));
+        return status_out_of_memory(sizeof(*started));
     }
     gpuipc_status status;
     /* Sockets, because writing to a pipe that nobody reads raises SIGPIPE. */
@@ -188,7 +188,7 @@ static gpuipc_status wait_readable(int fd, os_deadline deadline, const char *for
             return child_failed("poll");
         }
         if (os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "poll", "helper program: no %s", for_what);
+            return status_fail(GPUIPC_ERR_TIMEOUT, "helper program: no %s", for_what);
         }
     }
 }
@@ -220,7 +220,7 @@ gpuipc_status child_read_line(child_process *child, char *line, size_t capacity,
         ssize_t got = read(child->output, child->pending + child->pending_count,
                            sizeof(child->pending) - child->pending_count);
         if (got == 0) {
-            return status_fail(GPUIPC_ERR_PEER_CLOSED, "read", "helper program: its output ended");
+            return status_fail(GPUIPC_ERR_PEER_CLOSED, "helper program: its output ended");
         }
         if (got < 0 && errno != EINTR) {
             return child_failed("read");
@@ -246,7 +246,7 @@ static gpuipc_status write_all(int fd, const char *text, size_t size) {
 
 gpuipc_status child_write_line(child_process *child, const char *line) {
     if (child->input < 0) {
-        return status_fail(GPUIPC_ERR_PEER_CLOSED, "send", "helper program: its input was ended");
+        return status_fail(GPUIPC_ERR_PEER_CLOSED, "helper program: its input was ended");
     }
     gpuipc_status status = write_all(child->input, line, strlen(line));
     return status == GPUIPC_OK ? write_all(child->input, "\n", 1) : status;

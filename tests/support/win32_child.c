@@ -153,7 +153,7 @@ static gpuipc_status inheritance_make(HANDLE *handles, size_t count,
     InitializeProcThreadAttributeList(NULL, 1, 0, &size);
     LPPROC_THREAD_ATTRIBUTE_LIST list = malloc(size);
     if (list == NULL) {
-        return status_out_of_memory("child_start", size);
+        return status_out_of_memory(size);
     }
     if (!InitializeProcThreadAttributeList(list, 1, 0, &size)) {
         gpuipc_status status = child_failed("InitializeProcThreadAttributeList");
@@ -243,8 +243,7 @@ gpuipc_status child_start(const char *name, const char *const *arguments,
     char parent[48];
     child_ends ends = {NULL, NULL, NULL};
     if (!program_path(name, path, PATH_UNITS)) {
-        return status_fail(GPUIPC_ERR_OS, "GetModuleFileNameW",
-                           "where this program lies is unknown");
+        return status_fail(GPUIPC_ERR_OS, "where this program lies is unknown");
     }
     snprintf(parent, sizeof(parent), "GPUIPC_TEST_PARENT=%lu", GetCurrentProcessId());
     child_process *started = calloc(1, sizeof(*started));
@@ -252,7 +251,7 @@ gpuipc_status child_start(const char *name, const char *const *arguments,
     wchar_t *block = win32_environment_block(environment, parent);
     gpuipc_status status = GPUIPC_OK;
     if (started == NULL || line == NULL || block == NULL) {
-        status = status_out_of_memory("child_start", 0);
+        status = status_out_of_memory(0);
         goto free_texts;
     }
     status = job_make(started);
@@ -312,7 +311,7 @@ static gpuipc_status pending_read(child_process *child, os_deadline deadline) {
         done = GetOverlappedResult(child->output, &reading, &got, TRUE);
     }
     if (!done && GetLastError() == ERROR_OPERATION_ABORTED) {
-        return status_fail(GPUIPC_ERR_TIMEOUT, "ReadFile", "helper program: no line came in time");
+        return status_fail(GPUIPC_ERR_TIMEOUT, "helper program: no line came in time");
     }
     if (!done) {
         return child_failed("ReadFile");
@@ -346,8 +345,7 @@ static gpuipc_status write_all(HANDLE pipe, const char *text, size_t size) {
 
 gpuipc_status child_write_line(child_process *child, const char *line) {
     if (child->input == NULL) {
-        return status_fail(GPUIPC_ERR_PEER_CLOSED, "WriteFile",
-                           "helper program: its input was ended");
+        return status_fail(GPUIPC_ERR_PEER_CLOSED, "helper program: its input was ended");
     }
     gpuipc_status status = write_all(child->input, line, strlen(line));
     return status == GPUIPC_OK ? write_all(child->input, "\n", 1) : status;
@@ -383,8 +381,7 @@ gpuipc_status child_wait(child_process *child, int timeout_ms, child_end *out_en
         DWORD waited =
             WaitForSingleObject(child->process, timeout_ms < 0 ? INFINITE : (DWORD)timeout_ms);
         if (waited == WAIT_TIMEOUT) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "WaitForSingleObject",
-                               "helper program: no end came in time");
+            return status_fail(GPUIPC_ERR_TIMEOUT, "helper program: no end came in time");
         }
         if (waited != WAIT_OBJECT_0 || !GetExitCodeProcess(child->process, &code)) {
             return child_failed("GetExitCodeProcess");

@@ -21,7 +21,7 @@ gpuipc_ticket asker_share(gpuipc_server *by, gpuipc_buffer *of) {
 
 ticket asker_decode(const gpuipc_ticket *of) {
     ticket decoded;
-    check_ok(ticket_decode(of, "test", &decoded));
+    check_ok(ticket_decode(of, &decoded));
     return decoded;
 }
 
@@ -63,7 +63,7 @@ void asker_begin(asker *self, gpuipc_context *from, const gpuipc_ticket *of) {
     char name[TICKET_ENDPOINT_SIZE];
     ticket_endpoint(decoded.server_id, name);
     check_ok(gpuipc_connection_open(from, name, NULL, SOON_MS, &self->handle));
-    check_ok(connection_acquire(self->handle, "test", &self->connection));
+    check_ok(connection_acquire(self->handle, &self->connection));
 }
 
 void asker_end(asker *self) {

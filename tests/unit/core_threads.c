@@ -169,7 +169,7 @@ static gpuipc_buffer *open_leased(context *ctx, const gpuipc_ticket *of) {
     ticket decoded;
     buffer *found = NULL;
     gpuipc_buffer *opened = NULL;
-    CHECK(ticket_decode(of, "test", &decoded));
+    CHECK(ticket_decode(of, &decoded));
     CHECK(
         server_link_open(ctx, of, &decoded, &config, os_deadline_after(SOON_MS), &found, &opened));
     if (found != NULL) {
@@ -183,7 +183,7 @@ static gpuipc_buffer *open_leased(context *ctx, const gpuipc_ticket *of) {
 static void open_tickets(void *argument) {
     context *ctx;
     (void)argument;
-    CHECK(context_acquire(shared_context, "test", &ctx));
+    CHECK(context_acquire(shared_context, &ctx));
     for (uint32_t i = 0; i < ROUNDS; i++) {
         gpuipc_buffer *own;
         CHECK(gpuipc_buffer_open(shared_context, &tickets[i % 2], NULL, &own));

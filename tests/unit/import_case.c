@@ -25,7 +25,7 @@ void import_case_end(void) {
 
 context *import_case_context(void) {
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     context_unreference(ctx); /* the public handle keeps it */
     return ctx;
 }

@@ -45,7 +45,7 @@ static void fail(const char *what) {
 
 static ticket decode(const gpuipc_ticket *of) {
     ticket decoded;
-    CHECK(ticket_decode(of, "test", &decoded));
+    CHECK(ticket_decode(of, &decoded));
     return decoded;
 }
 
@@ -56,7 +56,7 @@ static gpuipc_status connect_to(const gpuipc_ticket *of, gpuipc_connection **out
     ticket_endpoint(decoded.server_id, name);
     gpuipc_status status = gpuipc_connection_open(own_context, name, NULL, 0, out_handle);
     if (status == GPUIPC_OK) {
-        CHECK(connection_acquire(*out_handle, "test", out_connection));
+        CHECK(connection_acquire(*out_handle, out_connection));
     }
     return status;
 }

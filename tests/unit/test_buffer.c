@@ -205,7 +205,7 @@ Test(buffer, codes_of_the_driver_have_their_status) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         core_set_failures(rows[i].failures);
         check_status(rows[i].expected, gpuipc_buffer_set_access(buffer, 0, GPUIPC_ACCESS_READ));
-        cr_assert_str_eq(gpuipc_error_get()->operation, "cuMemSetAccess");
+        cr_assert_str_eq(gpuipc_error_get()->native_call, "cuMemSetAccess");
     }
     core_set_failures("");
     check_ok(gpuipc_buffer_release(buffer));

@@ -59,6 +59,7 @@ Test(buffer_find, bad_arguments) {
     check_ok(gpuipc_buffer_release(buffer));
     cr_assert_eq(gpuipc_buffer_address(buffer), 0);
     cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_RELEASED);
+    cr_assert_str_eq(gpuipc_error_get()->operation, "gpuipc_buffer_address");
     cr_assert_eq(gpuipc_buffer_address(NULL), 0);
 }
 
@@ -336,7 +337,7 @@ Test(buffer_find, library_and_driver_agree_about_access) {
     const uint64_t address = gpuipc_buffer_address(buffer);
     context *inner = NULL;
     core_waiter one;
-    check_ok(context_acquire(core_context, "test", &inner));
+    check_ok(context_acquire(core_context, &inner));
     set_access = inner->driver.cuMemSetAccess;
     inner->driver.cuMemSetAccess = set_access_late;
     core_waiter_begin(&one, read_only, buffer);

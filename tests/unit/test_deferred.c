@@ -207,7 +207,7 @@ static CUstream waiting;
 static void begin(void) {
     core_start();
     stream_gate_make();
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     waiting = stream_gate_stream();
     core_pair_open(&pair, core_context, core_context);
     sent = core_buffer(core_unit, 0);

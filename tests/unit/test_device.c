@@ -104,7 +104,7 @@ static CUresult record_create(CUmemGenericAllocationHandle *handle, size_t bytes
 
 static void record_memory_of(uint32_t index) {
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     recorded.call = ctx->driver.cuMemCreate;
     ctx->driver.cuMemCreate = record_create;
     const gpuipc_buffer_config config = {
@@ -188,7 +188,7 @@ static gpuipc_context *on_machine(const char *machine) {
 /* What was picked for device 0. */
 static void check_picked(gpuipc_context *made, int handle_type, gpuipc_status why_not) {
     context *ctx;
-    check_ok(context_acquire(made, "test", &ctx));
+    check_ok(context_acquire(made, &ctx));
     cr_assert_eq((int)ctx->devices[0].handle_type, handle_type);
     cr_assert_eq(ctx->devices[0].why_not, why_not);
     context_unreference(ctx);

@@ -78,7 +78,7 @@ Test(driver, a_driver_that_does_not_start_is_a_failure) {
     check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, "no words for it", stand_in(3));
     cr_assert_eq(gpuipc_error_get()->native_origin, GPUIPC_NATIVE_CUDA);
     cr_assert_eq(gpuipc_error_get()->native_code, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
-    cr_assert_str_eq(gpuipc_error_get()->operation, "cuInit");
+    cr_assert_str_eq(gpuipc_error_get()->native_call, "cuInit");
 }
 
 Test(driver, a_driver_that_counts_no_device_has_none) {
@@ -129,7 +129,7 @@ Test(driver, codes_of_the_start_have_their_status) {
     static const struct {
         const char *failures;
         gpuipc_status expected;
-        const char *operation;
+        const char *native_call;
         int64_t code;
     } rows[] = {
         {"cuInit:1=100", GPUIPC_ERR_NO_DEVICE, "cuInit", 100},
@@ -146,7 +146,7 @@ Test(driver, codes_of_the_start_have_their_status) {
         check_status(rows[i].expected, create("emulated", &context));
         cr_assert_eq(gpuipc_error_get()->native_origin, GPUIPC_NATIVE_CUDA);
         cr_assert_eq(gpuipc_error_get()->native_code, rows[i].code);
-        cr_assert_str_eq(gpuipc_error_get()->operation, rows[i].operation);
+        cr_assert_str_eq(gpuipc_error_get()->native_call, rows[i].native_call);
     }
     core_set_failures("");
 }

@@ -19,14 +19,14 @@ static point_peer *own_peer; /* of the test's making */
 
 static void connection_of_pair(void) {
     if (to == NULL) {
-        check_ok(connection_acquire(pair.client, "test", &to));
+        check_ok(connection_acquire(pair.client, &to));
     }
 }
 
 static void begin(void) {
     core_start();
     stream_gate_make();
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     producer = stream_gate_stream();
     consumer = stream_gate_stream();
     core_pair_open(&pair, core_context, core_context);
@@ -125,7 +125,7 @@ Test(export_record, what_dead_clients_leave_does_not_grow) {
     point_peer *gone;
     point at;
     size_t most = 0;
-    check_ok(buffer_acquire(sent, "test", &lender));
+    check_ok(buffer_acquire(sent, &lender));
     connection_of_pair();
     check_ok(export_table_new(ctx, to->other_end, &held));
     for (int i = 0; i < HELD; i++) {
@@ -157,7 +157,7 @@ Test(export_record, a_point_is_given_out_once_until_it_is_released_and_written) 
     point taken[POINT_COUNT];
     point again;
     point_word passage;
-    check_ok(buffer_acquire(sent, "test", &lender));
+    check_ok(buffer_acquire(sent, &lender));
     connection_of_pair();
     check_ok(export_table_new(ctx, to->other_end, &table));
     for (uint32_t i = 0; i < POINT_COUNT; i++) {
@@ -201,7 +201,7 @@ Test(export_record, there_is_a_limit_to_what_is_not_returned) {
     export_table *table;
     export_record *one;
     point at;
-    check_ok(buffer_acquire(sent, "test", &lender));
+    check_ok(buffer_acquire(sent, &lender));
     connection_of_pair();
     check_ok(export_table_new(ctx, to->other_end, &table));
     for (uint32_t i = 0; i < POINT_PAGES_MAX * POINT_COUNT; i++) {
@@ -322,7 +322,7 @@ Test(export_record, what_is_returned_is_outstanding_until_it_is_released) {
     gpuipc_buffer *made = make(GPUIPC_TRANSPORT_LEGACY);
     gpuipc_buffer *opened = hand_over(&pair, made);
     buffer *self;
-    check_ok(buffer_acquire(made, "test", &self));
+    check_ok(buffer_acquire(made, &self));
     cr_assert(export_is_outstanding(&self->exports));
     check_ok(gpuipc_buffer_return_async(opened, consumer));
     stream_gate_synchronize(consumer);

@@ -82,7 +82,7 @@ Test(figures, every_other_text_is_no_measurement) {
 /* A context that keeps measurements, as one on a real driver does. */
 static context *keeping(gpuipc_context *made) {
     context *ctx;
-    check_ok(context_acquire(made, "test", &ctx));
+    check_ok(context_acquire(made, &ctx));
     cr_assert_null(ctx->cache_directory, "the emulated driver has a cache");
     machine_keep(made, core_directory);
     return ctx;
@@ -159,7 +159,7 @@ Test(figures, a_place_that_cannot_be_written_is_told_to_the_log_alone) {
     (void)snprintf(below, sizeof(below), "%s/file/below", core_directory);
     machine_keep(made, below);
     ctx->log = count_warnings;
-    check_status(GPUIPC_ERR_TIMEOUT, status_fail(GPUIPC_ERR_TIMEOUT, "earlier", "earlier"));
+    check_status(GPUIPC_ERR_TIMEOUT, status_fail(GPUIPC_ERR_TIMEOUT, "earlier"));
     figures_store(ctx, &key, &some);
     cr_assert_eq(warnings, 1);
     cr_assert_not(figures_load(ctx, &key, &read));
@@ -176,7 +176,7 @@ Test(figures, the_emulated_driver_writes_none) {
     core_environment_set("XDG_CACHE_HOME", core_directory);
     core_environment_set("LOCALAPPDATA", core_directory);
     gpuipc_context *other = core_context_new();
-    check_ok(context_acquire(other, "test", &ctx));
+    check_ok(context_acquire(other, &ctx));
     cr_assert_null(ctx->cache_directory);
     context_unreference(ctx);
     check_ok(gpuipc_transport_measure(other, GPUIPC_TRANSPORT_VMM, &pair, &measured));

@@ -173,7 +173,7 @@ Test(handover, the_default_streams_of_several_devices_are_all_waited_for) {
     check_ok(gpuipc_buffer_fill_async(buffers[1], 0, core_unit, 1, 4, NULL));
     device_scope scope;
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     check_ok(device_enter(ctx, 1, &scope));
     synchronize(NULL);
     gate_close(NULL);

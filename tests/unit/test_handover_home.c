@@ -14,12 +14,12 @@ Test(handover_home, an_event_of_another_user_is_not_opened) {
     const os_peer other = {.process_id = 1, .same_user = false, .process = OS_HANDLE_NONE};
     atomic_bool closed = false;
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     if (core_is_emulated) {
         core_set_failures("");
     }
     check_refused(GPUIPC_ERR_ACCESS_DENIED, "another user",
-                  ready_event_await(ctx, &other, 0, name, &closed, os_deadline_after(0), "test"));
+                  ready_event_await(ctx, &other, 0, name, &closed, os_deadline_after(0)));
     if (core_is_emulated) {
         cr_assert_eq(core_calls("cuIpcOpenEventHandle"), 0);
     }

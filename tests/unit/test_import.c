@@ -211,7 +211,7 @@ Test(import, a_buffer_that_changes_its_size_costs_its_message) {
     gpuipc_buffer *none = NULL;
     buffer *inside;
     gpuipc_buffer *opened = hand_over(own);
-    check_ok(buffer_acquire(larger, "test", &inside));
+    check_ok(buffer_acquire(larger, &inside));
     const uint64_t own_id = inside->buffer_id;
     inside->buffer_id = core_info(own).buffer_id;
     check_ok(core_send(import_pair.client, &larger, 1));

@@ -11,7 +11,7 @@ static core_pair pair;
 
 static void begin(void) {
     core_start();
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     core_pair_open(&pair, core_context, core_context);
 }
 
@@ -36,7 +36,7 @@ typedef struct late {
 static late late_begin(void) {
     late self;
     connection *to;
-    check_ok(connection_acquire(pair.client, "test", &to));
+    check_ok(connection_acquire(pair.client, &to));
     check_ok(point_page_create(ctx, to->other_end, &self.mine));
     check_ok(point_page_open(ctx, to->other_end, point_page_handle(self.mine), &self.theirs));
     connection_unreference(to);

@@ -70,7 +70,7 @@ static context *inside;
 
 static context *inner(void) {
     if (inside == NULL) {
-        check_ok(context_acquire(core_context, "test", &inside));
+        check_ok(context_acquire(core_context, &inside));
         context_unreference(inside); /* the public handle keeps it */
     }
     return inside;
@@ -317,7 +317,7 @@ Test(incoming, totals_have_limits) {
     gpuipc_context *limited;
     context *limits;
     check_ok(gpuipc_context_create(&config, &limited));
-    check_ok(context_acquire(limited, "test", &limits));
+    check_ok(context_acquire(limited, &limits));
     static const struct {
         parts total;
         gpuipc_status expected;

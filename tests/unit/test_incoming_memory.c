@@ -11,7 +11,7 @@ TestSuite(incoming_memory, .init = core_start, .fini = core_finish, .timeout = 6
 
 static context *inner(void) {
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     context_unreference(ctx); /* the public handle keeps it */
     return ctx;
 }

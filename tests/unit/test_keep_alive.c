@@ -187,7 +187,7 @@ static void let_a_second_pass(keep_alive_try *next) {
 Test(keep_alive, what_was_short_is_tried_again_later) {
     context *ctx;
     open_context(0);
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     gpuipc_buffer *buffer = core_buffer(core_unit, 0);
     core_set_failures("cuMemCreate:1=2;cuMemCreate:2=2"); /* CUDA_ERROR_OUT_OF_MEMORY */
     for (int i = 0; i < 3; i++) {

@@ -327,11 +327,11 @@ Test(kept_handles, a_hand_over_forgets_a_few_of_those_that_came_back) {
     context *ctx;
     connection *end;
     open_context(0);
-    check_ok(context_acquire(core_context, "test", &ctx));
-    check_ok(connection_acquire(pair.client, "test", &end));
+    check_ok(context_acquire(core_context, &ctx));
+    check_ok(connection_acquire(pair.client, &end));
     check_ok(export_table_new(ctx, end->other_end, &table));
     handle = core_buffer(core_unit, 0);
-    check_ok(buffer_acquire(handle, "test", &lent));
+    check_ok(buffer_acquire(handle, &lent));
     for (size_t i = 0; i < COUNT; i++) {
         check_ok(export_begin(table, &lent->exports, &one, &at));
         const point_word released = point_released_word(&at);
@@ -380,7 +380,7 @@ Test(kept_handles, a_release_looks_at_a_few_that_linger) {
     core_set_failures("");
     for (size_t i = 0; i < COUNT; i++) {
         buffer *lent;
-        check_ok(buffer_acquire(handles[i], "test", &lent));
+        check_ok(buffer_acquire(handles[i], &lent));
         points[i] = LIST_ITEM(lent->exports.lent.first, export_record, listed)->at;
         buffer_unreference(lent);
         check_ok(gpuipc_buffer_release(handles[i]));

@@ -131,8 +131,14 @@ typedef struct visitors {
     gpuipc_peer_info last;
 } visitors;
 
+/* A callback may call the library, and what fails there is not what the call that called back failed in. */
+static void fail_in_callback(void) {
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_retain(NULL));
+}
+
 static int decide(void *user_data, const gpuipc_peer_info *peer) {
     visitors *seen = user_data;
+    fail_in_callback();
     seen->calls++;
     seen->last = *peer;
     return seen->answer;
@@ -181,6 +187,7 @@ typedef struct log_book {
 
 static void write_log(void *user_data, gpuipc_log_level level, const char *sentence) {
     log_book *book = user_data;
+    fail_in_callback();
     *(level == GPUIPC_LOG_WARNING ? &book->warnings : &book->others) += 1;
     (void)snprintf(book->last, sizeof(book->last), "%s", sentence);
 }

@@ -218,7 +218,7 @@ Test(mark, that_is_damaged_is_refused) {
 Test(mark, with_a_word_that_there_is_not_is_refused) {
     mark read;
     gpuipc_mark bytes = make();
-    check_ok(mark_decode(&bytes, &read, "test"));
+    check_ok(mark_decode(&bytes, &read));
     const mark wrong[] = {
         {false, 0xFFFF, read.exporter, 1},
         {false, 1022, read.exporter, 1},
@@ -261,7 +261,7 @@ Test(mark, has_the_bytes_of_the_wire_format) {
     mark read;
     mark_encode(&known, &bytes);
     cr_assert_arr_eq(bytes.bytes, frozen, sizeof(frozen));
-    check_ok(mark_decode(&bytes, &read, "test"));
+    check_ok(mark_decode(&bytes, &read));
     cr_assert(!read.repeats && read.slot == 300 && read.exporter == 0x11223344u && read.value == 5);
 }
 
@@ -412,7 +412,7 @@ Test(mark, of_a_dead_process_lets_every_launch_go) {
     const point none = {NULL, 0, 0};
     point_page *page;
     import_record *of;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     check_ok(point_peer_new(ctx, &dead, NULL, &peer));
     check_ok(point_page_create(ctx, peer, &page));
     check_ok(import_record_new(&none, false, &of));

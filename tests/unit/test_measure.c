@@ -102,7 +102,7 @@ Test(measure_machine, whose_copies_are_wrong_is_found_out) {
     gpuipc_measurement measured = {.struct_size = sizeof(measured)};
     context *ctx;
     (void)machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair);
-    check_ok(context_acquire(made, "test", &ctx));
+    check_ok(context_acquire(made, &ctx));
     ctx->driver.cuMemcpyDtoDAsync = copy_nothing;
     context_unreference(ctx);
     check_refused(GPUIPC_ERR_WRONG_DATA, "instead of",

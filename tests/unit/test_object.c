@@ -42,7 +42,7 @@ static void *publish(object_kind kind, uint32_t number) {
 /* Drops one hold and gives the object up when it was the last. */
 static gpuipc_status drop(object_kind kind, void *handle) {
     object *last = NULL;
-    gpuipc_status status = object_drop_hold(kind, handle, "drop", &last);
+    gpuipc_status status = object_drop_hold(kind, handle, &last);
     object_unreference(last);
     return status;
 }
@@ -50,7 +50,7 @@ static gpuipc_status drop(object_kind kind, void *handle) {
 Test(object, a_published_object_is_found_until_it_is_dropped) {
     void *handle = publish(OBJECT_BUFFER, 7);
     object *found = NULL;
-    check_ok(object_acquire(OBJECT_BUFFER, handle, "test", &found));
+    check_ok(object_acquire(OBJECT_BUFFER, handle, &found));
     cr_assert_eq(((thing *)found)->number, 7);
     object_unreference(found);
     cr_assert_eq(atomic_load(&destroyed), 0);
@@ -59,18 +59,17 @@ Test(object, a_published_object_is_found_until_it_is_dropped) {
     cr_assert_eq(atomic_load(&destroyed), 1);
     found = NULL;
     check_refused(GPUIPC_ERR_RELEASED, "was released",
-                  object_acquire(OBJECT_BUFFER, handle, "test", &found));
-    cr_assert_str_eq(gpuipc_error_get()->operation, "test");
+                  object_acquire(OBJECT_BUFFER, handle, &found));
     cr_assert_null(found);
     check_status(GPUIPC_ERR_RELEASED, drop(OBJECT_BUFFER, handle));
-    check_status(GPUIPC_ERR_RELEASED, object_add_hold(OBJECT_BUFFER, handle, "test"));
+    check_status(GPUIPC_ERR_RELEASED, object_add_hold(OBJECT_BUFFER, handle));
     cr_assert_eq(atomic_load(&destroyed), 1);
 }
 
 Test(object, a_call_keeps_its_object_while_the_handle_goes) {
     void *handle = publish(OBJECT_BUFFER, 7);
     object *found;
-    check_ok(object_acquire(OBJECT_BUFFER, handle, "test", &found));
+    check_ok(object_acquire(OBJECT_BUFFER, handle, &found));
     check_ok(drop(OBJECT_BUFFER, handle));
     cr_assert_eq(atomic_load(&destroyed), 0);
     cr_assert_eq(((thing *)found)->number, 7);
@@ -80,8 +79,8 @@ Test(object, a_call_keeps_its_object_while_the_handle_goes) {
 
 Test(object, every_hold_is_dropped_once) {
     void *handle = publish(OBJECT_BUFFER, 1);
-    check_ok(object_add_hold(OBJECT_BUFFER, handle, "test"));
-    check_ok(object_add_hold(OBJECT_BUFFER, handle, "test"));
+    check_ok(object_add_hold(OBJECT_BUFFER, handle));
+    check_ok(object_add_hold(OBJECT_BUFFER, handle));
     check_ok(drop(OBJECT_BUFFER, handle));
     check_ok(drop(OBJECT_BUFFER, handle));
     cr_assert_eq(atomic_load(&destroyed), 0);
@@ -98,10 +97,10 @@ Test(object, another_kind_is_not_found) {
         for (size_t j = 0; j < sizeof(kinds) / sizeof(kinds[0]); j++) {
             object *found = NULL;
             check_status(i == j ? GPUIPC_OK : GPUIPC_ERR_RELEASED,
-                         object_acquire(kinds[j], handle, "test", &found));
+                         object_acquire(kinds[j], handle, &found));
             object_unreference(found);
             if (i != j) {
-                check_status(GPUIPC_ERR_RELEASED, object_add_hold(kinds[j], handle, "test"));
+                check_status(GPUIPC_ERR_RELEASED, object_add_hold(kinds[j], handle));
                 check_status(GPUIPC_ERR_RELEASED, drop(kinds[j], handle));
             }
         }
@@ -126,14 +125,13 @@ Test(object, values_never_given_out_are_refused) {
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         void *value = (void *)values[i];
         object *found = NULL;
-        check_status(GPUIPC_ERR_RELEASED, object_acquire(OBJECT_BUFFER, value, "test", &found));
-        check_status(GPUIPC_ERR_RELEASED, object_add_hold(OBJECT_BUFFER, value, "test"));
+        check_status(GPUIPC_ERR_RELEASED, object_acquire(OBJECT_BUFFER, value, &found));
+        check_status(GPUIPC_ERR_RELEASED, object_add_hold(OBJECT_BUFFER, value));
         check_status(GPUIPC_ERR_RELEASED, drop(OBJECT_BUFFER, value));
     }
     object *found = NULL;
-    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "NULL",
-                  object_acquire(OBJECT_BUFFER, NULL, "test", &found));
-    check_status(GPUIPC_ERR_INVALID_ARGUMENT, object_add_hold(OBJECT_BUFFER, NULL, "test"));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "NULL", object_acquire(OBJECT_BUFFER, NULL, &found));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, object_add_hold(OBJECT_BUFFER, NULL));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, drop(OBJECT_BUFFER, NULL));
     check_ok(drop(OBJECT_BUFFER, handle));
     cr_assert_eq(atomic_load(&destroyed), 1);
@@ -157,7 +155,7 @@ Test(object, a_slot_used_again_gives_another_handle) {
         check_status(GPUIPC_ERR_RELEASED, drop(OBJECT_BUFFER, stale[i]));
     }
     object *found;
-    check_ok(object_acquire(OBJECT_BUFFER, live, "test", &found));
+    check_ok(object_acquire(OBJECT_BUFFER, live, &found));
     cr_assert_eq(((thing *)found)->number, TIMES);
     object_unreference(found);
     check_ok(drop(OBJECT_BUFFER, live));
@@ -180,7 +178,7 @@ Test(object, many_objects_keep_apart) {
     for (uint32_t i = 0; i < COUNT; i++) {
         object *found = NULL;
         check_status(i % 2 == 0 ? GPUIPC_ERR_RELEASED : GPUIPC_OK,
-                     object_acquire(OBJECT_BUFFER, handles[i], "test", &found));
+                     object_acquire(OBJECT_BUFFER, handles[i], &found));
         cr_assert(found == NULL || ((thing *)found)->number == i);
         object_unreference(found);
     }
@@ -211,14 +209,14 @@ static void use_and_drop(void *argument) {
         void *handle = NULL;
         object *found = NULL;
         if (object_publish(&own->object, &handle) != GPUIPC_OK ||
-            object_acquire(OBJECT_CONNECTION, handle, "thread", &found) != GPUIPC_OK ||
+            object_acquire(OBJECT_CONNECTION, handle, &found) != GPUIPC_OK ||
             ((thing *)found)->number != (uint32_t)i ||
             drop(OBJECT_CONNECTION, handle) != GPUIPC_OK) {
             atomic_fetch_add(&all->wrong, 1);
         }
         object_unreference(found);
         found = NULL;
-        gpuipc_status status = object_acquire(OBJECT_BUFFER, all->handle, "thread", &found);
+        gpuipc_status status = object_acquire(OBJECT_BUFFER, all->handle, &found);
         if (status == GPUIPC_OK && ((thing *)found)->number != 4711) {
             atomic_fetch_add(&all->wrong, 1);
         }

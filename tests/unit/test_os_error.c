@@ -63,7 +63,7 @@ Test(os_error, a_failure_has_the_code_and_the_systems_words) {
         const gpuipc_error *error = gpuipc_error_get();
         cr_assert_eq(error->native_origin, GPUIPC_NATIVE_OS);
         cr_assert_eq(error->native_code, code);
-        cr_assert_str_eq(error->operation, "open");
+        cr_assert_str_eq(error->native_call, "open");
         /* One line, which another sentence can go on with. */
         cr_assert_null(strpbrk(error->sentence, "\r\n"), "%s", error->sentence);
         cr_assert_null(strchr(". ", error->sentence[strlen(error->sentence) - 1]), "\"%s\"",

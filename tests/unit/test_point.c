@@ -12,9 +12,9 @@ static point_peer *self_peer; /* this process, with a handle that tells that it 
 
 static void begin(void) {
     core_start();
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     core_pair_open(&pair, core_context, core_context);
-    check_ok(connection_acquire(pair.client, "test", &end_of_pair));
+    check_ok(connection_acquire(pair.client, &end_of_pair));
     self_peer = end_of_pair->other_end;
 }
 
@@ -152,13 +152,11 @@ Test(point, waiting_on_the_host_has_an_end) {
     atomic_init(&interrupted, false);
     at = next_point(pages.mine);
     const point_word ready = point_ready_word(&at);
-    check_status(GPUIPC_ERR_TIMEOUT,
-                 point_await(&ready, 1, &interrupted, os_deadline_after(5), "test"));
+    check_status(GPUIPC_ERR_TIMEOUT, point_await(&ready, 1, &interrupted, os_deadline_after(5)));
     atomic_store(&interrupted, true);
-    check_status(GPUIPC_ERR_RELEASED,
-                 point_await(&ready, 1, &interrupted, os_deadline_after(-1), "test"));
+    check_status(GPUIPC_ERR_RELEASED, point_await(&ready, 1, &interrupted, os_deadline_after(-1)));
     store(pages.mine, &ready);
-    check_ok(point_await(&ready, 1, &interrupted, os_deadline_after(0), "test"));
+    check_ok(point_await(&ready, 1, &interrupted, os_deadline_after(0)));
     pages_end(&pages);
 }
 

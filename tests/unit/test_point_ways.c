@@ -13,7 +13,7 @@ static void begin(void) {
     core_environment_set("GPUIPC_EMULATED_MACHINE", "stream-words=0");
     core_start_without_context();
     made = core_context_new();
-    check_ok(context_acquire(made, "test", &ctx));
+    check_ok(context_acquire(made, &ctx));
 }
 
 static void finish(void) {

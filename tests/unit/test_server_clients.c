@@ -212,7 +212,7 @@ static void check_is_nothing_for_others(wire_kind kind) {
         .struct_size = sizeof(message), .bytes = &byte, .bytes_capacity = sizeof(byte)};
     core_pair_open(&pair, core_context, other);
     client.handle = pair.client;
-    check_ok(connection_acquire(client.handle, "test", &client.connection));
+    check_ok(connection_acquire(client.handle, &client.connection));
     check_ok(asker_send_bytes(&client, kind, "x", 1));
     check_status(GPUIPC_ERR_PROTOCOL, gpuipc_connection_receive(pair.server, &message, SOON_MS));
     check_status(GPUIPC_ERR_CONNECTION_BROKEN,

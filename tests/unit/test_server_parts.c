@@ -67,7 +67,7 @@ Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
     core_start();
     gpuipc_context *other = core_context_new();
     core_pair_open(&pair, core_context, other);
-    check_ok(connection_acquire(pair.client, "test", &to));
+    check_ok(connection_acquire(pair.client, &to));
     os_peer peer = to->peer; /* this process, whose handle stays the connection's */
     check_ok(known_process_get(&all, &peer, &found[0]));
     check_ok(known_process_get(&all, &peer, &found[1]));

@@ -43,13 +43,15 @@ Test(status, a_number_that_is_no_status_has_a_name_too) {
 }
 
 Test(status, a_failure_fills_the_whole_record) {
+    status_enter("first");
     cr_assert_eq(status_fail_os(GPUIPC_ERR_OS, 13, "open", "file %d of %s", 7, "many"),
                  GPUIPC_ERR_OS);
     const gpuipc_error *error = gpuipc_error_get();
     cr_assert_eq(error->status, GPUIPC_ERR_OS);
     cr_assert_eq(error->native_origin, GPUIPC_NATIVE_OS);
     cr_assert_eq(error->native_code, 13);
-    cr_assert_str_eq(error->operation, "open");
+    cr_assert_str_eq(error->native_call, "open");
+    cr_assert_str_eq(error->operation, "first");
     cr_assert_str_eq(error->sentence, "file 7 of many");
 
     cr_assert_eq(status_fail_cuda(GPUIPC_ERR_CUDA, 999, "cuInit", "no"), GPUIPC_ERR_CUDA);
@@ -57,12 +59,14 @@ Test(status, a_failure_fills_the_whole_record) {
     cr_assert_eq(error->native_code, 999);
 
     /* Nothing of the failure before is left. */
-    cr_assert_eq(status_fail(GPUIPC_ERR_TIMEOUT, "wait", "late"), GPUIPC_ERR_TIMEOUT);
+    status_enter("second");
+    cr_assert_eq(status_fail(GPUIPC_ERR_TIMEOUT, "late"), GPUIPC_ERR_TIMEOUT);
     cr_assert_eq(error->native_origin, GPUIPC_NATIVE_NONE);
     cr_assert_eq(error->native_code, 0);
-    cr_assert_str_eq(error->operation, "wait");
+    cr_assert_str_eq(error->native_call, "");
+    cr_assert_str_eq(error->operation, "second");
 
-    cr_assert_eq(status_out_of_memory("make", 4096), GPUIPC_ERR_OUT_OF_MEMORY);
+    cr_assert_eq(status_out_of_memory(4096), GPUIPC_ERR_OUT_OF_MEMORY);
     cr_assert(strstr(error->sentence, "4096") != NULL);
 }
 
@@ -70,9 +74,11 @@ Test(status, long_texts_are_cut_and_end) {
     char text[1000];
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = '\0';
-    status_fail(GPUIPC_ERR_OS, text, "%s", text);
+    status_enter(text);
+    status_fail_os(GPUIPC_ERR_OS, 1, text, "%s", text);
     const gpuipc_error *error = gpuipc_error_get();
     cr_assert_eq(strlen(error->operation), sizeof(error->operation) - 1);
+    cr_assert_eq(strlen(error->native_call), sizeof(error->native_call) - 1);
     cr_assert_eq(strlen(error->sentence), sizeof(error->sentence) - 1);
     cr_assert_eq(strncmp(error->sentence, text, sizeof(error->sentence) - 1), 0);
 }
@@ -90,43 +96,57 @@ Test(status, a_cut_splits_no_character) {
             while (strlen(text) + bytes < sizeof(text)) {
                 strcat(text, characters[kind].text);
             }
-            status_fail(GPUIPC_ERR_OS, text, "%s", text);
+            status_fail_os(GPUIPC_ERR_OS, 1, text, "%s", text);
             const gpuipc_error *error = gpuipc_error_get();
             cr_assert_eq((strlen(error->sentence) - lead) % bytes, 0, "%zu %zu", bytes, lead);
-            cr_assert_eq((strlen(error->operation) - lead) % bytes, 0, "%zu %zu", bytes, lead);
+            cr_assert_eq((strlen(error->native_call) - lead) % bytes, 0, "%zu %zu", bytes, lead);
             cr_assert(strlen(error->sentence) + bytes >= sizeof(error->sentence));
         }
     }
 }
 
 Test(status, the_record_may_be_told_again) {
-    status_fail(GPUIPC_ERR_OS, "first", "the cause");
-    status_fail(GPUIPC_ERR_OS, gpuipc_error_get()->operation, "again: %s",
-                gpuipc_error_get()->sentence);
-    cr_assert_str_eq(gpuipc_error_get()->operation, "first");
+    status_fail(GPUIPC_ERR_OS, "the cause");
+    status_fail(GPUIPC_ERR_OS, "again: %s", gpuipc_error_get()->sentence);
     cr_assert_str_eq(gpuipc_error_get()->sentence, "again: the cause");
 }
 
 Test(status, a_saved_record_comes_back) {
     status_fail_os(GPUIPC_ERR_NOT_FOUND, 2, "open", "the first failure");
     gpuipc_error saved = status_save();
-    status_fail(GPUIPC_ERR_OS, "close", "one in the clean-up");
+    status_fail(GPUIPC_ERR_OS, "one in the clean-up");
     status_restore(&saved);
     cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_NOT_FOUND);
     cr_assert_eq(gpuipc_error_get()->native_code, 2);
     cr_assert_str_eq(gpuipc_error_get()->sentence, "the first failure");
 }
 
+Test(status, a_kept_failure_is_told_as_one_of_a_later_call) {
+    status_enter("first");
+    status_fail_os(GPUIPC_ERR_NOT_FOUND, 2, "open", "the first failure");
+    const gpuipc_error kept = status_save();
+    status_enter("second");
+    status_fail(GPUIPC_ERR_OS, "another");
+    cr_assert_eq(status_again(&kept), GPUIPC_ERR_NOT_FOUND);
+    cr_assert_str_eq(gpuipc_error_get()->operation, "second");
+    cr_assert_str_eq(gpuipc_error_get()->native_call, "open");
+    cr_assert_str_eq(gpuipc_error_get()->sentence, "the first failure");
+    status_restore(&kept); /* of the call that it began in */
+    cr_assert_str_eq(gpuipc_error_get()->operation, "first");
+}
+
 static void fail_in_thread(void *argument) {
     const gpuipc_error **out = argument;
     cr_assert_eq(gpuipc_error_get()->status, GPUIPC_OK);
-    status_fail(GPUIPC_ERR_BUSY, "thread", "of its own");
+    status_fail(GPUIPC_ERR_BUSY, "of its own");
     cr_assert_str_eq(gpuipc_error_get()->sentence, "of its own");
+    cr_assert_str_eq(gpuipc_error_get()->operation, ""); /* it is in no public call */
     *out = gpuipc_error_get();
 }
 
 Test(status, each_thread_has_its_own_record) {
-    status_fail(GPUIPC_ERR_TIMEOUT, "here", "of this thread");
+    status_enter("here");
+    status_fail(GPUIPC_ERR_TIMEOUT, "of this thread");
     const gpuipc_error *other = NULL;
     os_thread *thread;
     cr_assert_eq(os_thread_start(fail_in_thread, &other, &thread), GPUIPC_OK);
@@ -141,21 +161,22 @@ Test(status, a_changed_status_keeps_the_particulars) {
     cr_assert_eq(status_change(GPUIPC_ERR_NO_DRIVER), GPUIPC_ERR_NO_DRIVER);
     cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_NO_DRIVER);
     cr_assert_eq(gpuipc_error_get()->native_code, 2);
-    cr_assert_str_eq(gpuipc_error_get()->operation, "dlopen");
+    cr_assert_str_eq(gpuipc_error_get()->native_call, "dlopen");
     cr_assert_str_eq(gpuipc_error_get()->sentence, "there is none");
 }
 
 Test(status, a_text_has_call_cause_and_remedy) {
     cr_assert_str_eq(gpuipc_error_text(), "success");
+    status_enter("gpuipc_buffer_create");
     status_fail_cuda(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, 2, "cuMemCreate", "no room for 5 bytes");
-    cr_assert_str_eq(
-        gpuipc_error_text(),
-        "cuMemCreate: no room for 5 bytes (GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, CUresult 2); "
-        "in general: the GPU has not enough free memory; free some or ask for less");
+    cr_assert_str_eq(gpuipc_error_text(),
+                     "gpuipc_buffer_create: no room for 5 bytes (GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, "
+                     "cuMemCreate: CUresult 2); "
+                     "in general: the GPU has not enough free memory; free some or ask for less");
     status_fail_os(GPUIPC_ERR_OS, 13, "open", "no right");
     cr_assert_not_null(
-        strstr(gpuipc_error_text(), "open: no right (GPUIPC_ERR_OS, system error 13)"));
-    status_fail(GPUIPC_ERR_TIMEOUT, "wait", "%s", gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
+        strstr(gpuipc_error_text(), "no right (GPUIPC_ERR_OS, open: system error 13)"));
+    status_fail(GPUIPC_ERR_TIMEOUT, "%s", gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
     cr_assert_null(strstr(gpuipc_error_text(), "in general")); /* it would say the same twice */
 }
 
@@ -163,6 +184,7 @@ Test(status, the_longest_text_is_whole) {
     char longest[400];
     memset(longest, 'x', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
+    status_enter(longest);
     for (size_t i = 1; i < row_count; i++) {
         status_fail_cuda(rows[i].status, INT64_MIN, longest, "%s", longest);
         const char *text = gpuipc_error_text();

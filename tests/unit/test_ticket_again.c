@@ -154,7 +154,7 @@ Test(ticket_again, contents_that_are_lost_are_not_taken_for_ready) {
     CUstream sends = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_buffer *first = open_unready(&wanted, sends, uses);
-    check_ok(buffer_acquire(first, "test", &inside));
+    check_ok(buffer_acquire(first, &inside));
     /* as where the process ended that shared it: watch.c */
     atomic_store(&inside->import_record->is_lost, true);
     const point_word ready = point_ready_word(&inside->import_record->at);
@@ -223,7 +223,7 @@ Test(ticket_again, threads_that_open_the_same_at_once_need_one_request) {
 /* Each link's connection has one. */
 static unsigned context_references(void) {
     context *ctx;
-    check_ok(context_acquire(client, "test", &ctx));
+    check_ok(context_acquire(client, &ctx));
     const unsigned count = atomic_load(&ctx->object.references);
     context_unreference(ctx);
     return count;

@@ -23,7 +23,7 @@ typedef struct failure {
 
 static void end_what_is_deferred(void) {
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     (void)deferred_run(ctx->deferred);
     context_unreference(ctx);
 }

@@ -13,7 +13,7 @@ TestSuite(transport_names, .init = core_start, .fini = core_finish, .timeout = 6
 
 static context *inner(void) {
     context *ctx;
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
     context_unreference(ctx); /* the public handle keeps it */
     return ctx;
 }
@@ -47,7 +47,7 @@ Test(transport_names, names_have_nothing_of_the_stack) {
             buffer *seen;
             dirty_the_stack(i == 0 ? 0xa5 : 0x5a);
             check_ok(gpuipc_buffer_wrap(core_context, own.address, own.bytes, &wrapped));
-            check_ok(buffer_acquire(wrapped, "test", &seen));
+            check_ok(buffer_acquire(wrapped, &seen));
             memcpy(names[i], seen->segments[0].name, sizeof(names[i]));
             buffer_unreference(seen);
             check_ok(gpuipc_buffer_release(wrapped));

@@ -19,7 +19,7 @@ static transport_answer probe_once(gpuipc_context *handle, gpuipc_transport whic
                                    uint32_t user) {
     transport_answer answer = {.reason = GPUIPC_REASON_NONE};
     context *ctx;
-    check_ok(context_acquire(handle, "test", &ctx));
+    check_ok(context_acquire(handle, &ctx));
     check_ok(transport_probe(ctx, which, owner, user, &answer));
     context_unreference(ctx);
     return answer;
@@ -28,7 +28,7 @@ static transport_answer probe_once(gpuipc_context *handle, gpuipc_transport whic
 /* To free memory waits for the devices, so a trial leaves it for calls that may. */
 static void end_what_is_deferred(gpuipc_context *handle) {
     context *ctx;
-    check_ok(context_acquire(handle, "test", &ctx));
+    check_ok(context_acquire(handle, &ctx));
     (void)deferred_run(ctx->deferred);
     cr_assert_null(ctx->deferred->first);
     context_unreference(ctx);
@@ -92,7 +92,7 @@ static CUresult fill_wrongly(CUdeviceptr address, unsigned int value, size_t cou
 
 static void break_fill(gpuipc_context *handle, unsigned wrong, bool is_lost) {
     context *ctx;
-    check_ok(context_acquire(handle, "test", &ctx));
+    check_ok(context_acquire(handle, &ctx));
     broken.fill = ctx->driver.cuMemsetD32Async;
     broken.calls = 0;
     broken.wrong = wrong;
@@ -278,7 +278,7 @@ Test(transport_probe, no_imex_channel_is_what_not_permitted_means_for_fabric) {
 Test(transport_probe, a_driver_without_the_calls_is_too_old) {
     gpuipc_context *made = machine_context("imex=1");
     context *ctx;
-    check_ok(context_acquire(made, "test", &ctx));
+    check_ok(context_acquire(made, &ctx));
     ctx->driver.has_vmm = ctx->driver.has_legacy = ctx->driver.has_pool = false;
     ctx->driver.has_pinned = false;
     for (size_t i = 0; i < EVERY; i++) {

@@ -229,7 +229,7 @@ Test(transport_query, what_lies_between_two_processes_is_part_of_the_answer) {
     core_pair_open(&ends, core_context, core_context);
     gpuipc_transport_pair pair = machine_pair(0, 0);
     pair.connection = ends.client;
-    check_ok(connection_acquire(ends.client, "test", &peer));
+    check_ok(connection_acquire(ends.client, &peer));
     const uint64_t own = peer->peer.process_id;
 
     cr_assert_eq(machine_ask(core_context, GPUIPC_TRANSPORT_P2P, &pair).available, 1);
@@ -352,7 +352,7 @@ Test(transport_query_machine, under_wsl) {
     gpuipc_context *made = machine_context("wsl=1");
     gpuipc_context *explained = core_context_new();
     context *ctx;
-    check_ok(context_acquire(explained, "test", &ctx));
+    check_ok(context_acquire(explained, &ctx));
     ctx->is_wsl = true;
     context_unreference(ctx);
     machine_expect(made, GPUIPC_TRANSPORT_VMM, 0, 0, R(HANDLE_TYPE));

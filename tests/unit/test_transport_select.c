@@ -83,7 +83,7 @@ Test(transport_select, peer_access_is_chosen_for_the_own_process) {
 static void set_bandwidth(gpuipc_context *made, gpuipc_transport which, uint64_t bandwidth) {
     context *ctx;
     gpuipc_transport_info info;
-    check_ok(context_acquire(made, "test", &ctx));
+    check_ok(context_acquire(made, &ctx));
     cr_assert(answers_find(ctx->answers, which, 0, 1, &info));
     info.bandwidth_bytes_per_second = bandwidth;
     check_ok(answers_keep(ctx->answers, 0, 1, &info));

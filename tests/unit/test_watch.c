@@ -8,7 +8,7 @@ static context *ctx;
 
 static void begin(void) {
     core_start();
-    check_ok(context_acquire(core_context, "test", &ctx));
+    check_ok(context_acquire(core_context, &ctx));
 }
 
 static void finish(void) {
@@ -70,7 +70,7 @@ Test(watch, the_thread_ends_when_the_stream_has_passed) {
     core_pair pair = {0};
     connection *end;
     core_pair_open(&pair, core_context, core_context);
-    check_ok(connection_acquire(pair.client, "test", &end));
+    check_ok(connection_acquire(pair.client, &end));
     point at;
     point_page *page = page_make(&end->peer, &at);
     const point_word word = point_ready_word(&at);
@@ -95,9 +95,9 @@ Test(watch, the_end_of_the_context_lets_every_stream_go) {
     connection *end;
     gpuipc_context *made = core_context_new();
     context *second;
-    check_ok(context_acquire(made, "test", &second));
+    check_ok(context_acquire(made, &second));
     core_pair_open(&pair, core_context, core_context);
-    check_ok(connection_acquire(pair.client, "test", &end));
+    check_ok(connection_acquire(pair.client, &end));
     point at;
     point_word passage;
     point_page *page = page_make_in(second, &end->peer, &at);

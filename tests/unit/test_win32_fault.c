@@ -140,7 +140,7 @@ static void check_outcome(const outcome *result, record_function function, size_
     if (expected != GPUIPC_OK && expected != GPUIPC_ERR_PEER_CLOSED) {
         cr_assert_eq(result->error.native_code, FAILURE);
         cr_assert(strlen(result->error.sentence) > 0);
-        cr_assert(strlen(result->error.operation) > 0);
+        cr_assert(strlen(result->error.native_call) > 0);
     }
 }
 

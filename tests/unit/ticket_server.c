@@ -45,7 +45,7 @@ static gpuipc_status take_request(connection *from, ticket *out_ticket) {
     connection_drop(from, false);
     if (status == GPUIPC_OK) {
         memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));
-        status = ticket_decode(&bytes, "test", out_ticket);
+        status = ticket_decode(&bytes, out_ticket);
     }
     return status;
 }
@@ -82,7 +82,7 @@ static gpuipc_status answer(ticket_server *self, const ticket_step *step) {
         .struct_size = sizeof(other), .bytes = text, .bytes_size = sizeof(text)};
     connection *of;
     ticket wanted;
-    gpuipc_status status = connection_acquire(self->connection, "test", &of);
+    gpuipc_status status = connection_acquire(self->connection, &of);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -66,7 +66,7 @@ uint64_t machine_calls(const char *name) {
 
 void machine_keep(gpuipc_context *handle, const char *directory) {
     context *ctx;
-    check_ok(context_acquire(handle, "test", &ctx));
+    check_ok(context_acquire(handle, &ctx));
     free(ctx->cache_directory);
     ctx->cache_directory = NULL;
     if (directory != NULL) {

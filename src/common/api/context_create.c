@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Contexts, made of what each area keeps in them, and their public functions. */
-#include "cuda/context.h"
+#include "api/context_create.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static gpuipc_status begin_part(context *self, const context_part *of,
                                 const gpuipc_context_config *config) {
     void *memory = calloc(1, of->bytes);
     if (memory == NULL) {
-        return status_out_of_memory("gpuipc_context_create", of->bytes);
+        return status_out_of_memory(of->bytes);
     }
     memcpy((char *)self + of->place, &memory, sizeof(memory));
     gpuipc_status status = of->begin == NULL ? GPUIPC_OK : of->begin(self, config);
@@ -89,7 +89,7 @@ static gpuipc_status settle_directory(context *self, const char *given) {
     size_t size = strlen(path) + 1;
     char *copy = malloc(size);
     if (copy == NULL) {
-        return status_out_of_memory("gpuipc_context_create", size);
+        return status_out_of_memory(size);
     }
     memcpy(copy, path, size);
     self->runtime_directory = copy;
@@ -106,7 +106,7 @@ static gpuipc_status settle_cache(context *self) {
     size_t size = strlen(path) + 1;
     self->cache_directory = malloc(size);
     if (self->cache_directory == NULL) {
-        return status_out_of_memory("gpuipc_context_create", size);
+        return status_out_of_memory(size);
     }
     memcpy(self->cache_directory, path, size);
     return GPUIPC_OK;
@@ -125,7 +125,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     context *self = calloc(1, sizeof(*self));
     size_t made = 0;
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_context_create", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     self->max_buffers = config->max_buffers_per_message;
     self->max_handles = config->max_handles_per_message;
@@ -159,24 +159,19 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     return GPUIPC_OK;
 }
 
-gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
-                                    gpuipc_context **out_context) {
+gpuipc_status context_create(const gpuipc_context_config *config, context **out_context) {
     gpuipc_context_config known = {0};
     gpuipc_status status;
-    if (out_context == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
-                           "out_context is NULL");
-    }
     if (config != NULL) {
         status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_context_config, log_user_data),
-                                  &known, sizeof(known), "gpuipc_context_create");
+                                  &known, sizeof(known));
         if (status != GPUIPC_OK) {
             return status;
         }
     }
     if ((known.flags & ~(GPUIPC_CONTEXT_SHARED_DIRECTORY | GPUIPC_CONTEXT_NO_KEEP_ALIVE |
                          GPUIPC_CONTEXT_INTERRUPTIBLE)) != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_context_create",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that this library does not know: 0x%x", known.flags);
     }
     if (known.max_buffers_per_message == 0) {
@@ -191,15 +186,21 @@ gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
         known.max_kept_handles = 0;
     }
     status = os_fork_watch();
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    context *self = NULL;
-    status = make(&known, &self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+    return status == GPUIPC_OK ? make(&known, out_context) : status;
+}
+
+gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
+                                    gpuipc_context **out_context) {
+    status_enter(__func__);
+    context *self;
     void *handle;
+    if (out_context == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_context is NULL");
+    }
+    gpuipc_status status = context_create(config, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     status = object_publish(&self->object, &handle);
     if (status != GPUIPC_OK) {
         context_unreference(self);
@@ -209,25 +210,15 @@ gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
     return GPUIPC_OK;
 }
 
-gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
-    object *last = NULL;
-    if (handle == NULL) {
-        return GPUIPC_OK;
-    }
-    gpuipc_status status =
-        object_drop_hold(OBJECT_CONTEXT, handle, "gpuipc_context_destroy", &last);
-    if (last == NULL) {
-        return status;
-    }
-    context *self = (context *)last;
-    const bool is_forked = object_is_forked(last);
+void context_destroy(context *self) {
+    const bool is_forked = object_is_forked(&self->object);
     if (!is_forked) {
         atomic_store(&self->is_over, true); /* which wakes who waits for contents */
     }
     server_links_close(self, is_forked); /* which hold the context */
     if (is_forked) {
-        object_unreference(last);
-        return status;
+        context_unreference(self);
+        return;
     }
     export_settle_all(self);
     registry_sweep_some(self, true); /* buffers that linger keep their context */
@@ -237,15 +228,25 @@ gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
     /* and now nobody may have open what another context lent to this one */
     registry_sweep_some(NULL, true);
     lookout_dismiss();
+}
+
+gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
+    status_enter(__func__);
+    object *last = NULL;
+    gpuipc_status status =
+        handle == NULL ? GPUIPC_OK : object_drop_hold(OBJECT_CONTEXT, handle, &last);
+    if (last != NULL) {
+        context_destroy((context *)last);
+    }
     return status;
 }
 
 gpuipc_status gpuipc_context_get_info(gpuipc_context *handle, gpuipc_context_info *out_info) {
+    status_enter(__func__);
     context *self;
-    gpuipc_status status = struct_size_check(
-        out_info, STRUCT_SIZE_UP_TO(gpuipc_context_info, instance_id), "gpuipc_context_get_info");
-    if (status != GPUIPC_OK ||
-        (status = context_acquire(handle, "gpuipc_context_get_info", &self)) != GPUIPC_OK) {
+    gpuipc_status status =
+        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_context_info, instance_id));
+    if (status != GPUIPC_OK || (status = context_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
     gpuipc_context_info info = {.device_count = self->device_count,
@@ -260,12 +261,13 @@ gpuipc_status gpuipc_context_get_info(gpuipc_context *handle, gpuipc_context_inf
 }
 
 gpuipc_status gpuipc_device_count(gpuipc_context *handle, uint32_t *out_count) {
+    status_enter(__func__);
     context *self;
     gpuipc_status status;
     if (out_count == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_device_count", "out_count is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_count is NULL");
     }
-    status = context_acquire(handle, "gpuipc_device_count", &self);
+    status = context_acquire(handle, &self);
     if (status == GPUIPC_OK) {
         *out_count = self->device_count;
         context_unreference(self);
@@ -275,14 +277,14 @@ gpuipc_status gpuipc_device_count(gpuipc_context *handle, uint32_t *out_count) {
 
 gpuipc_status gpuipc_device_get_info(gpuipc_context *handle, uint32_t index,
                                      gpuipc_device_info *out_info) {
+    status_enter(__func__);
     context *self;
-    gpuipc_status status = struct_size_check(
-        out_info, STRUCT_SIZE_UP_TO(gpuipc_device_info, why_not), "gpuipc_device_get_info");
-    if (status != GPUIPC_OK ||
-        (status = context_acquire(handle, "gpuipc_device_get_info", &self)) != GPUIPC_OK) {
+    gpuipc_status status =
+        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_device_info, why_not));
+    if (status != GPUIPC_OK || (status = context_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
-    status = device_check(self, index, "gpuipc_device_get_info");
+    status = device_check(self, index);
     if (status == GPUIPC_OK) {
         struct_size_write(out_info, &self->devices[index].info, sizeof(gpuipc_device_info));
     }
@@ -292,18 +294,18 @@ gpuipc_status gpuipc_device_get_info(gpuipc_context *handle, uint32_t index,
 
 gpuipc_status gpuipc_device_find(gpuipc_context *handle, const gpuipc_uuid *uuid,
                                  uint32_t *out_device) {
+    status_enter(__func__);
     context *self;
     if (uuid == NULL || out_device == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_device_find",
-                           "uuid or out_device is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "uuid or out_device is NULL");
     }
-    gpuipc_status status = context_acquire(handle, "gpuipc_device_find", &self);
+    gpuipc_status status = context_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
     uint32_t index = device_find(self, uuid);
     if (index == GPUIPC_DEVICE_NONE) {
-        status = status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "gpuipc_device_find",
+        status = status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                              "no device that this process sees has this UUID");
     } else {
         *out_device = index;

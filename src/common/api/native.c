@@ -18,7 +18,7 @@ static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segme
     gpuipc_status status = GPUIPC_OK;
     os_handle *handles = malloc(self->segment_count * sizeof(*handles));
     if (handles == NULL) {
-        return status_out_of_memory("gpuipc_native_export", self->segment_count * sizeof(*handles));
+        return status_out_of_memory(self->segment_count * sizeof(*handles));
     }
     context *ctx = self->original == NULL ? self->context : self->original->context;
     if (self->import == NULL) {
@@ -45,14 +45,14 @@ static gpuipc_status export_buffer(const buffer *self, gpuipc_native_segment *se
                                    size_t capacity, gpuipc_native_layout *out_layout,
                                    size_t *out_count) {
     if (self->transport->id != GPUIPC_TRANSPORT_VMM) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_native_export",
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                            "memory of transport %s has no handle of its own; make it with "
                            "GPUIPC_TRANSPORT_VMM",
                            self->transport->name);
     }
     if (capacity < self->segment_count) {
         *out_count = self->segment_count;
-        return status_fail(GPUIPC_ERR_TOO_SMALL, "gpuipc_native_export",
+        return status_fail(GPUIPC_ERR_TOO_SMALL,
                            "the buffer has %u segments; there is room for %zu", self->segment_count,
                            capacity);
     }
@@ -70,17 +70,17 @@ static gpuipc_status export_buffer(const buffer *self, gpuipc_native_segment *se
 gpuipc_status gpuipc_native_export(gpuipc_buffer *handle, gpuipc_native_segment *segments,
                                    size_t capacity, gpuipc_native_layout *out_layout,
                                    size_t *out_count) {
-    const char *const operation = "gpuipc_native_export";
+    status_enter(__func__);
     buffer *self;
     gpuipc_status status =
-        struct_size_check(out_layout, STRUCT_SIZE_UP_TO(gpuipc_native_layout, bytes), operation);
+        struct_size_check(out_layout, STRUCT_SIZE_UP_TO(gpuipc_native_layout, bytes));
     if (status != GPUIPC_OK) {
         return status;
     }
     if (out_count == NULL || (segments == NULL && capacity > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "segments or out_count is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "segments or out_count is NULL");
     }
-    status = buffer_acquire(handle, operation, &self);
+    status = buffer_acquire(handle, &self);
     if (status == GPUIPC_OK) {
         status = export_buffer(self, segments, capacity, out_layout, out_count);
         buffer_unreference(self);
@@ -116,14 +116,13 @@ static gpuipc_status import_buffer(context *ctx, const gpuipc_native_segment *fr
 /* Here the range is the caller's own word, not a peer's. Whether the segments have the sizes that are
  * said of them, only mapping them shows. */
 static gpuipc_status check_layout(const gpuipc_native_layout *layout,
-                                  const gpuipc_native_segment *segments, size_t segment_count,
-                                  const char *operation) {
+                                  const gpuipc_native_segment *segments, size_t segment_count) {
     uint64_t total = 0;
     for (size_t i = 0; i < segment_count; i++) {
         total = segments[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + segments[i].bytes;
     }
     if (layout->bytes == 0 || layout->offset > total || layout->bytes > total - layout->offset) {
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "%" PRIu64 " bytes from %" PRIu64
                            " on do not lie in segments of %" PRIu64 " bytes",
                            layout->bytes, layout->offset, total);
@@ -135,26 +134,26 @@ gpuipc_status gpuipc_native_import(gpuipc_context *handle, const gpuipc_native_s
                                    size_t segment_count, const gpuipc_native_layout *layout,
                                    uint32_t wanted, gpuipc_access access,
                                    gpuipc_buffer **out_buffer) {
-    const char *const operation = "gpuipc_native_import";
+    status_enter(__func__);
     gpuipc_native_layout known;
     context *ctx;
     gpuipc_status status = struct_size_read(layout, STRUCT_SIZE_UP_TO(gpuipc_native_layout, bytes),
-                                            &known, sizeof(known), operation);
-    if (status != GPUIPC_OK || (status = buffer_check_access(access, operation)) != GPUIPC_OK ||
-        (status = device_check_field(wanted, operation)) != GPUIPC_OK) {
+                                            &known, sizeof(known));
+    if (status != GPUIPC_OK || (status = buffer_check_access(access)) != GPUIPC_OK ||
+        (status = device_check_field(wanted)) != GPUIPC_OK) {
         return status;
     }
     if (segments == NULL || out_buffer == NULL || segment_count == 0 ||
         segment_count > UINT32_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "segments or out_buffer is NULL, or there are no segments");
     }
-    if ((status = check_layout(&known, segments, segment_count, operation)) != GPUIPC_OK ||
-        (status = context_acquire(handle, operation, &ctx)) != GPUIPC_OK) {
+    if ((status = check_layout(&known, segments, segment_count)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     if (!ctx->driver.has_vmm) {
-        status = status_fail(GPUIPC_ERR_VMM_UNSUPPORTED, operation,
+        status = status_fail(GPUIPC_ERR_VMM_UNSUPPORTED,
                              "the driver has no virtual memory management calls");
     } else {
         /* A courier of the caller's own carries no identity: this buffer gets one of ours. */

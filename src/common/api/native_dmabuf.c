@@ -7,8 +7,6 @@
 #include "base/struct_size.h"
 #include "memory/buffer.h"
 
-#define OPERATION "gpuipc_native_export_dmabuf"
-
 /* Whole pages, which the driver wants (cuda.h, cuMemGetHandleForAddressRange). */
 typedef struct pages {
     CUdeviceptr first;
@@ -22,7 +20,7 @@ static gpuipc_status find_pages(const buffer *self, uint64_t offset, uint64_t by
     const CUdeviceptr end = (begin + bytes + page - 1) / page * page;
     if (self->mapping.base == 0 || first < self->mapping.base ||
         end > self->mapping.base + self->mapping.bytes) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                            "a dma-buf consists of whole pages of %" PRIu64
                            " bytes, and those of this range hold other memory too",
                            page);
@@ -64,20 +62,20 @@ static gpuipc_status ask_driver(const buffer *self, const pages *of, os_handle *
 
 static gpuipc_status check(const buffer *self, uint64_t offset, uint64_t bytes) {
     if (os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, OPERATION, "Windows has no dma-bufs");
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "Windows has no dma-bufs");
     }
     if (!self->context->driver.has_dmabuf) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, OPERATION,
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                            "the driver is too old for dma-bufs, which came with CUDA 11.7");
     }
     if (buffer_access(self) != GPUIPC_ACCESS_READ_WRITE) {
-        return status_fail(GPUIPC_ERR_ACCESS_DENIED, OPERATION,
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED,
                            "the buffer may only be read, and a dma-buf lets whoever has it write");
     }
     if (bytes == 0) {
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION, "no dma-buf has 0 bytes");
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, "no dma-buf has 0 bytes");
     }
-    return buffer_check_range(self, offset, bytes, OPERATION);
+    return buffer_check_range(self, offset, bytes);
 }
 
 static gpuipc_status export_range(const buffer *self, uint64_t offset, uint64_t bytes,
@@ -98,10 +96,11 @@ static gpuipc_status export_range(const buffer *self, uint64_t offset, uint64_t 
 
 gpuipc_status gpuipc_native_export_dmabuf(gpuipc_buffer *handle, uint64_t offset, uint64_t bytes,
                                           gpuipc_native_dmabuf *out_dmabuf) {
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = struct_size_check(
-        out_dmabuf, STRUCT_SIZE_UP_TO(gpuipc_native_dmabuf, dmabuf_bytes), OPERATION);
-    if (status != GPUIPC_OK || (status = buffer_acquire(handle, OPERATION, &self)) != GPUIPC_OK) {
+    gpuipc_status status =
+        struct_size_check(out_dmabuf, STRUCT_SIZE_UP_TO(gpuipc_native_dmabuf, dmabuf_bytes));
+    if (status != GPUIPC_OK || (status = buffer_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
     status = export_range(self, offset, bytes, out_dmabuf);

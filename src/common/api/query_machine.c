@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file gpuipc_transport_query(), also of a machine of which there is no context: it makes one for the question. */
-#include "base/status.h"
+#include "api/context_create.h"
 #include "base/struct_size.h"
 #include "query/transport_query.h"
-
-#define OPERATION "gpuipc_transport_query"
 
 /* Why there is no context at all; NONE: for nothing that has to do with transports. */
 static gpuipc_reason reason_of(gpuipc_status status) {
@@ -24,13 +22,13 @@ static gpuipc_reason reason_of(gpuipc_status status) {
 
 static gpuipc_status query_installed(gpuipc_transport which, const gpuipc_transport_pair *given,
                                      gpuipc_transport_info *out_info) {
-    gpuipc_context *handle;
+    context *ctx;
     gpuipc_status status =
-        struct_size_check(given, STRUCT_SIZE_UP_TO(gpuipc_transport_pair, connection), OPERATION);
+        struct_size_check(given, STRUCT_SIZE_UP_TO(gpuipc_transport_pair, connection));
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = gpuipc_context_create(NULL, &handle);
+    status = context_create(NULL, &ctx);
     const gpuipc_reason reason = reason_of(status);
     if (reason != GPUIPC_REASON_NONE) {
         const gpuipc_transport_info info =
@@ -41,9 +39,9 @@ static gpuipc_status query_installed(gpuipc_transport which, const gpuipc_transp
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = query_context(handle, which, given, out_info);
+    status = query_context(ctx, which, given, out_info);
     gpuipc_error saved = status_save();
-    (void)gpuipc_context_destroy(handle);
+    context_destroy(ctx);
     status_restore(&saved);
     return status;
 }
@@ -51,13 +49,20 @@ static gpuipc_status query_installed(gpuipc_transport which, const gpuipc_transp
 gpuipc_status gpuipc_transport_query(gpuipc_context *handle, gpuipc_transport given,
                                      const gpuipc_transport_pair *pair,
                                      gpuipc_transport_info *out_info) {
+    status_enter(__func__);
     gpuipc_transport which = GPUIPC_TRANSPORT_DEFAULT;
     gpuipc_status status =
-        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_transport_info, sentence), OPERATION);
-    if (status != GPUIPC_OK ||
-        (status = query_read_transport(given, OPERATION, &which)) != GPUIPC_OK) {
+        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_transport_info, sentence));
+    if (status != GPUIPC_OK || (status = query_read_transport(given, &which)) != GPUIPC_OK) {
         return status;
     }
-    return handle == NULL ? query_installed(which, pair, out_info)
-                          : query_context(handle, which, pair, out_info);
+    if (handle == NULL) {
+        return query_installed(which, pair, out_info);
+    }
+    context *ctx;
+    if ((status = context_acquire(handle, &ctx)) == GPUIPC_OK) {
+        status = query_context(ctx, which, pair, out_info);
+        context_unreference(ctx);
+    }
+    return status;
 }

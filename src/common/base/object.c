@@ -116,23 +116,22 @@ gpuipc_status object_publish(object *self, void **out_handle) {
     }
     os_static_mutex_unlock(&table.mutex);
     if (handle == NULL) {
-        return status_out_of_memory("object_publish", sizeof(slot));
+        return status_out_of_memory(sizeof(slot));
     }
     *out_handle = handle;
     return GPUIPC_OK;
 }
 
-static gpuipc_status not_an_object(const void *handle, const char *operation) {
+static gpuipc_status not_an_object(const void *handle) {
     if (handle == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "the object pointer is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the object pointer is NULL");
     }
-    return status_fail(GPUIPC_ERR_RELEASED, operation,
+    return status_fail(GPUIPC_ERR_RELEASED,
                        "%p is no live object of this kind: it was released, or is not from gpuipc",
                        handle);
 }
 
-gpuipc_status object_acquire(object_kind kind, const void *handle, const char *operation,
-                             object **out_object) {
+gpuipc_status object_acquire(object_kind kind, const void *handle, object **out_object) {
     os_static_mutex_lock(&table.mutex);
     slot *found = find(kind, handle);
     object *self = found == NULL ? NULL : found->object;
@@ -142,28 +141,26 @@ gpuipc_status object_acquire(object_kind kind, const void *handle, const char *o
     }
     os_static_mutex_unlock(&table.mutex);
     if (self == NULL) {
-        return not_an_object(handle, operation);
+        return not_an_object(handle);
     }
     if (forked) {
-        return status_fail(GPUIPC_ERR_FORKED, operation,
-                           "the object belongs to the parent process");
+        return status_fail(GPUIPC_ERR_FORKED, "the object belongs to the parent process");
     }
     *out_object = self;
     return GPUIPC_OK;
 }
 
-gpuipc_status object_add_hold(object_kind kind, const void *handle, const char *operation) {
+gpuipc_status object_add_hold(object_kind kind, const void *handle) {
     os_static_mutex_lock(&table.mutex);
     slot *found = find(kind, handle);
     if (found != NULL) {
         found->holds++;
     }
     os_static_mutex_unlock(&table.mutex);
-    return found == NULL ? not_an_object(handle, operation) : GPUIPC_OK;
+    return found == NULL ? not_an_object(handle) : GPUIPC_OK;
 }
 
-gpuipc_status object_drop_hold(object_kind kind, const void *handle, const char *operation,
-                               object **out_last) {
+gpuipc_status object_drop_hold(object_kind kind, const void *handle, object **out_last) {
     object *last = NULL;
     os_static_mutex_lock(&table.mutex);
     slot *found = find(kind, handle);
@@ -176,7 +173,7 @@ gpuipc_status object_drop_hold(object_kind kind, const void *handle, const char 
     }
     os_static_mutex_unlock(&table.mutex);
     if (found == NULL) {
-        return not_an_object(handle, operation);
+        return not_an_object(handle);
     }
     *out_last = last;
     return GPUIPC_OK;

@@ -47,15 +47,13 @@ gpuipc_status object_publish(object *self, void **out_handle);
 
 /** The object behind a handle, with a reference for the caller.
  *  ERR_RELEASED, ERR_FORKED, ERR_INVALID_ARGUMENT (NULL). */
-gpuipc_status object_acquire(object_kind kind, const void *handle, const char *operation,
-                             object **out_object);
+gpuipc_status object_acquire(object_kind kind, const void *handle, object **out_object);
 
 /** One more hold of the user on the handle. */
-gpuipc_status object_add_hold(object_kind kind, const void *handle, const char *operation);
+gpuipc_status object_add_hold(object_kind kind, const void *handle);
 
 /** One hold less. When it was the last, the handle is dead and *out_last is the object with the
  *  handle's reference, now the caller's; else NULL. Allowed in a forked child. */
-gpuipc_status object_drop_hold(object_kind kind, const void *handle, const char *operation,
-                               object **out_last);
+gpuipc_status object_drop_hold(object_kind kind, const void *handle, object **out_last);
 
 #endif

@@ -9,13 +9,15 @@
 #include <string.h>
 
 /* Room for a record, its status's name and its status's sentence. */
-#define TEXT_SIZE 800
+#define TEXT_SIZE 900
 /* Behind the last group of statuses. */
 #define GROUPS_END 120
 
 /* Fixed room in each thread: an error path must not be able to fail for want of memory. */
 static GPUIPC_THREAD_LOCAL gpuipc_error thread_error;
 static GPUIPC_THREAD_LOCAL char thread_text[TEXT_SIZE];
+/* The public call that the thread is in, or was in last. In the library's own threads: none. */
+static GPUIPC_THREAD_LOCAL const char *thread_call = "";
 
 uint32_t gpuipc_version(void) {
     return GPUIPC_VERSION;
@@ -95,21 +97,21 @@ static void text_copy(char *room, size_t capacity, const char *text) {
     text_trim_character(room, capacity - 1);
 }
 
-/* "CUresult 2", "errno 13": the code that the record has; nothing where it has none. */
+/* ", cuMemCreate: CUresult 2": the code that the record has; nothing where it has none. */
 static void code_text(const gpuipc_error *error, char *room, size_t capacity) {
     static const char *const origins[] = {
         [GPUIPC_NATIVE_OS] = "system error", [GPUIPC_NATIVE_CUDA] = "CUresult"};
     room[0] = '\0';
     if (error->native_origin != GPUIPC_NATIVE_NONE) {
-        (void)snprintf(room, capacity, ", %s %" PRId64, origins[error->native_origin],
-                       error->native_code);
+        (void)snprintf(room, capacity, ", %s: %s %" PRId64, error->native_call,
+                       origins[error->native_origin], error->native_code);
     }
 }
 
 const char *gpuipc_error_text(void) {
     const gpuipc_error *error = &thread_error;
     const char *remedy = gpuipc_status_message(error->status);
-    char code[48];
+    char code[112];
     if (error->status == GPUIPC_OK) {
         return remedy;
     }
@@ -124,11 +126,20 @@ const char *gpuipc_error_text(void) {
     return thread_text;
 }
 
-static gpuipc_status error_record(gpuipc_status status, gpuipc_native_origin origin, int64_t code,
-                                  const char *operation, const char *format, va_list arguments) {
+void status_enter(const char *call) {
+    thread_call = call;
+}
+
+const char *status_call(void) {
+    return thread_call;
+}
+
+static void error_record(gpuipc_status status, gpuipc_native_origin origin, int64_t code,
+                         const char *native_call, const char *format, va_list arguments) {
     /* Made aside and copied: an argument may be a text of the record that is being replaced. */
     gpuipc_error error = {.status = status, .native_origin = origin, .native_code = code};
-    text_copy(error.operation, sizeof(error.operation), operation);
+    text_copy(error.native_call, sizeof(error.native_call), native_call);
+    text_copy(error.operation, sizeof(error.operation), thread_call);
     int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
     if (wanted < 0) {
         text_copy(error.sentence, sizeof(error.sentence), gpuipc_status_message(status));
@@ -136,37 +147,36 @@ static gpuipc_status error_record(gpuipc_status status, gpuipc_native_origin ori
         text_trim_character(error.sentence, sizeof(error.sentence) - 1);
     }
     thread_error = error;
-    return status;
 }
 
-gpuipc_status status_fail(gpuipc_status status, const char *operation, const char *format, ...) {
+gpuipc_status status_fail(gpuipc_status status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, GPUIPC_NATIVE_NONE, 0, operation, format, arguments);
+    error_record(status, GPUIPC_NATIVE_NONE, 0, "", format, arguments);
     va_end(arguments);
     return status;
 }
 
-gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *operation,
+gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *native_call,
                              const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, GPUIPC_NATIVE_OS, code, operation, format, arguments);
+    error_record(status, GPUIPC_NATIVE_OS, code, native_call, format, arguments);
     va_end(arguments);
     return status;
 }
 
-gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *operation,
+gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *native_call,
                                const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    error_record(status, GPUIPC_NATIVE_CUDA, code, operation, format, arguments);
+    error_record(status, GPUIPC_NATIVE_CUDA, code, native_call, format, arguments);
     va_end(arguments);
     return status;
 }
 
-gpuipc_status status_out_of_memory(const char *operation, uint64_t bytes) {
-    return status_fail(GPUIPC_ERR_OUT_OF_MEMORY, operation,
+gpuipc_status status_out_of_memory(uint64_t bytes) {
+    return status_fail(GPUIPC_ERR_OUT_OF_MEMORY,
                        "the process has not %" PRIu64 " bytes of host memory for this", bytes);
 }
 
@@ -178,6 +188,12 @@ void status_add(const char *more) {
 gpuipc_status status_change(gpuipc_status status) {
     thread_error.status = status;
     return status;
+}
+
+gpuipc_status status_again(const gpuipc_error *kept) {
+    thread_error = *kept;
+    text_copy(thread_error.operation, sizeof(thread_error.operation), thread_call);
+    return kept->status;
 }
 
 gpuipc_error status_save(void) {

@@ -10,21 +10,31 @@
 
 #include "base/compiler.h"
 
-/** Fills the calling thread's error record and returns @p status. No native code.
- *  @param operation the call that failed, as a user or an operating system's manual names it */
-gpuipc_status status_fail(gpuipc_status status, const char *operation, const char *format, ...)
-    GPUIPC_PRINTF(3, 4);
+/**
+ * What every public function that can fail does first, and nothing else in the library does: @p call is the
+ * operation of each failure beneath it. No public function calls another one, so the outermost is the one that the
+ * user called; ci/check-calls sees to both.
+ * @param call `__func__`, or what status_call() said before the user was called back
+ */
+void status_enter(const char *call);
 
-/** The same, with the operating system's code (errno, GetLastError()). */
-gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *operation,
+/** The public call that the thread is in: kept by who calls the user back, who may make another. */
+const char *status_call(void);
+
+/** Fills the calling thread's error record and returns @p status. No native code. */
+gpuipc_status status_fail(gpuipc_status status, const char *format, ...) GPUIPC_PRINTF(2, 3);
+
+/** The same, with the operating system's code (errno, GetLastError()).
+ *  @param native_call the function that answered it, as the system's manual names it */
+gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *native_call,
                              const char *format, ...) GPUIPC_PRINTF(4, 5);
 
 /** The same, with a CUresult. */
-gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *operation,
+gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *native_call,
                                const char *format, ...) GPUIPC_PRINTF(4, 5);
 
 /** ::GPUIPC_ERR_OUT_OF_MEMORY, of host memory. */
-gpuipc_status status_out_of_memory(const char *operation, uint64_t bytes);
+gpuipc_status status_out_of_memory(uint64_t bytes);
 
 /** Adds to the sentence of the failure just recorded: for a caller that knows what else follows. */
 void status_add(const char *more);
@@ -32,6 +42,9 @@ void status_add(const char *more);
 /** Another status for the failure just recorded, whose particulars stay: for the one caller that
  *  knows what an operating system's "not found" means. */
 gpuipc_status status_change(gpuipc_status status);
+
+/** A failure that was kept from an earlier call, told as one of this call. @return its status */
+gpuipc_status status_again(const gpuipc_error *kept);
 
 /** For clean-up that may itself fail: keeps the record of the failure that came first. */
 gpuipc_error status_save(void);

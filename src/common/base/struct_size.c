@@ -13,23 +13,23 @@ static size_t size_of(const void *record) {
     return size;
 }
 
-gpuipc_status struct_size_check(const void *into, struct_first first, const char *operation) {
+gpuipc_status struct_size_check(const void *into, struct_first first) {
     if (into == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "the pointer to the %s is NULL",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the pointer to the %s is NULL",
                            first.name);
     }
     size_t size = size_of(into);
     if (size < first.size || size > STRUCT_SIZE_MAX) {
-        return status_fail(GPUIPC_ERR_STRUCT_SIZE, operation,
+        return status_fail(GPUIPC_ERR_STRUCT_SIZE,
                            "%s::struct_size is %zu; this library expects sizeof(%s), at least %zu",
                            first.name, size, first.name, first.size);
     }
     return GPUIPC_OK;
 }
 
-gpuipc_status struct_size_read(const void *from, struct_first first, void *known, size_t known_size,
-                               const char *operation) {
-    gpuipc_status status = struct_size_check(from, first, operation);
+gpuipc_status struct_size_read(const void *from, struct_first first, void *known,
+                               size_t known_size) {
+    gpuipc_status status = struct_size_check(from, first);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -37,7 +37,7 @@ gpuipc_status struct_size_read(const void *from, struct_first first, void *known
     const unsigned char *bytes = from;
     for (size_t i = known_size; i < size; i++) {
         if (bytes[i] != 0) {
-            return status_fail(GPUIPC_ERR_STRUCT_SIZE, operation,
+            return status_fail(GPUIPC_ERR_STRUCT_SIZE,
                                "byte %zu of the %s is set, but this library knows only %zu "
                                "bytes of it; use a newer library",
                                i, first.name, known_size);

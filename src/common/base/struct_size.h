@@ -23,12 +23,12 @@ typedef struct struct_first {
 
 /** Reads a caller's struct into @p known (known_size bytes); what the caller's is too old to have
  *  becomes zero. @param first STRUCT_SIZE_UP_TO() */
-gpuipc_status struct_size_read(const void *from, struct_first first, void *known, size_t known_size,
-                               const char *operation);
+gpuipc_status struct_size_read(const void *from, struct_first first, void *known,
+                               size_t known_size);
 
 /** Checks a caller's struct that is to be filled in, before anything is done for it.
  *  @param first STRUCT_SIZE_UP_TO() */
-gpuipc_status struct_size_check(const void *into, struct_first first, const char *operation);
+gpuipc_status struct_size_check(const void *into, struct_first first);
 
 /** Fills in a caller's struct from @p known as far as it reaches; its struct_size stays. */
 void struct_size_write(void *into, const void *known, size_t known_size);

@@ -12,8 +12,7 @@
 
 gpuipc_status contents_take_words(connection *from, os_handle handle) {
     if (from->ring_words != NULL || from->ring_in != NULL || from->in.started) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "gpuipc_connection_receive",
-                           "the words of a ring came %s",
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the words of a ring came %s",
                            from->in.started ? "inside a message" : "twice");
     }
     return point_page_open(from->context, from->other_end, handle, &from->ring_words);
@@ -30,23 +29,23 @@ static gpuipc_status check_stream(const buffer *of, gpuipc_stream stream) {
 }
 
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
-                             const char *operation, buffer **out_buffer) {
+                             buffer **out_buffer) {
     buffer *found;
     if (wanted->reserved != 0 || wanted->bytes == 0 ||
         (wanted->transport != GPUIPC_TRANSPORT_DEFAULT &&
          transport_find(wanted->transport) == NULL)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "%s",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s",
                            wanted->reserved != 0 ? "reserved is not 0"
                            : wanted->bytes == 0  ? "bytes is 0"
                                                  : "transport is none that there is");
     }
-    gpuipc_status status = buffer_acquire(wanted->buffer, operation, &found);
+    gpuipc_status status = buffer_acquire(wanted->buffer, &found);
     if (status != GPUIPC_OK) {
         return status;
     }
     status = found->context == of->context
-                 ? buffer_check_range(found, wanted->offset, wanted->bytes, operation)
-                 : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                 ? buffer_check_range(found, wanted->offset, wanted->bytes)
+                 : status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                                "the buffer belongs to another context than the connection");
     if (status == GPUIPC_OK) {
         status = check_stream(found, wanted->stream);

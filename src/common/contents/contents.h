@@ -24,7 +24,7 @@ void contents_close_opened(connection *from);
 
 /** The range, the stream and the reserved parts of what a caller wants. Takes a reference on the buffer. */
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
-                             const char *operation, buffer **out_buffer);
+                             buffer **out_buffer);
 
 /** The range on its way through a ring. */
 contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,

@@ -8,8 +8,6 @@
 #include "sync/point_wait.h"
 #include "sync/watch.h"
 
-#define OPERATION "contents"
-
 /* The contents of one call. */
 typedef struct work {
     contents_ring *ring;
@@ -61,7 +59,7 @@ static uint64_t first_of_last(uint64_t first, uint64_t end) {
 
 static gpuipc_status await_word(const work *self, CUstream stream, const point_word *word) {
     if (!self->by_stream) {
-        return point_await(word, 1, self->flow->interrupted, os_deadline_after(-1), OPERATION);
+        return point_await(word, 1, self->flow->interrupted, os_deadline_after(-1));
     }
     return DRIVER_CALL(
         self->drv, cuStreamWaitValue64,
@@ -134,7 +132,7 @@ static void copy_on_host(void *data) {
 static gpuipc_status copy_by_host(const work *self, void *into, const void *from, uint64_t bytes) {
     host_copy *copy = malloc(sizeof(*copy));
     if (copy == NULL) {
-        return status_out_of_memory(OPERATION, sizeof(*copy));
+        return status_out_of_memory(sizeof(*copy));
     }
     *copy = (host_copy){into, from, (size_t)bytes};
     gpuipc_status status =
@@ -302,7 +300,7 @@ gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow
     context *ctx = self->context;
     device_scope scope;
     if (flow->host != NULL && !ctx->driver.has_hostfunc) {
-        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "cuLaunchHostFunc",
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "the driver has no host functions, which contents that lie in host "
                            "memory need");
     }

@@ -5,12 +5,11 @@
 
 #include "base/struct_size.h"
 #include "contents/contents.h"
+#include "copy/buffer_copy.h"
 #include "transport/transport.h"
 
-#define OPERATION "gpuipc_connection_receive_contents"
-
 static gpuipc_status bad(const char *sentence) {
-    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+    return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
 
 /* ---- out of the sender's memory ----------------------------------------------------------- */
@@ -39,17 +38,17 @@ static gpuipc_status copy_out(buffer *into, const gpuipc_contents *contents,
                               const wire_contents *record, gpuipc_buffer *opened, CUevent passed) {
     const driver *drv = &into->context->driver;
     buffer *source;
-    gpuipc_status status = buffer_acquire(opened, OPERATION, &source);
+    gpuipc_status status = buffer_acquire(opened, &source);
     if (status != GPUIPC_OK) {
         return status;
     }
     buffer_set_arrived(into, source->import_record);
-    buffer_unreference(source);
-    status = gpuipc_buffer_copy_async(contents->buffer, contents->offset, opened, record->offset,
-                                      contents->bytes, contents->stream);
+    status = buffer_copy(into, contents->offset, source, record->offset, contents->bytes,
+                         contents->stream);
     const gpuipc_error copied = status_save();
     /* Also after a failure, or the sender's stream would wait until this connection ends. */
-    gpuipc_status returned = gpuipc_buffer_return_async(opened, contents->stream);
+    gpuipc_status returned = buffer_return(source, contents->stream);
+    buffer_unreference(source);
     if (status == GPUIPC_OK) {
         status = returned;
     } else {
@@ -77,7 +76,7 @@ static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc
     gpuipc_status status;
     contents_opened *one = calloc(1, sizeof(*one));
     if (one == NULL) {
-        status = status_out_of_memory(OPERATION, sizeof(*one));
+        status = status_out_of_memory(sizeof(*one));
         goto release;
     }
     status = device_enter_stream(from->context, contents->stream, into->access_device, &scope);
@@ -118,8 +117,7 @@ static gpuipc_status receive_memory(connection *from, buffer *into, const gpuipc
 static gpuipc_status take_ring(connection *from) {
     incoming *in = &from->in;
     if (in->failure.status != GPUIPC_OK) {
-        status_restore(&in->failure);
-        return in->failure.status;
+        return status_again(&in->failure);
     }
     if (from->ring_in != NULL) {
         return in->buffer_count == 0 ? GPUIPC_OK : bad("a ring came twice");
@@ -167,12 +165,12 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into,
 static gpuipc_status check_record(const gpuipc_contents *contents, const wire_contents *record) {
     const transport *carrier = transport_of_memory(record->memory);
     if (contents->transport != GPUIPC_TRANSPORT_DEFAULT && contents->transport != carrier->id) {
-        return status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION,
+        return status_fail(GPUIPC_ERR_NO_TRANSPORT,
                            "the contents come by %s, and are to come by %s; they are dropped",
                            carrier->name, transport_find(contents->transport)->name);
     }
     if (contents->bytes != record->bytes) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "%" PRIu64 " bytes come for a range of %" PRIu64 "; they are dropped",
                            record->bytes, contents->bytes);
     }
@@ -213,12 +211,12 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
                                       os_deadline deadline) {
     wire_contents record;
     buffer *into;
-    gpuipc_status status = contents_check(from, contents, OPERATION, &into);
+    gpuipc_status status = contents_check(from, contents, &into);
     if (status != GPUIPC_OK) {
         return status;
     }
     contents_close_opened(from);
-    if ((status = buffer_check_writable(into, OPERATION)) != GPUIPC_OK ||
+    if ((status = buffer_check_writable(into)) != GPUIPC_OK ||
         (status = connection_receive_whole(from, WIRE_CONTENTS, false, deadline)) != GPUIPC_OK) {
         goto unreference;
     }
@@ -245,14 +243,14 @@ unreference:
 
 gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *handle,
                                                  const gpuipc_contents *contents, int timeout_ms) {
+    status_enter(__func__);
     os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     gpuipc_contents known;
     connection *from;
     gpuipc_status status = struct_size_read(contents, STRUCT_SIZE_UP_TO(gpuipc_contents, reserved),
-                                            &known, sizeof(known), OPERATION);
-    if (status != GPUIPC_OK ||
-        (status = connection_acquire(handle, OPERATION, &from)) != GPUIPC_OK) {
+                                            &known, sizeof(known));
+    if (status != GPUIPC_OK || (status = connection_acquire(handle, &from)) != GPUIPC_OK) {
         return status;
     }
     deadline = context_interruptible(from->context, deadline, &interrupt);
@@ -261,9 +259,9 @@ gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *handle,
         connection_tell_waiting(from);
         connection_unlock_receiving(from);
     } else {
-        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is receiving on it");
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
     }
-    status = context_answer(from->context, &interrupt, status, OPERATION);
+    status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);
     return status;
 }

@@ -69,7 +69,7 @@ static gpuipc_status lane_fill(const driver *drv, contents_lane *self) {
 static gpuipc_status lane_make(context *ctx, uint32_t index, contents_lane **out_lane) {
     contents_lane *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("contents", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     self->device = index;
     gpuipc_status status = lane_fill(&ctx->driver, self);
@@ -105,12 +105,12 @@ static bool lane_is_idle(context *ctx, const contents_lane *self) {
 static gpuipc_status ring_new(context *ctx, bool sends, contents_ring **out_ring) {
     contents_ring *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("contents", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     self->lanes = calloc(ctx->device_count, sizeof(*self->lanes));
     if (self->lanes == NULL) {
         free(self);
-        return status_out_of_memory("contents", ctx->device_count * sizeof(*self->lanes));
+        return status_out_of_memory(ctx->device_count * sizeof(*self->lanes));
     }
     self->context = ctx;
     self->sends = sends;
@@ -181,7 +181,7 @@ static gpuipc_status register_slots(contents_ring *self, uint32_t index) {
     CUdeviceptr address = 0;
     gpuipc_status status = GPUIPC_OK;
     if (!drv->has_pinned) {
-        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "cuMemHostRegister",
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "the driver has no calls for pinned host memory");
     }
     if (self->device == GPUIPC_DEVICE_NONE) {
@@ -196,7 +196,7 @@ static gpuipc_status register_slots(contents_ring *self, uint32_t index) {
     status = DRIVER_CALL(drv, cuMemHostGetDevicePointer, (&address, self->slots, 0),
                          "asking where a device has host memory");
     if (status == GPUIPC_OK && address != (CUdeviceptr)(uintptr_t)self->slots) {
-        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, "cuMemHostGetDevicePointer",
+        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                              "device %u has host memory at other addresses than the host", index);
     }
     return status;

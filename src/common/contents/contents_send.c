@@ -8,12 +8,10 @@
 #include "sync/watch.h"
 #include "transport/transport.h"
 
-#define OPERATION "gpuipc_connection_send_contents"
-
 /* ---- out of the sender's memory ----------------------------------------------------------- */
 
 static gpuipc_status await_on_host(connection *to, const point_word *word) {
-    gpuipc_status status = point_await(word, 1, &to->closed, os_deadline_after(-1), OPERATION);
+    gpuipc_status status = point_await(word, 1, &to->closed, os_deadline_after(-1));
     return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* nobody reads any more */
 }
 
@@ -147,7 +145,7 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
         (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
         contents_ring_stay(to->ring_out, &flow);
         return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
-                   ? connection_check(to, OPERATION) /* the receiving side broke it off */
+                   ? connection_check(to) /* the receiving side broke it off */
                    : status;
     }
     status = contents_ring_put(to->ring_out, &flow);
@@ -167,9 +165,8 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
                                    int timeout_ms) {
     const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
     buffer *self;
-    gpuipc_status status = connection_check(to, OPERATION);
-    if (status != GPUIPC_OK ||
-        (status = contents_check(to, contents, OPERATION, &self)) != GPUIPC_OK) {
+    gpuipc_status status = connection_check(to);
+    if (status != GPUIPC_OK || (status = contents_check(to, contents, &self)) != GPUIPC_OK) {
         return status;
     }
     if (contents->transport == GPUIPC_TRANSPORT_HOST ||
@@ -179,7 +176,7 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
         status = send_through_ring(to, self, contents, deadline);
     } else if (contents->transport != GPUIPC_TRANSPORT_DEFAULT &&
                contents->transport != self->transport->id) {
-        status = status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION,
+        status = status_fail(GPUIPC_ERR_NO_TRANSPORT,
                              "the buffer's memory goes by %s, not by %s; and by host",
                              self->transport->name, transport_find(contents->transport)->name);
     } else if (buffer_check_export(self, &to->peer) != GPUIPC_OK) {
@@ -194,11 +191,12 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
 
 gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
                                               const gpuipc_contents *contents, int timeout_ms) {
+    status_enter(__func__);
     gpuipc_contents known;
     connection *to;
     gpuipc_status status = struct_size_read(contents, STRUCT_SIZE_UP_TO(gpuipc_contents, reserved),
-                                            &known, sizeof(known), OPERATION);
-    if (status != GPUIPC_OK || (status = connection_acquire(handle, OPERATION, &to)) != GPUIPC_OK) {
+                                            &known, sizeof(known));
+    if (status != GPUIPC_OK || (status = connection_acquire(handle, &to)) != GPUIPC_OK) {
         return status;
     }
     if (os_mutex_try_lock(&to->send_mutex)) {
@@ -206,11 +204,11 @@ gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
         to->send_interrupt =
             context_interruptible(to->context, (os_deadline){0}, &interrupt).interrupt;
         status = send_contents(to, &known, timeout_ms);
-        status = context_answer(to->context, &interrupt, status, OPERATION);
+        status = context_answer(to->context, &interrupt, status);
         to->send_interrupt = NULL;
         os_mutex_unlock(&to->send_mutex);
     } else {
-        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is sending on it");
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is sending on it");
     }
     connection_unreference(to);
     return status;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Moving data into, out of and between buffers. */
+#include "copy/buffer_copy.h"
+
 #include "copy/copy_route.h"
 #include "copy/detour.h"
 #include "copy/staging.h"
-#include "memory/buffer.h"
 
 /* A default stream is that of the device the buffer is mapped for. */
 static gpuipc_status enter(const buffer *self, gpuipc_stream stream, device_scope *out_scope) {
@@ -75,21 +76,18 @@ static gpuipc_status copy_by(const copy_route *route, const buffer *destination,
     }
 }
 
-static gpuipc_status copy(const buffer *destination, uint64_t destination_offset,
+gpuipc_status buffer_copy(const buffer *destination, uint64_t destination_offset,
                           const buffer *source, uint64_t source_offset, uint64_t bytes,
                           gpuipc_stream stream) {
-    const char *const operation = "gpuipc_buffer_copy_async";
     copy_route route;
     device_scope scope;
     gpuipc_status status;
     if (destination->context != source->context) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
-                           "the buffers belong to two contexts");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the buffers belong to two contexts");
     }
-    if ((status = buffer_check_range(destination, destination_offset, bytes, operation)) !=
-            GPUIPC_OK ||
-        (status = buffer_check_range(source, source_offset, bytes, operation)) != GPUIPC_OK ||
-        (status = buffer_check_writable(destination, operation)) != GPUIPC_OK || bytes == 0 ||
+    if ((status = buffer_check_range(destination, destination_offset, bytes)) != GPUIPC_OK ||
+        (status = buffer_check_range(source, source_offset, bytes)) != GPUIPC_OK ||
+        (status = buffer_check_writable(destination)) != GPUIPC_OK || bytes == 0 ||
         (status = enter(destination, stream, &scope)) != GPUIPC_OK) {
         return status;
     }
@@ -106,16 +104,16 @@ gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination_handle,
                                        uint64_t destination_offset, gpuipc_buffer *source_handle,
                                        uint64_t source_offset, uint64_t bytes,
                                        gpuipc_stream stream) {
+    status_enter(__func__);
     buffer *destination;
     buffer *source;
-    gpuipc_status status =
-        buffer_acquire(destination_handle, "gpuipc_buffer_copy_async", &destination);
+    gpuipc_status status = buffer_acquire(destination_handle, &destination);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = buffer_acquire(source_handle, "gpuipc_buffer_copy_async", &source);
+    status = buffer_acquire(source_handle, &source);
     if (status == GPUIPC_OK) {
-        status = copy(destination, destination_offset, source, source_offset, bytes, stream);
+        status = buffer_copy(destination, destination_offset, source, source_offset, bytes, stream);
         buffer_unreference(source);
     }
     buffer_unreference(destination);
@@ -136,16 +134,15 @@ static CUresult fill_async(const driver *drv, CUdeviceptr address, uint64_t byte
 
 static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, uint32_t value,
                           uint32_t width, gpuipc_stream stream) {
-    const char *const operation = "gpuipc_buffer_fill_async";
     const driver *drv = &self->context->driver;
     device_scope scope;
-    gpuipc_status status = buffer_check_range(self, offset, bytes, operation);
-    if (status != GPUIPC_OK || (status = buffer_check_writable(self, operation)) != GPUIPC_OK) {
+    gpuipc_status status = buffer_check_range(self, offset, bytes);
+    if (status != GPUIPC_OK || (status = buffer_check_writable(self)) != GPUIPC_OK) {
         return status;
     }
     if ((width != 1 && width != 2 && width != 4) || bytes % width != 0 ||
         buffer_address(self, offset) % width != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "width must be 1, 2 or 4, and the address and bytes multiples of it");
     }
     if (bytes == 0) {
@@ -164,8 +161,9 @@ static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, u
 
 gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *handle, uint64_t offset, uint64_t bytes,
                                        uint32_t value, uint32_t width, gpuipc_stream stream) {
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, "gpuipc_buffer_fill_async", &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_OK) {
         status = fill(self, offset, bytes, value, width, stream);
         buffer_unreference(self);
@@ -174,25 +172,25 @@ gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *handle, uint64_t offset, u
 }
 
 static gpuipc_status check_host(const buffer *self, uint64_t offset, const void *host,
-                                uint64_t bytes, const char *operation) {
+                                uint64_t bytes) {
     if (host == NULL && bytes > 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "host is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "host is NULL");
     }
-    return buffer_check_range(self, offset, bytes, operation);
+    return buffer_check_range(self, offset, bytes);
 }
 
 gpuipc_status gpuipc_buffer_write(gpuipc_buffer *handle, uint64_t offset, const void *host,
                                   uint64_t bytes) {
-    const char *const operation = "gpuipc_buffer_write";
+    status_enter(__func__);
     buffer *self;
     device_scope scope;
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
     const driver *drv = &self->context->driver;
-    if ((status = check_host(self, offset, host, bytes, operation)) == GPUIPC_OK && bytes > 0 &&
-        (status = buffer_check_writable(self, operation)) == GPUIPC_OK &&
+    if ((status = check_host(self, offset, host, bytes)) == GPUIPC_OK && bytes > 0 &&
+        (status = buffer_check_writable(self)) == GPUIPC_OK &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
         status = DRIVER_CALL(drv, cuMemcpyHtoD, (buffer_address(self, offset), host, bytes),
                              "writing into a buffer");
@@ -209,15 +207,15 @@ gpuipc_status gpuipc_buffer_write(gpuipc_buffer *handle, uint64_t offset, const 
 
 gpuipc_status gpuipc_buffer_read(gpuipc_buffer *handle, uint64_t offset, void *host,
                                  uint64_t bytes) {
-    const char *const operation = "gpuipc_buffer_read";
+    status_enter(__func__);
     buffer *self;
     device_scope scope;
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
     const driver *drv = &self->context->driver;
-    if ((status = check_host(self, offset, host, bytes, operation)) == GPUIPC_OK && bytes > 0 &&
+    if ((status = check_host(self, offset, host, bytes)) == GPUIPC_OK && bytes > 0 &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
         status = DRIVER_CALL(drv, cuMemcpyDtoH, (host, buffer_address(self, offset), bytes),
                              "reading from a buffer");

@@ -107,7 +107,7 @@ static gpuipc_status slots_make(context *ctx, staging_ring *self) {
     device_scope scope;
     void *slots = NULL;
     if (!drv->has_pinned) {
-        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "cuMemHostAlloc",
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "the driver has no calls for pinned host memory, which a copy between "
                            "devices without peer access needs");
     }
@@ -129,7 +129,7 @@ static gpuipc_status ring_make(context *ctx, uint32_t writer, uint32_t reader,
                                staging_ring **out_ring) {
     staging_ring *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_buffer_copy_async", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     gpuipc_status status;
     self->reader.device = reader;

@@ -6,10 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-gpuipc_status context_acquire(gpuipc_context *handle, const char *operation,
-                              context **out_context) {
+gpuipc_status context_acquire(gpuipc_context *handle, context **out_context) {
     object *base;
-    gpuipc_status status = object_acquire(OBJECT_CONTEXT, handle, operation, &base);
+    gpuipc_status status = object_acquire(OBJECT_CONTEXT, handle, &base);
     if (status == GPUIPC_OK) {
         *out_context = (context *)base;
     }
@@ -40,27 +39,26 @@ static void note_answered(context *self, unsigned wakes) {
     }
 }
 
-gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status,
-                             const char *operation) {
+gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status) {
     if (!interrupt->came || (status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_NOT_FOUND)) {
         return status;
     }
     note_answered(self, atomic_load(&self->wakes));
-    return status_fail(GPUIPC_ERR_INTERRUPTED, operation,
+    return status_fail(GPUIPC_ERR_INTERRUPTED,
                        "a signal handler ran while it waited, or gpuipc_context_wake() was called");
 }
 
 gpuipc_status gpuipc_context_wake(gpuipc_context *handle) {
-    const char *const operation = "gpuipc_context_wake";
+    status_enter(__func__);
     context *self;
-    gpuipc_status status = context_acquire(handle, operation, &self);
+    gpuipc_status status = context_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (self->is_interruptible) {
         atomic_fetch_add(&self->wakes, 1u);
     } else {
-        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                              "the context was made without GPUIPC_CONTEXT_INTERRUPTIBLE");
     }
     context_unreference(self);
@@ -80,5 +78,10 @@ void context_log(const context *self, gpuipc_log_level level, const char *format
     va_start(arguments, format);
     (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
     va_end(arguments);
+    /* The callback may call the library. */
+    const char *const call = status_call();
+    const gpuipc_error why = status_save();
     self->log(self->log_user_data, level, sentence);
+    status_restore(&why);
+    status_enter(call);
 }

@@ -68,7 +68,7 @@ typedef struct context_part {
 #define CONTEXT_PART(member, type) .place = offsetof(context, member), .bytes = sizeof(type)
 
 /** The context behind a public handle, with a reference for the caller. */
-gpuipc_status context_acquire(gpuipc_context *handle, const char *operation, context **out_context);
+gpuipc_status context_acquire(gpuipc_context *handle, context **out_context);
 
 /** Gives a reference up. NULL does nothing. */
 void context_unreference(context *self);
@@ -78,8 +78,7 @@ void context_unreference(context *self);
 os_deadline context_interruptible(const context *self, os_deadline deadline,
                                   os_interrupt *interrupt);
 /** What such a call answers: ERR_INTERRUPTED for what a deadline that passed early has left. */
-gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status,
-                             const char *operation);
+gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status);
 
 /** Where this context's names live. */
 os_directory context_directory(const context *self);

@@ -61,14 +61,14 @@ static gpuipc_status find_granularity(const driver *drv, device *self) {
     if (!self->info.can_share) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = device_allocation_prop(self, "gpuipc_context_create", &prop);
+    gpuipc_status status = device_allocation_prop(self, &prop);
     if (status == GPUIPC_OK) {
         status = DRIVER_CALL(drv, cuMemGetAllocationGranularity,
                              (&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                              "asking for the unit of allocation");
     }
     if (status == GPUIPC_OK && granularity == 0) {
-        status = status_fail(GPUIPC_ERR_CUDA, "cuMemGetAllocationGranularity",
+        status = status_fail(GPUIPC_ERR_CUDA,
                              "the driver says that allocations come in units of 0 bytes");
     }
     self->info.granularity_bytes = granularity;
@@ -114,11 +114,11 @@ gpuipc_status device_list_create(struct context *ctx) {
         return status;
     }
     if (count <= 0) {
-        return status_fail(GPUIPC_ERR_NO_DEVICE, "cuDeviceGetCount", "the driver finds no device");
+        return status_fail(GPUIPC_ERR_NO_DEVICE, "the driver finds no device");
     }
     device *devices = calloc((size_t)count, sizeof(*devices));
     if (devices == NULL) {
-        return status_out_of_memory("device_list", (size_t)count * sizeof(*devices));
+        return status_out_of_memory((size_t)count * sizeof(*devices));
     }
     for (int i = 0; i < count; i++) {
         status = describe(drv, i, &devices[i]);
@@ -152,9 +152,9 @@ void device_list_destroy(struct context *ctx, bool is_forked) {
     free(ctx->devices);
 }
 
-gpuipc_status device_check(const struct context *ctx, uint32_t index, const char *operation) {
+gpuipc_status device_check(const struct context *ctx, uint32_t index) {
     if (index >= ctx->device_count) {
-        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, operation,
+        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                            "there is no device %u; this process sees %u", index, ctx->device_count);
     }
     return GPUIPC_OK;
@@ -162,15 +162,15 @@ gpuipc_status device_check(const struct context *ctx, uint32_t index, const char
 
 #define FIELD_TAG GPUIPC_DEVICE(0)
 
-gpuipc_status device_check_field(uint32_t field, const char *operation) {
+gpuipc_status device_check_field(uint32_t field) {
     if (field == 0 || (field >= FIELD_TAG && field < 2 * FIELD_TAG)) {
         return GPUIPC_OK;
     }
     return field < FIELD_TAG
-               ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+               ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                              "device is %u, a plain number; write GPUIPC_DEVICE(%u)", field, field)
                : status_fail(
-                     GPUIPC_ERR_INVALID_ARGUMENT, operation,
+                     GPUIPC_ERR_INVALID_ARGUMENT,
                      "device is 0x%x, which names no device; write GPUIPC_DEVICE(1) for device 1",
                      field);
 }
@@ -188,10 +188,9 @@ uint32_t device_find(const struct context *ctx, const gpuipc_uuid *uuid) {
     return GPUIPC_DEVICE_NONE;
 }
 
-gpuipc_status device_allocation_prop(const device *self, const char *operation,
-                                     CUmemAllocationProp *out_prop) {
+gpuipc_status device_allocation_prop(const device *self, CUmemAllocationProp *out_prop) {
     if (!self->info.can_share) {
-        return status_fail(self->why_not, operation, "%s: %s", self->info.name, self->info.why_not);
+        return status_fail(self->why_not, "%s: %s", self->info.name, self->info.why_not);
     }
     const void *rights;
     gpuipc_status status = os_handle_attributes(&rights);

@@ -35,10 +35,10 @@ gpuipc_status device_list_create(struct context *ctx);
 void device_list_destroy(struct context *ctx, bool is_forked);
 
 /** ERR_DEVICE_NOT_FOUND when there is no such number. */
-gpuipc_status device_check(const struct context *ctx, uint32_t index, const char *operation);
+gpuipc_status device_check(const struct context *ctx, uint32_t index);
 
 /** ERR_INVALID_ARGUMENT when a field `device` of a public struct is neither 0 nor GPUIPC_DEVICE(n) (ADR 9). */
-gpuipc_status device_check_field(uint32_t field, const char *operation);
+gpuipc_status device_check_field(uint32_t field);
 /** The number that such a field names, which device_check_field() has let pass. @param fallback for 0 */
 uint32_t device_of_field(uint32_t field, uint32_t fallback);
 
@@ -47,8 +47,7 @@ uint32_t device_find(const struct context *ctx, const gpuipc_uuid *uuid);
 
 /** The properties of shareable memory on this device: the one place where the handle type is picked.
  *  ERR_VMM_UNSUPPORTED or ERR_HANDLE_TYPE_UNSUPPORTED with the reason. */
-gpuipc_status device_allocation_prop(const device *self, const char *operation,
-                                     CUmemAllocationProp *out_prop);
+gpuipc_status device_allocation_prop(const device *self, CUmemAllocationProp *out_prop);
 
 /** A CUDA context made current for a few calls: the caller's is back after device_leave. Capture
  *  mode is relaxed meanwhile, so that waiting for a default stream does not invalidate a capture of a

@@ -72,7 +72,7 @@ static gpuipc_status load(const char *choice, os_library **out_library) {
     if (strcmp(choice, "auto") == 0) {
         gpuipc_status status = os_library_open_system(os_cuda_driver_name, out_library);
         if (status == GPUIPC_ERR_NOT_FOUND) {
-            return status_fail(GPUIPC_ERR_NO_DRIVER, "driver_open",
+            return status_fail(GPUIPC_ERR_NO_DRIVER,
                                "%s is not on this machine: install NVIDIA's driver, give the "
                                "container its GPU, or try without one: GPUIPC_CUDA_DRIVER=emulated",
                                os_cuda_driver_name);
@@ -84,7 +84,7 @@ static gpuipc_status load(const char *choice, os_library **out_library) {
     }
     gpuipc_status status = os_library_open_path(choice, out_library);
     if (status == GPUIPC_ERR_INVALID_ARGUMENT) {
-        return status_fail(status, "driver_open",
+        return status_fail(status,
                            "\"%s\" is no driver: it is auto, emulated or an absolute path "
                            "(gpuipc_context_config::driver, GPUIPC_CUDA_DRIVER)",
                            choice);
@@ -144,7 +144,7 @@ static gpuipc_status load_once(const char *choice, os_library **out_library) {
     size_t length = strlen(choice) + 1;
     loaded *item = malloc(sizeof(*item) + length);
     if (item == NULL) {
-        return status_out_of_memory("driver_open", sizeof(*item) + length);
+        return status_out_of_memory(sizeof(*item) + length);
     }
     memcpy(item->choice, choice, length);
     gpuipc_status status = load(choice, &item->library);
@@ -194,14 +194,14 @@ gpuipc_status driver_open(const char *choice, driver *out_driver) {
     copy_function(&by.v2, os_library_symbol(drv.library, "cuGetProcAddress_v2"));
     copy_function(&by.v1, os_library_symbol(drv.library, "cuGetProcAddress"));
     if (by.v1 == NULL && by.v2 == NULL) {
-        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "driver_open",
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "%s has no cuGetProcAddress, so it is older than CUDA 11.3, or no CUDA "
                            "driver at all",
                            os_library_path(drv.library));
     }
     const char *missing = find_all(&by, &drv);
     if (missing != NULL) {
-        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD, "driver_open",
+        return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "%s has no %s; gpuipc needs the driver of CUDA %d.%d or newer",
                            os_library_path(drv.library), missing, DRIVER_VERSION_MIN / 1000,
                            DRIVER_VERSION_MIN % 1000 / 10);
@@ -230,7 +230,7 @@ static gpuipc_status status_of(CUresult result) {
     }
 }
 
-gpuipc_status driver_status(const driver *drv, CUresult result, const char *operation,
+gpuipc_status driver_status(const driver *drv, CUresult result, const char *call,
                             const char *what) {
     if (result == CUDA_SUCCESS) {
         return GPUIPC_OK;
@@ -243,5 +243,5 @@ gpuipc_status driver_status(const driver *drv, CUresult result, const char *oper
     if (drv->cuGetErrorString(result, &text) != CUDA_SUCCESS || text == NULL) {
         text = "no description";
     }
-    return status_fail_cuda(status_of(result), result, operation, "%s: %s (%s)", what, name, text);
+    return status_fail_cuda(status_of(result), result, call, "%s: %s (%s)", what, name, text);
 }

@@ -93,7 +93,7 @@ static gpuipc_status take(context *ctx, const driver_reference_key *key,
     if (item == NULL) {
         item = malloc(sizeof(*item));
         if (item == NULL) {
-            status = status_out_of_memory("driver_reference_take", sizeof(*item));
+            status = status_out_of_memory(sizeof(*item));
             goto unlock;
         }
         *item = (driver_reference){.driver = ctx->driver.library, .key = *key, .maker = *maker};

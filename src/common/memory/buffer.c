@@ -77,7 +77,7 @@ gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, const transp
                          buffer **out_buffer) {
     buffer *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_buffer", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     object_init(&self->object, OBJECT_BUFFER, destroy);
     object_reference(&ctx->object);
@@ -132,18 +132,18 @@ gpuipc_status buffer_check_peer(const buffer *self, uint32_t index) {
         }
     }
     if (!can) {
-        return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, "cuDeviceCanAccessPeer",
+        return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
                            "device %u cannot reach memory of device %u (no P2P between them)",
                            index, self->owner);
     }
     return GPUIPC_OK;
 }
 
-gpuipc_status buffer_grow(buffer *self, const char *operation) {
+gpuipc_status buffer_grow(buffer *self) {
     size_t size = ((size_t)self->segment_count + 1) * sizeof(*self->segments);
     segment *segments = realloc(self->segments, size);
     if (segments == NULL) {
-        return status_out_of_memory(operation, size);
+        return status_out_of_memory(size);
     }
     segments[self->segment_count] = SEGMENT_NONE;
     self->segments = segments;
@@ -154,9 +154,9 @@ segment *buffer_segment(const buffer *self, uint32_t index) {
     return &(self->original == NULL ? self : self->original)->segments[index];
 }
 
-gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer) {
+gpuipc_status buffer_acquire(gpuipc_buffer *handle, buffer **out_buffer) {
     object *base;
-    gpuipc_status status = object_acquire(OBJECT_BUFFER, handle, operation, &base);
+    gpuipc_status status = object_acquire(OBJECT_BUFFER, handle, &base);
     if (status == GPUIPC_OK) {
         *out_buffer = (buffer *)base;
     }
@@ -207,34 +207,32 @@ gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer) {
     return status == GPUIPC_OK ? export_check(&self->exports) : status;
 }
 
-gpuipc_status buffer_check_writable(const buffer *self, const char *operation) {
+gpuipc_status buffer_check_writable(const buffer *self) {
     /* What another device may do is the driver's to say, where it guards that. */
     const bool others = self->transport->guards_access && atomic_load(&self->others_may_write);
     if (!others && buffer_access(self) == GPUIPC_ACCESS_READ) {
-        return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED,
                            "the buffer may only be read by the device it was opened for");
     }
     return GPUIPC_OK;
 }
 
-gpuipc_status buffer_check_access(gpuipc_access access, const char *operation) {
+gpuipc_status buffer_check_access(gpuipc_access access) {
     if (access != GPUIPC_ACCESS_DEFAULT && access != GPUIPC_ACCESS_READ &&
         access != GPUIPC_ACCESS_READ_WRITE) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "%d is no gpuipc_access",
-                           (int)access);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%d is no gpuipc_access", (int)access);
     }
     return GPUIPC_OK;
 }
 
-gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes,
-                                 const char *operation) {
+gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes) {
     if (self->import_record != NULL && atomic_load(&self->import_record->is_returned)) {
         return status_fail(
-            GPUIPC_ERR_INVALID_ARGUMENT, operation,
+            GPUIPC_ERR_INVALID_ARGUMENT,
             "the buffer has been returned to its lender (gpuipc_buffer_return_async)");
     }
     if (offset > self->bytes || bytes > self->bytes - offset) {
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "%" PRIu64 " bytes from %" PRIu64
                            " on do not lie in a buffer of %" PRIu64 " bytes",
                            bytes, offset, self->bytes);
@@ -247,21 +245,19 @@ CUdeviceptr buffer_address(const buffer *self, uint64_t offset) {
 }
 
 gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *handle) {
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, "gpuipc_buffer_retain", &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_OK) {
-        status = object_add_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_retain");
+        status = object_add_hold(OBJECT_BUFFER, handle);
         buffer_unreference(self);
     }
     return status;
 }
 
-gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
+gpuipc_status buffer_release(gpuipc_buffer *handle) {
     object *last = NULL;
-    if (handle == NULL) {
-        return GPUIPC_OK;
-    }
-    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, &last);
     if (last == NULL || object_is_forked(last)) {
         object_unreference(last);
         return status;
@@ -280,14 +276,19 @@ gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
     return status;
 }
 
+gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
+    status_enter(__func__);
+    return handle == NULL ? GPUIPC_OK : buffer_release(handle);
+}
+
 void buffer_unreference_handle(object *self) {
     atomic_fetch_sub(&((buffer *)self)->handles, 1u);
     object_unreference(self);
 }
 
-gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle, const char *operation) {
+gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle) {
     object *last = NULL;
-    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, operation, &last);
+    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, &last);
     if (status == GPUIPC_OK && last == NULL) {
         atomic_fetch_add(&self->handles, 1u); /* the caller's reference stands for one */
     } else {
@@ -298,16 +299,16 @@ gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle, const char *
 
 /* Until then it counts as a handle: what is opened again meanwhile is not alone. */
 gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
-    const char *const operation = "gpuipc_buffer_drop";
+    status_enter(__func__);
     buffer *self;
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_ERR_FORKED) {
-        return gpuipc_buffer_release(handle); /* which makes no driver call there */
+        return buffer_release(handle); /* which makes no driver call there */
     }
-    if (status != GPUIPC_OK || (status = buffer_drop_hold(self, handle, operation)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = buffer_drop_hold(self, handle)) != GPUIPC_OK) {
         return status;
     }
     drop_add(self->context, &self->dropped, &self->object, buffer_unreference_handle,
@@ -318,7 +319,7 @@ gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
 void buffer_release_later(gpuipc_buffer *handle) {
     const gpuipc_error why = status_save();
     object *last = NULL;
-    (void)object_drop_hold(OBJECT_BUFFER, handle, "gpuipc_buffer_release", &last);
+    (void)object_drop_hold(OBJECT_BUFFER, handle, &last);
     if (last != NULL) {
         atomic_fetch_sub(&((buffer *)last)->handles, 1u);
     }
@@ -346,14 +347,13 @@ void buffer_set_arrived(buffer *self, import_record *of) {
     import_record_unreference(before, false);
 }
 
-gpuipc_status buffer_check_info(const gpuipc_buffer_info *info, const char *operation) {
-    return struct_size_check(info, STRUCT_SIZE_UP_TO(gpuipc_buffer_info, buffer_id), operation);
+gpuipc_status buffer_check_info(const gpuipc_buffer_info *info) {
+    return struct_size_check(info, STRUCT_SIZE_UP_TO(gpuipc_buffer_info, buffer_id));
 }
 
-gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info,
-                              const char *operation) {
+gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -380,15 +380,14 @@ gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_inf
 }
 
 gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
-    gpuipc_status status = buffer_check_info(out_info, "gpuipc_buffer_get_info");
-    return status == GPUIPC_OK ? buffer_describe(handle, out_info, "gpuipc_buffer_get_info")
-                               : status;
+    status_enter(__func__);
+    gpuipc_status status = buffer_check_info(out_info);
+    return status == GPUIPC_OK ? buffer_describe(handle, out_info) : status;
 }
 
 /* What a view may do is the library's to guard: nothing is taken away from what it is over, and nothing given that
  * its owner took away. */
-static gpuipc_status give_access(buffer *self, uint32_t index, gpuipc_access access,
-                                 const char *operation) {
+static gpuipc_status give_access(buffer *self, uint32_t index, gpuipc_access access) {
     const buffer *over = self->over;
     if (!self->is_view) {
         return self->transport->set_access(self, index, access);
@@ -398,15 +397,14 @@ static gpuipc_status give_access(buffer *self, uint32_t index, gpuipc_access acc
     }
     return (access & ~buffer_access(over)) == 0
                ? GPUIPC_OK
-               : status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+               : status_fail(GPUIPC_ERR_ACCESS_DENIED,
                              "the buffer that was shared may itself only be read by this device");
 }
 
 /* What the library knows of it changes with what the driver does. */
-static gpuipc_status change_access(buffer *self, uint32_t index, gpuipc_access access,
-                                   const char *operation) {
+static gpuipc_status change_access(buffer *self, uint32_t index, gpuipc_access access) {
     buffer_table_lock_access(self->context);
-    gpuipc_status status = give_access(self, index, access, operation);
+    gpuipc_status status = give_access(self, index, access);
     if (status == GPUIPC_OK && index == self->access_device) {
         atomic_store(&self->access, (int)access);
     } else if (status == GPUIPC_OK) {
@@ -419,35 +417,34 @@ static gpuipc_status change_access(buffer *self, uint32_t index, gpuipc_access a
     return status;
 }
 
-gpuipc_status buffer_set_access(buffer *self, uint32_t index, gpuipc_access access,
-                                const char *operation) {
+gpuipc_status buffer_set_access(buffer *self, uint32_t index, gpuipc_access access) {
     if (access == GPUIPC_ACCESS_DEFAULT) {
         access = self->access_limit;
     }
     if ((access & ~self->access_limit) != 0) {
-        return status_fail(GPUIPC_ERR_ACCESS_DENIED, operation,
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED,
                            "the sender offered this buffer for reading only");
     }
     if (access == GPUIPC_ACCESS_READ && index != self->access_device &&
         !self->transport->guards_access) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation,
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                            "where another device reaches memory of transport %s, it can write "
                            "there too",
                            self->transport->name);
     }
-    gpuipc_status status = device_check(self->context, index, operation);
-    return status == GPUIPC_OK ? change_access(self, index, access, operation) : status;
+    gpuipc_status status = device_check(self->context, index);
+    return status == GPUIPC_OK ? change_access(self, index, access) : status;
 }
 
 gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *handle, uint32_t index,
                                        gpuipc_access access) {
-    const char *const operation = "gpuipc_buffer_set_access";
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = buffer_check_access(access, operation);
-    if (status != GPUIPC_OK || (status = buffer_acquire(handle, operation, &self)) != GPUIPC_OK) {
+    gpuipc_status status = buffer_check_access(access);
+    if (status != GPUIPC_OK || (status = buffer_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
-    status = buffer_set_access(self, index, access, operation);
+    status = buffer_set_access(self, index, access);
     buffer_unreference(self);
     return status;
 }

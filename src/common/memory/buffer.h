@@ -100,11 +100,15 @@ typedef struct buffer_source {
 } buffer_source;
 
 /** The buffer behind a public handle, with a reference for the caller. */
-gpuipc_status buffer_acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer);
+gpuipc_status buffer_acquire(gpuipc_buffer *handle, buffer **out_buffer);
 void buffer_unreference(buffer *self);
 /** Gives up a hold on a public handle, and keeps a reference that counts as one: buffer_unreference_handle().
  *  @param self the caller's reference passes in any case */
-gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle, const char *operation);
+gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle);
+/** As gpuipc_buffer_release(), of a handle that is not NULL. In a child it makes no driver call. */
+gpuipc_status buffer_release(gpuipc_buffer *handle);
+/** As gpuipc_buffer_return_async(). */
+gpuipc_status buffer_return(buffer *self, gpuipc_stream stream);
 /** Gives up the reference of a public handle. */
 void buffer_unreference_handle(object *self);
 /** As gpuipc_buffer_release(), in a call that must not wait for the devices; a failure stays in the record. */
@@ -137,28 +141,25 @@ gpuipc_access buffer_access(const buffer *self);
 gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle);
 
 /** What gpuipc_buffer_get_info() says. @param out_info its struct_size has been checked */
-gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info,
-                              const char *operation);
+gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info);
 /** Whether a caller's struct for that can be filled in. */
-gpuipc_status buffer_check_info(const gpuipc_buffer_info *info, const char *operation);
+gpuipc_status buffer_check_info(const gpuipc_buffer_info *info);
 
 /** As gpuipc_buffer_set_access(). */
-gpuipc_status buffer_set_access(buffer *self, uint32_t device, gpuipc_access access,
-                                const char *operation);
+gpuipc_status buffer_set_access(buffer *self, uint32_t device, gpuipc_access access);
 
 /** ERR_NOT_SHAREABLE, with the reason, when it cannot be sent. @param peer to whom; NULL: not known */
 gpuipc_status buffer_check_export(const buffer *self, const os_peer *peer);
 
 /** ERR_ACCESS_DENIED when it may only be read and the driver would not notice. */
-gpuipc_status buffer_check_writable(const buffer *self, const char *operation);
+gpuipc_status buffer_check_writable(const buffer *self);
 
 /** ERR_INVALID_ARGUMENT when it is no value of the type. */
-gpuipc_status buffer_check_access(gpuipc_access access, const char *operation);
+gpuipc_status buffer_check_access(gpuipc_access access);
 
 /** ERR_OUT_OF_RANGE when [offset, offset + bytes) is not inside; ERR_INVALID_ARGUMENT when it has been returned, so that
  *  it is the lender's again. */
-gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes,
-                                 const char *operation);
+gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes);
 
 /** The contents that it receives are those of a record, on which it takes a reference. */
 void buffer_set_arrived(buffer *self, import_record *of);
@@ -171,9 +172,9 @@ bool buffer_has_contents(const buffer *self);
 /** Waits for them, as one does who has just received it. ERR_TIMEOUT, ERR_LOST, ERR_RELEASED (the context is given up)
  *  @param flags GPUIPC_RECEIVE_ASYNC: lets the stream wait, where it can */
 gpuipc_status buffer_await_contents(buffer *self, uint32_t flags, gpuipc_stream stream,
-                                    os_deadline deadline, const char *operation);
+                                    os_deadline deadline);
 /** ERR_LOST when they never will be there, and what waited for them was let go. */
-gpuipc_status buffer_check_contents(const buffer *self, const char *operation);
+gpuipc_status buffer_check_contents(const buffer *self);
 
 /** Device address of an offset into the buffer. */
 CUdeviceptr buffer_address(const buffer *self, uint64_t offset);
@@ -193,7 +194,7 @@ gpuipc_status buffer_check_peer(const buffer *self, uint32_t index);
 gpuipc_status buffer_open_original(buffer *self);
 
 /** Room for one segment more, which is SEGMENT_NONE and not counted yet. */
-gpuipc_status buffer_grow(buffer *self, const char *operation);
+gpuipc_status buffer_grow(buffer *self);
 
 /** One of its segments; of what came home, and of a view, the original's. */
 segment *buffer_segment(const buffer *self, uint32_t index);

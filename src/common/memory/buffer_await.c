@@ -6,11 +6,11 @@
 #include "memory/registry.h"
 #include "sync/point_wait.h"
 
-static gpuipc_status await_on_host(buffer *self, os_deadline deadline, const char *operation) {
+static gpuipc_status await_on_host(buffer *self, os_deadline deadline) {
     unsigned pause = 0;
     while (export_is_lent(&self->exports)) {
         if (os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+            return status_fail(GPUIPC_ERR_TIMEOUT,
                                "%u of the hand-overs of the buffer are not returned",
                                export_count(&self->exports));
         }
@@ -20,12 +20,12 @@ static gpuipc_status await_on_host(buffer *self, os_deadline deadline, const cha
 }
 
 static gpuipc_status await_words(buffer *self, const point_waiter *by, const point_word *words,
-                                 size_t count, uint64_t serial, const char *operation) {
+                                 size_t count, uint64_t serial) {
     point_word passage;
     bool can = false;
     gpuipc_status status = point_can_wait(by, &can);
     if (status == GPUIPC_OK && !can) {
-        return await_on_host(self, os_deadline_after(-1), operation);
+        return await_on_host(self, os_deadline_after(-1));
     }
     if (status == GPUIPC_OK) {
         status = point_wait(by, words, count, &passage);
@@ -36,7 +36,7 @@ static gpuipc_status await_words(buffer *self, const point_waiter *by, const poi
     return status;
 }
 
-static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const char *operation) {
+static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream) {
     const point_waiter by = {
         .context = self->context, .stream = stream, .device = self->access_device};
     point_word *words = NULL;
@@ -44,7 +44,7 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const c
     uint64_t serial = 0;
     gpuipc_status status = export_copy_awaited(&self->exports, stream, &words, &count, &serial);
     if (status == GPUIPC_OK && count > 0) {
-        status = await_words(self, &by, words, count, serial, operation);
+        status = await_words(self, &by, words, count, serial);
     }
     for (size_t i = 0; i < count; i++) {
         point_page_unreference(words[i].page, false);
@@ -54,15 +54,14 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, const c
 }
 
 gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms) {
-    const char *const operation = "gpuipc_buffer_await_returns";
+    status_enter(__func__);
     const os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_OK) {
-        status = await_on_host(self, context_interruptible(self->context, deadline, &interrupt),
-                               operation);
-        status = context_answer(self->context, &interrupt, status, operation);
+        status = await_on_host(self, context_interruptible(self->context, deadline, &interrupt));
+        status = context_answer(self->context, &interrupt, status);
         if (status == GPUIPC_OK) {
             registry_sweep_some(self->context, true);
             (void)deferred_work_off(self->context);
@@ -87,13 +86,13 @@ static gpuipc_status look_for_returns(buffer *self) {
 }
 
 gpuipc_status gpuipc_buffer_get_returns_wait_handle(gpuipc_buffer *handle, intptr_t *out_handle) {
-    const char *const operation = "gpuipc_buffer_get_returns_wait_handle";
+    status_enter(__func__);
     buffer *self;
     intptr_t native = 0;
     if (out_handle == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_handle is NULL");
     }
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -106,11 +105,11 @@ gpuipc_status gpuipc_buffer_get_returns_wait_handle(gpuipc_buffer *handle, intpt
 }
 
 gpuipc_status gpuipc_buffer_await_returns_async(gpuipc_buffer *handle, gpuipc_stream stream) {
-    const char *const operation = "gpuipc_buffer_await_returns_async";
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_OK) {
-        status = await_on_stream(self, stream, operation);
+        status = await_on_stream(self, stream);
         buffer_unreference(self);
     }
     return status;

@@ -3,15 +3,12 @@
 #include "memory/buffer.h"
 #include "sync/mark.h"
 
-#define MAKING  "gpuipc_buffer_mark"
-#define WAITING "gpuipc_buffer_await_mark_async"
-
 /* ---- making ------------------------------------------------------------------------------------ */
 
-static gpuipc_status check_can_capture(const context *ctx, const char *operation) {
+static gpuipc_status check_can_capture(const context *ctx) {
     return point_has_stream_waits(ctx)
                ? GPUIPC_OK
-               : status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation,
+               : status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                              "streams of this device do not write words by themselves, so a graph "
                              "cannot");
 }
@@ -21,7 +18,7 @@ static gpuipc_status write_mark(buffer *self, gpuipc_stream stream, mark *out_ma
     context *ctx = self->context;
     gpuipc_status status;
     if (device_is_captured(ctx, stream)) {
-        status = check_can_capture(ctx, MAKING);
+        status = check_can_capture(ctx);
         return status == GPUIPC_OK ? mark_capture_write(ctx, stream, &self->captures, out_mark)
                                    : status;
     }
@@ -31,13 +28,14 @@ static gpuipc_status write_mark(buffer *self, gpuipc_stream stream, mark *out_ma
 
 gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *handle, gpuipc_stream stream,
                                  gpuipc_mark *out_mark) {
+    status_enter(__func__);
     buffer *self;
     mark made;
     device_scope scope;
     if (out_mark == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, MAKING, "out_mark is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_mark is NULL");
     }
-    gpuipc_status status = buffer_acquire(handle, MAKING, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -56,19 +54,19 @@ gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *handle, gpuipc_stream stream,
 /* ---- waiting ----------------------------------------------------------------------------------- */
 
 /* The buffer behind a handle, with a reference for the caller, and the word of a mark there. */
-static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, const char *operation,
-                          buffer **out_buffer, mark *out_mark, point_word *out_word) {
+static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, buffer **out_buffer,
+                          mark *out_mark, point_word *out_word) {
     buffer *self;
     if (bytes == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "mark is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "mark is NULL");
     }
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = mark_decode(bytes, out_mark, operation);
+    status = mark_decode(bytes, out_mark);
     if (status == GPUIPC_OK) {
-        status = mark_word(self->import_record, out_mark, out_word, operation);
+        status = mark_word(self->import_record, out_mark, out_word);
     }
     if (status != GPUIPC_OK) {
         buffer_unreference(self);
@@ -90,7 +88,7 @@ static gpuipc_status wait_for(buffer *self, const mark *wanted, const point_word
         return status;
     }
     return can ? mark_wait(&by, wanted, word)
-               : mark_await(self->context, wanted, word, os_deadline_after(-1), WAITING);
+               : mark_await(self->context, wanted, word, os_deadline_after(-1));
 }
 
 /* In the stream's CUDA context. */
@@ -101,11 +99,11 @@ static gpuipc_status capture_wait(buffer *self, const mark *wanted, const point_
                              .device = self->access_device,
                              .of = self->import_record};
     if (!wanted->repeats) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, WAITING,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the stream is being captured, and the mark was made once: a graph "
                            "waits for marks that a graph makes");
     }
-    gpuipc_status status = check_can_capture(self->context, WAITING);
+    gpuipc_status status = check_can_capture(self->context);
     return status == GPUIPC_OK ? mark_capture_wait(&by, word) : status;
 }
 
@@ -124,10 +122,11 @@ static gpuipc_status await_on_stream(buffer *self, const mark *wanted, const poi
 
 gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_buffer *handle, const gpuipc_mark *bytes,
                                              gpuipc_stream stream) {
+    status_enter(__func__);
     buffer *self = NULL;
     mark wanted;
     point_word word;
-    gpuipc_status status = find(handle, bytes, WAITING, &self, &wanted, &word);
+    gpuipc_status status = find(handle, bytes, &self, &wanted, &word);
     if (status == GPUIPC_OK) {
         status = await_on_stream(self, &wanted, &word, stream);
         buffer_unreference(self);
@@ -137,14 +136,14 @@ gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_buffer *handle, const gpuipc
 
 gpuipc_status gpuipc_buffer_await_mark(gpuipc_buffer *handle, const gpuipc_mark *bytes,
                                        int timeout_ms) {
-    const char *const operation = "gpuipc_buffer_await_mark";
+    status_enter(__func__);
     const os_deadline deadline = os_deadline_after(timeout_ms);
     buffer *self = NULL;
     mark wanted;
     point_word word;
-    gpuipc_status status = find(handle, bytes, operation, &self, &wanted, &word);
+    gpuipc_status status = find(handle, bytes, &self, &wanted, &word);
     if (status == GPUIPC_OK) {
-        status = mark_await(self->context, &wanted, &word, deadline, operation);
+        status = mark_await(self->context, &wanted, &word, deadline);
         buffer_unreference(self);
     }
     return status;

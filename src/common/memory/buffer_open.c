@@ -9,17 +9,15 @@
 #include "memory/registry.h"
 #include "memory/transport.h"
 
-#define OPERATION "buffer_open"
-
 /* Which device will use it: the owner, or the one asked for. */
 static gpuipc_status choose_device(const buffer *self, uint32_t wanted, uint32_t *out_device) {
     if (wanted != GPUIPC_DEVICE_OWNER) {
         *out_device = device_of_field(wanted, self->owner);
-        return device_check(self->context, *out_device, OPERATION);
+        return device_check(self->context, *out_device);
     }
     if (self->owner == GPUIPC_DEVICE_NONE) {
         return status_fail(
-            GPUIPC_ERR_DEVICE_NOT_VISIBLE, OPERATION,
+            GPUIPC_ERR_DEVICE_NOT_VISIBLE,
             "the memory is on a GPU that is not among the %u this process sees; make "
             "it visible, or receive for a device that can reach it",
             self->context->device_count);
@@ -38,19 +36,19 @@ static gpuipc_status check_source(const buffer *self, const buffer_source *sourc
                         : self->context->devices[self->owner].info.memory_bytes;
     for (uint32_t i = 0; i < self->segment_count; i++) {
         if (segments[i].bytes > most) {
-            return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+            return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                                "a segment is said to have %" PRIu64
                                " bytes, on a device of %" PRIu64,
                                segments[i].bytes, most);
         }
         if (segments[i].bytes > UINT64_MAX - total) {
-            return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+            return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                                "the sizes of the segments are beyond 64 bits");
         }
         total += segments[i].bytes;
     }
     if (source->bytes == 0 || source->offset > total || source->bytes > total - source->offset) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "the range does not lie in the segments that came with it");
     }
     return GPUIPC_OK;
@@ -89,7 +87,7 @@ gpuipc_status buffer_open_original(buffer *self) {
         memcmp(original->segments[0].name, self->segments[0].name, SEGMENT_NAME_BYTES) != 0 ||
         original->context->driver.library != self->context->driver.library) {
         buffer_unreference(original);
-        return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY, OPERATION,
+        return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY,
                            "the peer names a buffer of this process that it does not have");
     }
     self->original = original;

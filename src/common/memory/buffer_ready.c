@@ -32,8 +32,8 @@ bool buffer_has_contents(const buffer *self) {
     return buffer_is_ready(self) && !is_lost(self);
 }
 
-gpuipc_status buffer_check_contents(const buffer *self, const char *operation) {
-    return is_lost(self) ? status_fail(GPUIPC_ERR_LOST, operation,
+gpuipc_status buffer_check_contents(const buffer *self) {
+    return is_lost(self) ? status_fail(GPUIPC_ERR_LOST,
                                        "the other process ended before the contents were ready")
                          : GPUIPC_OK;
 }
@@ -54,10 +54,10 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, bool is
 }
 
 static gpuipc_status await_on_host(buffer *self, const atomic_bool *interrupted,
-                                   os_deadline deadline, const char *operation) {
+                                   os_deadline deadline) {
     import_record *of = record_of(self);
     const point_word word = point_ready_word(&of->at);
-    gpuipc_status status = point_await(&word, 1, interrupted, deadline, operation);
+    gpuipc_status status = point_await(&word, 1, interrupted, deadline);
     if (status == GPUIPC_ERR_LOST) {
         atomic_store(&of->is_lost, true);
     }
@@ -66,8 +66,7 @@ static gpuipc_status await_on_host(buffer *self, const atomic_bool *interrupted,
 
 /* The one way to wait for them. @param interrupted NULL: nothing ends it before */
 static gpuipc_status await(buffer *self, bool by_stream, gpuipc_stream stream, bool is_alone,
-                           const atomic_bool *interrupted, os_deadline deadline,
-                           const char *operation) {
+                           const atomic_bool *interrupted, os_deadline deadline) {
     bool can = false;
     gpuipc_status status = GPUIPC_OK;
     if (buffer_is_ready(self)) {
@@ -79,29 +78,28 @@ static gpuipc_status await(buffer *self, bool by_stream, gpuipc_stream stream, b
     if (by_stream) {
         status = await_on_stream(self, stream, is_alone, &can);
     }
-    return status != GPUIPC_OK || can ? status
-                                      : await_on_host(self, interrupted, deadline, operation);
+    return status != GPUIPC_OK || can ? status : await_on_host(self, interrupted, deadline);
 }
 
 gpuipc_status buffer_await_contents(buffer *self, uint32_t flags, gpuipc_stream stream,
-                                    os_deadline deadline, const char *operation) {
+                                    os_deadline deadline) {
     const bool by_stream = (flags & GPUIPC_RECEIVE_ASYNC) != 0;
     return await(self, by_stream, stream, atomic_load(&self->handles) == 1, &self->context->is_over,
-                 deadline, operation);
+                 deadline);
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */
 
 /* The buffer, unless it has been returned, or its contents never come. */
-static gpuipc_status acquire(gpuipc_buffer *handle, const char *operation, buffer **out_buffer) {
+static gpuipc_status acquire(gpuipc_buffer *handle, buffer **out_buffer) {
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = buffer_check_range(self, 0, 0, operation);
+    status = buffer_check_range(self, 0, 0);
     if (status == GPUIPC_OK) {
-        status = buffer_check_contents(self, operation);
+        status = buffer_check_contents(self);
     }
     if (status != GPUIPC_OK) {
         buffer_drop(self);
@@ -113,27 +111,27 @@ static gpuipc_status acquire(gpuipc_buffer *handle, const char *operation, buffe
 
 /* Others may begin to wait at any time, so nobody is alone. */
 gpuipc_status gpuipc_buffer_await_ready(gpuipc_buffer *handle, int timeout_ms) {
-    const char *const operation = "gpuipc_buffer_await_ready";
+    status_enter(__func__);
     const os_deadline deadline = os_deadline_after(timeout_ms);
     buffer *self;
-    gpuipc_status status = acquire(handle, operation, &self);
+    gpuipc_status status = acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = await(self, false, NULL, false, NULL, deadline, operation);
+    status = await(self, false, NULL, false, NULL, deadline);
     if (status == GPUIPC_OK) { /* the word may have been stored for a stream that waits as well */
-        status = buffer_check_contents(self, operation);
+        status = buffer_check_contents(self);
     }
     buffer_drop(self);
     return status;
 }
 
 gpuipc_status gpuipc_buffer_await_ready_async(gpuipc_buffer *handle, gpuipc_stream stream) {
-    const char *const operation = "gpuipc_buffer_await_ready_async";
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = acquire(handle, operation, &self);
+    gpuipc_status status = acquire(handle, &self);
     if (status == GPUIPC_OK) {
-        status = await(self, true, stream, false, NULL, os_deadline_after(-1), operation);
+        status = await(self, true, stream, false, NULL, os_deadline_after(-1));
         buffer_drop(self);
     }
     return status;

@@ -3,8 +3,6 @@
 #include "memory/buffer.h"
 #include "sync/watch.h"
 
-#define OPERATION "gpuipc_buffer_return_async"
-
 /* The closing of the memory is told behind the stream's write. */
 static void follow(context *ctx, import_record *of, const point_word *passage,
                    gpuipc_stream stream) {
@@ -42,21 +40,20 @@ static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
     return status;
 }
 
-static gpuipc_status give_back(buffer *self, gpuipc_stream stream) {
+gpuipc_status buffer_return(buffer *self, gpuipc_stream stream) {
     if (self->import_record == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the buffer was not received over a connection");
     }
     if (self->finder != NULL && !self->finder->leave_alone(self)) {
         return status_fail(
-            GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+            GPUIPC_ERR_INVALID_ARGUMENT,
             "the buffer is open more than once in this process, or just being opened "
             "again; it is returned when all have released it");
     }
     /* Not before: another opening of it would be refused in between. */
     if (atomic_exchange(&self->import_record->is_returned, true)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
-                           "the buffer has been returned already");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the buffer has been returned already");
     }
     gpuipc_status status =
         self->import_record->at.page == NULL ? GPUIPC_OK : write_point(self, stream);
@@ -67,10 +64,11 @@ static gpuipc_status give_back(buffer *self, gpuipc_stream stream) {
 }
 
 gpuipc_status gpuipc_buffer_return_async(gpuipc_buffer *handle, gpuipc_stream stream) {
+    status_enter(__func__);
     buffer *self;
-    gpuipc_status status = buffer_acquire(handle, OPERATION, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_OK) {
-        status = give_back(self, stream);
+        status = buffer_return(self, stream);
         buffer_unreference(self);
     }
     return status;
@@ -81,13 +79,12 @@ static void return_if_last(buffer *self, gpuipc_stream stream) {
     if (self->import_record != NULL && !atomic_load(&self->import_record->is_returned) &&
         atomic_load(&self->handles) == 1) {
         const gpuipc_error why = status_save();
-        (void)give_back(self, stream);
+        (void)buffer_return(self, stream);
         status_restore(&why);
     }
 }
 
-static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_stream stream,
-                                    const char *operation) {
+static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_stream stream) {
     context *ctx = self->context;
     struct drop_passing *passing;
     gpuipc_status status = device_check_capture(ctx, stream);
@@ -95,7 +92,7 @@ static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_
         buffer_unreference(self);
         return status;
     }
-    if ((status = buffer_drop_hold(self, handle, operation)) != GPUIPC_OK) {
+    if ((status = buffer_drop_hold(self, handle)) != GPUIPC_OK) {
         drop_passing_free(ctx, passing);
         return status;
     }
@@ -108,15 +105,15 @@ static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_
 }
 
 gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream stream) {
-    const char *const operation = "gpuipc_buffer_release_async";
+    status_enter(__func__);
     buffer *self;
     device_scope scope;
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = buffer_acquire(handle, operation, &self);
+    gpuipc_status status = buffer_acquire(handle, &self);
     if (status == GPUIPC_ERR_FORKED) {
-        return gpuipc_buffer_release(handle); /* which makes no driver call there */
+        return buffer_release(handle); /* which makes no driver call there */
     }
     if (status != GPUIPC_OK) {
         return status;
@@ -125,7 +122,7 @@ gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream s
     object_reference(&ctx->object); /* the scope is of its driver */
     status = device_enter_stream(ctx, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = release_behind(self, handle, stream, operation);
+        status = release_behind(self, handle, stream);
         device_leave(&scope);
     } else {
         buffer_unreference(self);

@@ -61,7 +61,7 @@ void buffer_table_unlock_access(const context *ctx) {
 /* One hold more on the handle that it was given out by first, so that who frees by address can give that one up; where
  * that is released and others are not, a handle of its own. Takes over the reference. */
 static gpuipc_status hold(buffer *found, gpuipc_buffer **out_buffer) {
-    if (object_add_hold(OBJECT_BUFFER, found->handle, "gpuipc_buffer_find") == GPUIPC_OK) {
+    if (object_add_hold(OBJECT_BUFFER, found->handle) == GPUIPC_OK) {
         *out_buffer = found->handle;
         buffer_unreference(found);
         return GPUIPC_OK;
@@ -75,13 +75,12 @@ static gpuipc_status hold(buffer *found, gpuipc_buffer **out_buffer) {
 
 gpuipc_status gpuipc_buffer_find(gpuipc_context *handle, uint64_t address,
                                  gpuipc_buffer **out_buffer, uint64_t *out_offset) {
-    const char *const operation = "gpuipc_buffer_find";
+    status_enter(__func__);
     context *ctx;
     if (out_buffer == NULL || out_offset == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
-                           "out_buffer or out_offset is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_buffer or out_offset is NULL");
     }
-    gpuipc_status status = context_acquire(handle, operation, &ctx);
+    gpuipc_status status = context_acquire(handle, &ctx);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -92,16 +91,17 @@ gpuipc_status gpuipc_buffer_find(gpuipc_context *handle, uint64_t address,
         *out_offset = offset;
     } else if (status == GPUIPC_ERR_NOT_FOUND) {
         status = status_fail(
-            status, operation,
-            "no buffer that this context made or opened has the address 0x%" PRIx64, address);
+            status, "no buffer that this context made or opened has the address 0x%" PRIx64,
+            address);
     }
     context_unreference(ctx);
     return status;
 }
 
 uint64_t gpuipc_buffer_address(gpuipc_buffer *handle) {
+    status_enter(__func__);
     buffer *self;
-    if (buffer_acquire(handle, "gpuipc_buffer_address", &self) != GPUIPC_OK) {
+    if (buffer_acquire(handle, &self) != GPUIPC_OK) {
         return 0;
     }
     const uint64_t address = buffer_address(self, 0);

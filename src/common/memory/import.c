@@ -201,7 +201,7 @@ gpuipc_status import_new(context *ctx, const import_key *key, uint32_t segment_c
     (void)ctx;
     import_memory *self = malloc(size);
     if (self == NULL) {
-        return status_out_of_memory("import", size);
+        return status_out_of_memory(size);
     }
     *self = (import_memory){.references = 1, .may_stay = may_stay && key != NULL};
     if (key != NULL) {
@@ -253,7 +253,7 @@ static gpuipc_status make_view(const driver *drv, import_memory *self, CUdevice 
                                CUmemAccess_flags flags, import_view **out_view) {
     import_view *view = malloc(sizeof(*view));
     if (view == NULL) {
-        return status_out_of_memory("import_view", sizeof(*view));
+        return status_out_of_memory(sizeof(*view));
     }
     *view = (import_view){.ordinal = ordinal, .next = self->views};
     atomic_init(&view->access, (int)flags);

@@ -6,7 +6,6 @@
 
 #include "cuda/context.h"
 
-#define OPERATION "gpuipc_context"
 /* Not the cost of a failure at each hand-over. */
 #define AGAIN_NS UINT64_C(1000000000)
 #define NEVER    UINT64_MAX
@@ -43,7 +42,7 @@ const context_part keep_alive_part = {CONTEXT_PART(keep_alive, keep_alive), .beg
 static gpuipc_status allocate(context *ctx, uint32_t index, segment *out_segment) {
     const device *owner = &ctx->devices[index];
     CUmemAllocationProp prop;
-    gpuipc_status status = device_allocation_prop(owner, OPERATION, &prop);
+    gpuipc_status status = device_allocation_prop(owner, &prop);
     return status == GPUIPC_OK
                ? segment_create(&ctx->driver, &prop, owner->info.granularity_bytes, out_segment)
                : status;
@@ -116,7 +115,7 @@ void keep_alive_for_export(struct context *ctx, uint32_t index) {
         context_log(
             ctx, GPUIPC_LOG_INFO,
             "no handle of memory is kept alive, so sending a buffer may take 0.5 ms longer: %s: %s",
-            why.operation, why.sentence);
+            why.native_call, why.sentence);
     }
 }
 
@@ -162,6 +161,6 @@ void keep_alive_for_peer(struct context *ctx, uint32_t owner, uint32_t index) {
             ctx, GPUIPC_LOG_INFO,
             "no memory of device %u is kept alive for device %u, so opening a buffer there may take "
             "1 ms longer: %s: %s",
-            owner, index, why.operation, why.sentence);
+            owner, index, why.native_call, why.sentence);
     }
 }

@@ -7,9 +7,6 @@
 
 #include "base/status.h"
 
-#define WRITE "gpuipc_manifest_write"
-#define READ  "gpuipc_manifest_read"
-#define FIND  "gpuipc_manifest_find"
 #define MAJOR 1u
 #define MINOR 0u
 
@@ -81,19 +78,19 @@ static size_t length_of(const char *name) {
 
 static gpuipc_status measure_range(const gpuipc_range *range, size_t index, size_t *out_bytes) {
     if (range->name == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, WRITE, "range %zu has no name", index);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "range %zu has no name", index);
     }
     const size_t length = length_of(range->name);
     if (length == 0) {
-        return status_fail(GPUIPC_ERR_NAME_INVALID, WRITE, "the name of range %zu is empty", index);
+        return status_fail(GPUIPC_ERR_NAME_INVALID, "the name of range %zu is empty", index);
     }
     if (length > GPUIPC_RANGE_NAME_MAX) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, WRITE,
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG,
                            "the name of range %zu is longer than %d bytes", index,
                            GPUIPC_RANGE_NAME_MAX);
     }
     if (range->dimensions > GPUIPC_DIMENSIONS_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, WRITE,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "range %zu has %u dimensions; at most %d are possible", index,
                            (unsigned)range->dimensions, GPUIPC_DIMENSIONS_MAX);
     }
@@ -112,7 +109,7 @@ static gpuipc_status measure_all(const gpuipc_range *ranges, size_t count, uint3
         }
         sum += bytes;
         if (sum > UINT32_MAX) {
-            return status_fail(GPUIPC_ERR_LIMIT, WRITE,
+            return status_fail(GPUIPC_ERR_LIMIT,
                                "the manifest would have more than 2^32 - 1 bytes");
         }
     }
@@ -142,9 +139,10 @@ static size_t put_range(const gpuipc_range *range, uint8_t *at) {
 
 gpuipc_status gpuipc_manifest_write(const gpuipc_range *ranges, size_t count, void *bytes,
                                     size_t capacity, size_t *out_size) {
+    status_enter(__func__);
     uint32_t size = 0;
     if (out_size == NULL || (ranges == NULL && count > 0) || (bytes == NULL && capacity > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, WRITE,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "out_size is NULL, or ranges or bytes is although its size is not 0");
     }
     gpuipc_status status = measure_all(ranges, count, &size);
@@ -153,7 +151,7 @@ gpuipc_status gpuipc_manifest_write(const gpuipc_range *ranges, size_t count, vo
     }
     *out_size = size;
     if (capacity < size) {
-        return status_fail(GPUIPC_ERR_TOO_SMALL, WRITE, "the manifest has %u bytes, not %zu",
+        return status_fail(GPUIPC_ERR_TOO_SMALL, "the manifest has %u bytes, not %zu",
                            (unsigned)size, capacity);
     }
     uint8_t *at = bytes;
@@ -171,53 +169,52 @@ gpuipc_status gpuipc_manifest_write(const gpuipc_range *ranges, size_t count, vo
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static gpuipc_status bad(const char *operation, const char *sentence) {
-    return status_fail(GPUIPC_ERR_PROTOCOL, operation, "%s", sentence);
+static gpuipc_status bad(const char *sentence) {
+    return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
 
-static gpuipc_status check_head(const uint8_t *bytes, size_t size, const char *operation) {
+static gpuipc_status check_head(const uint8_t *bytes, size_t size) {
     if (size < HEAD_BYTES || memcmp(bytes + HEAD_MAGIC, magic, sizeof(magic)) != 0) {
-        return bad(operation, "these bytes are no manifest");
+        return bad("these bytes are no manifest");
     }
     if (get16(bytes + HEAD_MAJOR) != MAJOR) {
-        return status_fail(GPUIPC_ERR_VERSION, operation, "the manifest is of version %u, not %u",
+        return status_fail(GPUIPC_ERR_VERSION, "the manifest is of version %u, not %u",
                            (unsigned)get16(bytes + HEAD_MAJOR), MAJOR);
     }
     if (get32(bytes + HEAD_LENGTH) != size) {
-        return bad(operation, "the manifest was cut short, or something was added to it");
+        return bad("the manifest was cut short, or something was added to it");
     }
     return GPUIPC_OK;
 }
 
 /* @param left bytes from the record on  @param exact nothing of a later version may be in it */
 static gpuipc_status check_record(const uint8_t *at, size_t left, bool exact, uint64_t buffer_bytes,
-                                  const char *operation, size_t *out_length) {
+                                  size_t *out_length) {
     if (left < RECORD_SHAPE) {
-        return bad(operation, "a record of the manifest was cut short");
+        return bad("a record of the manifest was cut short");
     }
     const uint32_t length = get32(at + RECORD_LENGTH);
     const uint32_t name_length = get16(at + RECORD_NAME_LENGTH);
     const uint32_t dimensions = get16(at + RECORD_DIMENSIONS);
     if (name_length == 0 || name_length > GPUIPC_RANGE_NAME_MAX ||
         dimensions > GPUIPC_DIMENSIONS_MAX) {
-        return bad(operation,
-                   "a range of the manifest has no name, too long a one, or too many dimensions");
+        return bad("a range of the manifest has no name, too long a one, or too many dimensions");
     }
     const size_t known = record_bytes(dimensions, name_length);
     if (length > left || length < known || (exact && length != known)) {
-        return bad(operation, "a record of the manifest has not the length that it says");
+        return bad("a record of the manifest has not the length that it says");
     }
     const uint8_t *name = at + name_at(dimensions);
     if (memchr(name, '\0', (size_t)name_length + 1) != name + name_length) {
-        return bad(operation, "a name in the manifest does not end where it says");
+        return bad("a name in the manifest does not end where it says");
     }
     if (exact && get32(at + RECORD_RESERVED) != 0) {
-        return bad(operation, "the reserved part of a record of the manifest is not zero");
+        return bad("the reserved part of a record of the manifest is not zero");
     }
     const uint64_t offset = get64(at + RECORD_OFFSET);
     const uint64_t bytes = get64(at + RECORD_SIZE);
     if (offset > buffer_bytes || bytes > buffer_bytes - offset) {
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "the range \"%s\" of the manifest does not lie in the buffer",
                            (const char *)name);
     }
@@ -226,8 +223,8 @@ static gpuipc_status check_record(const uint8_t *at, size_t left, bool exact, ui
 }
 
 static gpuipc_status check_all(const uint8_t *bytes, size_t size, uint64_t buffer_bytes,
-                               const char *operation, uint32_t *out_count) {
-    gpuipc_status status = check_head(bytes, size, operation);
+                               uint32_t *out_count) {
+    gpuipc_status status = check_head(bytes, size);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -236,14 +233,14 @@ static gpuipc_status check_all(const uint8_t *bytes, size_t size, uint64_t buffe
     size_t at = HEAD_BYTES;
     for (uint32_t i = 0; i < count; i++) {
         size_t length = 0;
-        status = check_record(bytes + at, size - at, exact, buffer_bytes, operation, &length);
+        status = check_record(bytes + at, size - at, exact, buffer_bytes, &length);
         if (status != GPUIPC_OK) {
             return status;
         }
         at += length;
     }
     if (at != size) {
-        return bad(operation, "there is something behind the last record of the manifest");
+        return bad("there is something behind the last record of the manifest");
     }
     *out_count = count;
     return GPUIPC_OK;
@@ -268,18 +265,19 @@ static size_t get_range(const uint8_t *at, gpuipc_range *out_range) {
 
 gpuipc_status gpuipc_manifest_read(const void *bytes, size_t size, uint64_t buffer_bytes,
                                    gpuipc_range *ranges, size_t capacity, size_t *out_count) {
+    status_enter(__func__);
     uint32_t count = 0;
     if (bytes == NULL || out_count == NULL || (ranges == NULL && capacity > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, READ,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "bytes or out_count is NULL, or ranges is although there is room");
     }
-    gpuipc_status status = check_all(bytes, size, buffer_bytes, READ, &count);
+    gpuipc_status status = check_all(bytes, size, buffer_bytes, &count);
     if (status != GPUIPC_OK) {
         return status;
     }
     *out_count = count;
     if (capacity < count) {
-        return status_fail(GPUIPC_ERR_TOO_SMALL, READ, "the manifest has %u ranges, not %zu",
+        return status_fail(GPUIPC_ERR_TOO_SMALL, "the manifest has %u ranges, not %zu",
                            (unsigned)count, capacity);
     }
     const uint8_t *at = (const uint8_t *)bytes + HEAD_BYTES;
@@ -297,10 +295,11 @@ static bool is_called(const uint8_t *at, const char *name, size_t length) {
 
 gpuipc_status gpuipc_manifest_find(const void *bytes, size_t size, uint64_t buffer_bytes,
                                    const char *name, gpuipc_range *out_range) {
+    status_enter(__func__);
     if (bytes == NULL || name == NULL || out_range == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, FIND, "bytes, name or out_range is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "bytes, name or out_range is NULL");
     }
-    gpuipc_status status = check_head(bytes, size, FIND);
+    gpuipc_status status = check_head(bytes, size);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -310,7 +309,7 @@ gpuipc_status gpuipc_manifest_find(const void *bytes, size_t size, uint64_t buff
     size_t at = HEAD_BYTES;
     for (uint32_t left = get32(first + HEAD_COUNT); left > 0; left--) {
         size_t length = 0;
-        status = check_record(first + at, size - at, exact, buffer_bytes, FIND, &length);
+        status = check_record(first + at, size - at, exact, buffer_bytes, &length);
         if (status != GPUIPC_OK) {
             return status;
         }
@@ -320,5 +319,5 @@ gpuipc_status gpuipc_manifest_find(const void *bytes, size_t size, uint64_t buff
         }
         at += length;
     }
-    return status_fail(GPUIPC_ERR_NOT_FOUND, FIND, "the manifest has no range \"%.64s\"", name);
+    return status_fail(GPUIPC_ERR_NOT_FOUND, "the manifest has no range \"%.64s\"", name);
 }

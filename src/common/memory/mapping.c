@@ -9,7 +9,7 @@ static gpuipc_status total_of(const segment *segments, size_t count, uint64_t *o
     uint64_t total = 0;
     for (size_t i = 0; i < count; i++) {
         if (segments[i].bytes == 0 || segments[i].bytes > UINT64_MAX - total) {
-            return status_fail(GPUIPC_ERR_SIZE_MISMATCH, "cuMemMap",
+            return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                                "segment %zu is said to have %" PRIu64 " bytes", i,
                                segments[i].bytes);
         }

@@ -177,8 +177,6 @@ gpuipc_status pointer_look(context *ctx, uint64_t address, pointer *out_pointer)
 
 /* ---- gpuipc_pointer_classify ---------------------------------------------------------------- */
 
-#define OPERATION "gpuipc_pointer_classify"
-
 const char *gpuipc_memory_kind_name(gpuipc_memory_kind kind) {
     static const char *const names[] = {
         [GPUIPC_MEMORY_UNKNOWN] = "unknown",  [GPUIPC_MEMORY_VMM] = "vmm",
@@ -293,7 +291,7 @@ static gpuipc_status walk(context *ctx, uint64_t address, uint64_t bytes, const 
         }
         if (next.kind != first->kind || next.kind != GPUIPC_MEMORY_VMM ||
             next.device != first->device) {
-            return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+            return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                                "the %" PRIu64 " bytes from 0x%" PRIx64
                                " on reach beyond their memory, which ends at 0x%" PRIx64,
                                bytes, address, end);
@@ -334,17 +332,18 @@ static gpuipc_status classify(context *ctx, uint64_t address, uint64_t bytes,
 
 gpuipc_status gpuipc_pointer_classify(gpuipc_context *handle, uint64_t address, uint64_t bytes,
                                       gpuipc_pointer_info *out_info) {
+    status_enter(__func__);
     context *ctx;
     gpuipc_status status =
-        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_pointer_info, sentence), OPERATION);
+        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_pointer_info, sentence));
     if (status != GPUIPC_OK) {
         return status;
     }
     if (bytes == 0 || bytes > UINT64_MAX - address) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s",
                            bytes == 0 ? "bytes is 0" : "address and bytes reach beyond 64 bits");
     }
-    status = context_acquire(handle, OPERATION, &ctx);
+    status = context_acquire(handle, &ctx);
     if (status == GPUIPC_OK) {
         status = classify(ctx, address, bytes, out_info);
         context_unreference(ctx);

@@ -47,7 +47,7 @@ gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
 
 /* The driver says OPERATING_SYSTEM when the process has no descriptor left (measured on 580): find
  * out whether that is it, by wanting one. */
-gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *operation) {
+gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *call) {
     if (result == CUDA_ERROR_OPERATING_SYSTEM) {
         os_handle wanted = OS_HANDLE_NONE;
         gpuipc_status status = os_memory_create("gpuipc-probe", 4096, &wanted);
@@ -56,12 +56,12 @@ gpuipc_status segment_export_failure(const driver *drv, CUresult result, const c
             return status;
         }
     }
-    return driver_status(drv, result, operation, "making a handle of memory");
+    return driver_status(drv, result, call, "making a handle of memory");
 }
 
 gpuipc_status segment_check_export(const segment *self, bool is_imported) {
     if (is_imported && !os_handle_is_valid(self->kept)) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "cuMemExportToShareableHandle",
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                            "the buffer came from another process without its handles being kept; "
                            "receive it with GPUIPC_RECEIVE_KEEP_HANDLES to send it on");
     }

@@ -120,12 +120,12 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     gpuipc_status status;
     connection *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("connection_new", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     self->packet_in = malloc(OS_PACKET_BYTES_MAX);
     self->packet_out = malloc(OS_PACKET_BYTES_MAX);
     if (self->packet_in == NULL || self->packet_out == NULL) {
-        status = status_out_of_memory("connection_new", OS_PACKET_BYTES_MAX);
+        status = status_out_of_memory(OS_PACKET_BYTES_MAX);
         goto free_packets;
     }
     status = point_peer_new(ctx, peer, os, &self->other_end);
@@ -162,10 +162,9 @@ gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handl
     return GPUIPC_OK;
 }
 
-gpuipc_status connection_acquire(gpuipc_connection *handle, const char *operation,
-                                 connection **out_connection) {
+gpuipc_status connection_acquire(gpuipc_connection *handle, connection **out_connection) {
     object *base;
-    gpuipc_status status = object_acquire(OBJECT_CONNECTION, handle, operation, &base);
+    gpuipc_status status = object_acquire(OBJECT_CONNECTION, handle, &base);
     if (status == GPUIPC_OK) {
         *out_connection = (connection *)base;
     }
@@ -178,9 +177,9 @@ void connection_unreference(connection *self) {
     }
 }
 
-gpuipc_status connection_check(const connection *self, const char *operation) {
+gpuipc_status connection_check(const connection *self) {
     if (atomic_load(&self->broken)) {
-        return status_fail(GPUIPC_ERR_CONNECTION_BROKEN, operation,
+        return status_fail(GPUIPC_ERR_CONNECTION_BROKEN,
                            "the connection ended after an earlier error; open another");
     }
     return GPUIPC_OK;
@@ -197,7 +196,6 @@ void connection_break(connection *self) {
 static gpuipc_status open_connection(context *ctx, const char *name,
                                      const gpuipc_endpoint_config *config, os_deadline deadline,
                                      gpuipc_connection **out_handle) {
-    const char *const operation = "gpuipc_connection_open";
     const os_directory directory = context_directory(ctx);
     os_connection *os;
     os_peer peer;
@@ -210,7 +208,7 @@ static gpuipc_status open_connection(context *ctx, const char *name,
     if (status != GPUIPC_OK) {
         goto destroy_os;
     }
-    if ((status = peer_check(&peer, config, operation)) != GPUIPC_OK ||
+    if ((status = peer_check(&peer, config)) != GPUIPC_OK ||
         (status = connection_new(ctx, os, &peer, &self)) != GPUIPC_OK) {
         goto close_peer;
     }
@@ -226,23 +224,23 @@ destroy_os:
 gpuipc_status gpuipc_connection_open(gpuipc_context *handle, const char *name,
                                      const gpuipc_endpoint_config *config, int timeout_ms,
                                      gpuipc_connection **out_connection) {
-    const char *const operation = "gpuipc_connection_open";
+    status_enter(__func__);
     const os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     gpuipc_endpoint_config known;
     context *ctx;
     gpuipc_status status;
     if (out_connection == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_connection is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_connection is NULL");
     }
-    if ((status = peer_check_name(name, operation)) != GPUIPC_OK ||
-        (status = peer_read_config(config, &known, operation)) != GPUIPC_OK ||
-        (status = context_acquire(handle, operation, &ctx)) != GPUIPC_OK) {
+    if ((status = peer_check_name(name)) != GPUIPC_OK ||
+        (status = peer_read_config(config, &known)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     status = open_connection(ctx, name, &known, context_interruptible(ctx, deadline, &interrupt),
                              out_connection);
-    status = context_answer(ctx, &interrupt, status, operation);
+    status = context_answer(ctx, &interrupt, status);
     context_unreference(ctx);
     return status;
 }
@@ -254,12 +252,12 @@ void connection_tell_waiting(connection *from) {
 }
 
 gpuipc_status gpuipc_connection_get_wait_handle(gpuipc_connection *handle, intptr_t *out_handle) {
-    const char *const operation = "gpuipc_connection_get_wait_handle";
+    status_enter(__func__);
     connection *self;
     if (out_handle == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_handle is NULL");
     }
-    gpuipc_status status = connection_acquire(handle, operation, &self);
+    gpuipc_status status = connection_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -268,19 +266,18 @@ gpuipc_status gpuipc_connection_get_wait_handle(gpuipc_connection *handle, intpt
         connection_tell_waiting(self);
         os_mutex_unlock(&self->receive_mutex);
     } else {
-        status = status_fail(GPUIPC_ERR_BUSY, operation, "another thread is receiving on it");
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
     }
     connection_unreference(self);
     return status;
 }
 
 gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *handle, gpuipc_peer_info *out_peer) {
-    const char *const operation = "gpuipc_connection_get_peer";
+    status_enter(__func__);
     connection *self;
     gpuipc_status status =
-        struct_size_check(out_peer, STRUCT_SIZE_UP_TO(gpuipc_peer_info, is_running), operation);
-    if (status != GPUIPC_OK ||
-        (status = connection_acquire(handle, operation, &self)) != GPUIPC_OK) {
+        struct_size_check(out_peer, STRUCT_SIZE_UP_TO(gpuipc_peer_info, is_running));
+    if (status != GPUIPC_OK || (status = connection_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
     gpuipc_peer_info info = peer_describe(&self->peer);
@@ -298,13 +295,13 @@ void connection_leave(connection *self) {
 }
 
 gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
+    status_enter(__func__);
     object *last = NULL;
     context *ctx = NULL;
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status =
-        object_drop_hold(OBJECT_CONNECTION, handle, "gpuipc_connection_close", &last);
+    gpuipc_status status = object_drop_hold(OBJECT_CONNECTION, handle, &last);
     if (last != NULL && !object_is_forked(last)) {
         /* In a child this would end the parent's conversation. */
         connection_leave((connection *)last);

@@ -50,8 +50,7 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
 /** Hands out the public handle, which takes over the caller's reference, also when it fails. */
 gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handle);
 
-gpuipc_status connection_acquire(gpuipc_connection *handle, const char *operation,
-                                 connection **out_connection);
+gpuipc_status connection_acquire(gpuipc_connection *handle, connection **out_connection);
 void connection_unreference(connection *self);
 
 /** What closing does before the last reference goes: threads that wait in it return, what the peer lent and nobody here
@@ -63,7 +62,7 @@ void connection_leave(connection *self);
 void connection_unlock_receiving(connection *self);
 
 /** ERR_CONNECTION_BROKEN when an earlier error ended it. */
-gpuipc_status connection_check(const connection *self, const char *operation);
+gpuipc_status connection_check(const connection *self);
 
 /** What a message is beside what the caller of gpuipc_connection_send() says. */
 typedef struct letter {

@@ -10,7 +10,6 @@
 #include "message/receipt.h"
 #include "transport/transport.h"
 
-#define OPERATION "gpuipc_connection_receive"
 /* A message of so many buffers needs no array of the heap's. */
 #define OPENED_HERE 16u
 
@@ -29,8 +28,8 @@ static gpuipc_status check_welcome(const connection *from, wire_kind kind, os_ha
     for (size_t i = 0; i < handle_count; i++) {
         os_handle_close(&handles[i]);
     }
-    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
-                       "a packet of kind %d came where only requests may", (int)kind);
+    return status_fail(GPUIPC_ERR_PROTOCOL, "a packet of kind %d came where only requests may",
+                       (int)kind);
 }
 
 /* Takes in a packet with a page, or of a message. The handles are closed or kept. */
@@ -86,13 +85,13 @@ static void give_up(connection *from) {
 /* Until the message is whole. What ends the connection is broken off here, once. */
 static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadline deadline) {
     while (!from->in.complete) {
-        gpuipc_status status = connection_check(from, OPERATION);
+        gpuipc_status status = connection_check(from);
         if (status != GPUIPC_OK) {
             return status;
         }
         status = receive_packet(from, keep_handles, deadline);
         if (status == GPUIPC_ERR_RELEASED && atomic_load(&from->broken)) {
-            return connection_check(from, OPERATION); /* the sending side broke it off */
+            return connection_check(from); /* the sending side broke it off */
         }
         if (status == GPUIPC_OK) {
             continue;
@@ -120,13 +119,13 @@ gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool ke
         return status;
     }
     if (is_of_server(kind) || is_of_server(from->in.header.kind)) {
-        status = status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
-                             "a message of kind %d came where one of kind %d may",
-                             (int)from->in.header.kind, (int)kind);
+        status =
+            status_fail(GPUIPC_ERR_PROTOCOL, "a message of kind %d came where one of kind %d may",
+                        (int)from->in.header.kind, (int)kind);
         end_conversation(from);
         give_up(from);
     } else {
-        status = status_fail(GPUIPC_ERR_OTHER_KIND, OPERATION, "%s",
+        status = status_fail(GPUIPC_ERR_OTHER_KIND, "%s",
                              kind == WIRE_MESSAGE
                                  ? "contents come next: gpuipc_connection_receive_contents()"
                                  : "a message comes next: gpuipc_connection_receive()");
@@ -156,7 +155,7 @@ static gpuipc_status open_shared(connection *from, uint32_t index, const gpuipc_
     import_memory **of = &from->in.imports[index];
     const buffer_source source = source_of(from, &from->in.buffers[index], *of, wanted);
     if (source.import == NULL) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION, "a buffer came without segments");
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, "a buffer came without segments");
     }
     if (!source.keeps_handles) {
         import_drop_handles(from->context, source.import); /* as open_alone() */
@@ -176,7 +175,7 @@ static gpuipc_status open_alone(connection *from, uint32_t index, segment *arriv
     const buffer_source source = source_of(from, record, NULL, wanted);
     segment *segments = malloc(record->segment_count * sizeof(*segments));
     if (segments == NULL) {
-        return status_out_of_memory(OPERATION, record->segment_count * sizeof(*segments));
+        return status_out_of_memory(record->segment_count * sizeof(*segments));
     }
     memcpy(segments, arrived, record->segment_count * sizeof(*segments));
     if (!source.keeps_handles) {
@@ -234,10 +233,10 @@ static gpuipc_status wait_async(connection *from, gpuipc_buffer *const *opened,
         (wanted->flags & (GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) == GPUIPC_RECEIVE_ASYNC;
     for (uint32_t i = 0; i < from->in.buffer_count && is_async && status == GPUIPC_OK; i++) {
         buffer *one;
-        status = buffer_acquire(opened[i], OPERATION, &one);
+        status = buffer_acquire(opened[i], &one);
         if (status == GPUIPC_OK) {
-            status = buffer_await_contents(one, wanted->flags, wanted->stream, os_deadline_after(0),
-                                           OPERATION);
+            status =
+                buffer_await_contents(one, wanted->flags, wanted->stream, os_deadline_after(0));
             buffer_unreference(one);
         }
     }
@@ -253,7 +252,7 @@ static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted) {
     gpuipc_buffer **opened = few;
     if (in->buffer_count > OPENED_HERE &&
         (opened = calloc(in->buffer_count, sizeof(gpuipc_buffer *))) == NULL) {
-        return status_out_of_memory(OPERATION, in->buffer_count * sizeof(gpuipc_buffer *));
+        return status_out_of_memory(in->buffer_count * sizeof(gpuipc_buffer *));
     }
     for (uint32_t i = 0; i < in->buffer_count; i++) {
         status = open_one(from, i, first, wanted, &opened[i]);
@@ -293,13 +292,13 @@ gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted
     incoming *in = &from->in;
     gpuipc_status status = in->failure.status;
     if (status != GPUIPC_OK) {
-        status_restore(&in->failure);
+        (void)status_again(&in->failure);
         goto drop;
     }
     if (in->byte_count > wanted->bytes_capacity || in->buffer_count > wanted->buffer_capacity) {
         message->bytes_size = in->byte_count;
         message->buffer_count = in->buffer_count;
-        return status_fail(GPUIPC_ERR_TOO_SMALL, OPERATION,
+        return status_fail(GPUIPC_ERR_TOO_SMALL,
                            "the message has %u bytes and %u buffers; there is room for %zu and %zu",
                            in->byte_count, in->buffer_count, wanted->bytes_capacity,
                            wanted->buffer_capacity);
@@ -329,22 +328,22 @@ drop:
 static gpuipc_status check_message(const gpuipc_incoming *wanted) {
     if ((wanted->bytes == NULL && wanted->bytes_capacity > 0) ||
         (wanted->buffers == NULL && wanted->buffer_capacity > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "bytes or buffers is NULL although its capacity is not 0");
     }
     if (wanted->reserved != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "reserved is not 0");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "reserved is not 0");
     }
     if ((wanted->flags &
          ~(GPUIPC_RECEIVE_KEEP_HANDLES | GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that this library does not know: 0x%x", wanted->flags);
     }
-    gpuipc_status status = device_check_field(wanted->device, OPERATION);
+    gpuipc_status status = device_check_field(wanted->device);
     if (status == GPUIPC_OK && wanted->infos != NULL) {
-        status = buffer_check_info(wanted->infos, OPERATION);
+        status = buffer_check_info(wanted->infos);
     }
-    return status == GPUIPC_OK ? buffer_check_access(wanted->access, OPERATION) : status;
+    return status == GPUIPC_OK ? buffer_check_access(wanted->access) : status;
 }
 
 /* What the caller wants to know of the buffers; how far one is from the next, the first one says. */
@@ -354,7 +353,7 @@ static gpuipc_status describe_all(const gpuipc_incoming *wanted, size_t count) {
         const size_t size = wanted->infos->struct_size;
         void *info = (unsigned char *)wanted->infos + i * size;
         memcpy(info, &size, sizeof(size));
-        status = buffer_describe(wanted->buffers[i], info, OPERATION);
+        status = buffer_describe(wanted->buffers[i], info);
     }
     if (status != GPUIPC_OK) {
         release_opened(wanted->buffers, (uint32_t)count);
@@ -364,14 +363,15 @@ static gpuipc_status describe_all(const gpuipc_incoming *wanted, size_t count) {
 
 gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incoming *message,
                                         int timeout_ms) {
+    status_enter(__func__);
     os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     gpuipc_incoming known;
     connection *from;
     gpuipc_status status = struct_size_read(message, STRUCT_SIZE_UP_TO(gpuipc_incoming, reserved),
-                                            &known, sizeof(known), OPERATION);
+                                            &known, sizeof(known));
     if (status != GPUIPC_OK || (status = check_message(&known)) != GPUIPC_OK ||
-        (status = connection_acquire(handle, OPERATION, &from)) != GPUIPC_OK) {
+        (status = connection_acquire(handle, &from)) != GPUIPC_OK) {
         return status;
     }
     deadline = context_interruptible(from->context, deadline, &interrupt);
@@ -387,9 +387,9 @@ gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incomi
         connection_tell_waiting(from);
         connection_unlock_receiving(from);
     } else {
-        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is receiving on it");
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
     }
-    status = context_answer(from->context, &interrupt, status, OPERATION);
+    status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);
     return status;
 }

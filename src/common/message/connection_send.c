@@ -10,8 +10,6 @@
 #include "message/handover.h"
 #include "transport/transport.h"
 
-#define OPERATION "gpuipc_connection_send"
-
 /* A message on its way out: the buffers with a reference each, and how much has left. */
 typedef struct outgoing {
     const gpuipc_outgoing *message;
@@ -56,13 +54,13 @@ static gpuipc_status acquire_all(outgoing *self, const connection *to) {
     uint64_t segments = 0;
     self->buffers = calloc(message->buffer_count + 1, sizeof(*self->buffers));
     if (self->buffers == NULL) {
-        return status_out_of_memory(OPERATION, message->buffer_count * sizeof(*self->buffers));
+        return status_out_of_memory(message->buffer_count * sizeof(*self->buffers));
     }
     for (size_t i = 0; i < message->buffer_count; i++) {
-        gpuipc_status status = buffer_acquire(message->buffers[i], OPERATION, &self->buffers[i]);
+        gpuipc_status status = buffer_acquire(message->buffers[i], &self->buffers[i]);
         if (status == GPUIPC_OK && self->buffers[i]->context != to->context) {
             buffer_unreference(self->buffers[i]);
-            status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+            status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                                  "buffer %zu belongs to another context than the connection", i);
         }
         if (status == GPUIPC_OK && (message->flags & GPUIPC_SEND_STAGED) != 0 &&
@@ -81,7 +79,7 @@ static gpuipc_status acquire_all(outgoing *self, const connection *to) {
     }
     if (segments > UINT32_MAX) {
         unreference_all(self, message->buffer_count);
-        return status_fail(GPUIPC_ERR_LIMIT, OPERATION, "the buffers have too many segments");
+        return status_fail(GPUIPC_ERR_LIMIT, "the buffers have too many segments");
     }
     self->sent.total_bytes = (uint32_t)message->bytes_size;
     self->sent.total_buffers = (uint32_t)message->buffer_count;
@@ -235,7 +233,7 @@ static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadli
     do {
         gpuipc_status status = send_packet(self, to, deadline);
         if (status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)) {
-            return connection_check(to, OPERATION); /* the receiving side broke it off */
+            return connection_check(to); /* the receiving side broke it off */
         }
         if (status != GPUIPC_OK) {
             /* Of a peer that closed, what it had sent before can still be received. */
@@ -260,7 +258,7 @@ gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *mes
                                       const letter *as, int timeout_ms) {
     outgoing self = {
         .message = message, .as = as, .sent = {.kind = as->kind, .number = to->next_out}};
-    gpuipc_status status = connection_check(to, OPERATION);
+    gpuipc_status status = connection_check(to);
     if (status != GPUIPC_OK || (status = acquire_all(&self, to)) != GPUIPC_OK) {
         return status;
     }
@@ -280,36 +278,37 @@ gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *mes
 
 static gpuipc_status check_message(const gpuipc_outgoing *message) {
     if (message->bytes_size > GPUIPC_MESSAGE_BYTES_MAX || message->buffer_count > UINT32_MAX) {
-        return status_fail(GPUIPC_ERR_LIMIT, OPERATION,
+        return status_fail(GPUIPC_ERR_LIMIT,
                            "%zu bytes and %zu buffers; a message carries at most %d bytes",
                            message->bytes_size, message->buffer_count, GPUIPC_MESSAGE_BYTES_MAX);
     }
     if ((message->bytes == NULL && message->bytes_size > 0) ||
         (message->buffers == NULL && message->buffer_count > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "bytes or buffers is NULL although its count is not 0");
     }
     if ((message->flags &
          ~(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT | GPUIPC_SEND_STAGED)) != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that this library does not know: 0x%x", message->flags);
     }
-    gpuipc_status status = handover_check_flags(message->flags, OPERATION);
+    gpuipc_status status = handover_check_flags(message->flags);
     if (status != GPUIPC_OK) {
         return status;
     }
-    return buffer_check_access(message->access, OPERATION);
+    return buffer_check_access(message->access);
 }
 
 gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_outgoing *message,
                                      int timeout_ms) {
+    status_enter(__func__);
     const letter as = {.kind = WIRE_MESSAGE};
     gpuipc_outgoing known;
     connection *to;
     gpuipc_status status = struct_size_read(message, STRUCT_SIZE_UP_TO(gpuipc_outgoing, stream),
-                                            &known, sizeof(known), OPERATION);
+                                            &known, sizeof(known));
     if (status != GPUIPC_OK || (status = check_message(&known)) != GPUIPC_OK ||
-        (status = connection_acquire(handle, OPERATION, &to)) != GPUIPC_OK) {
+        (status = connection_acquire(handle, &to)) != GPUIPC_OK) {
         return status;
     }
     if (os_mutex_try_lock(&to->send_mutex)) {
@@ -317,11 +316,11 @@ gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_out
         to->send_interrupt =
             context_interruptible(to->context, (os_deadline){0}, &interrupt).interrupt;
         status = connection_send_message(to, &known, &as, timeout_ms);
-        status = context_answer(to->context, &interrupt, status, OPERATION);
+        status = context_answer(to->context, &interrupt, status);
         to->send_interrupt = NULL;
         os_mutex_unlock(&to->send_mutex);
     } else {
-        status = status_fail(GPUIPC_ERR_BUSY, OPERATION, "another thread is sending on it");
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is sending on it");
     }
     connection_unreference(to);
     return status;

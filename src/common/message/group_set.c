@@ -18,7 +18,7 @@ gpuipc_status group_set_add(group_set *self, uint32_t group) {
         const size_t capacity = self->capacity == 0 ? 8 : self->capacity * 2;
         uint32_t *groups = realloc(self->groups, capacity * sizeof(*groups));
         if (groups == NULL) {
-            return status_out_of_memory("group_set_add", capacity * sizeof(*groups));
+            return status_out_of_memory(capacity * sizeof(*groups));
         }
         self->groups = groups;
         self->capacity = capacity;

@@ -13,10 +13,10 @@
 /* Waiting for a stream that waits for another process begins with looking again and again. */
 #define SPIN_NS UINT64_C(200000)
 
-gpuipc_status handover_check_flags(uint32_t flags, const char *operation) {
+gpuipc_status handover_check_flags(uint32_t flags) {
     if ((flags & GPUIPC_SEND_READY) != 0 &&
         (flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags says that the contents are ready and that a stream will say so");
     }
     return GPUIPC_OK;
@@ -40,7 +40,7 @@ static gpuipc_status lend_all(handover *self) {
     }
     self->handed = calloc(self->count, sizeof(*self->handed));
     if (self->handed == NULL) {
-        return status_out_of_memory("handover", self->count * sizeof(*self->handed));
+        return status_out_of_memory(self->count * sizeof(*self->handed));
     }
     for (uint32_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
         struct handed *one = &self->handed[i];
@@ -71,8 +71,7 @@ static gpuipc_status synchronize(const driver *drv, gpuipc_stream stream,
     while (interrupted != NULL && !deferred_is_quiet() &&
            (result = drv->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
         if (atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "gpuipc_connection_send",
-                               "the connection was closed meanwhile");
+            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed meanwhile");
         }
         if (os_clock_ns() - begun > SPIN_NS) {
             os_sleep_ms(1);
@@ -114,7 +113,7 @@ static gpuipc_status write_ready_words(const handover *self, gpuipc_stream strea
     gpuipc_status status = GPUIPC_OK;
     point_word *words = malloc(self->count * sizeof(*words));
     if (words == NULL) {
-        return status_out_of_memory("handover", self->count * sizeof(*words));
+        return status_out_of_memory(self->count * sizeof(*words));
     }
     for (uint32_t i = 0; i < self->count; i++) {
         words[i] = point_ready_word(&self->handed[i].at);
@@ -280,7 +279,7 @@ static gpuipc_status send_page(connection *to, point_page *page, os_deadline dea
         point_page_sent(page);
     }
     return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
-               ? connection_check(to, "gpuipc_connection_send")
+               ? connection_check(to)
                : status; /* the receiving side broke it off */
 }
 

@@ -25,7 +25,7 @@ typedef struct handover {
 } handover;
 
 /** The flags of a message that say when its contents are ready. ERR_INVALID_ARGUMENT */
-gpuipc_status handover_check_flags(uint32_t flags, const char *operation);
+gpuipc_status handover_check_flags(uint32_t flags);
 
 /** Waits on the host for the contents of buffers, one at least, as gpuipc_outgoing::stream says: who gets them then
  *  may look at once. ERR_RELEASED when *interrupted becomes true (may be NULL) and streams of this process wait for others,

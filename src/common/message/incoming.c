@@ -7,17 +7,15 @@
 
 #include "transport/transport.h"
 
-#define OPERATION "gpuipc_connection_receive"
-
 static gpuipc_status bad(const char *sentence) {
-    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+    return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
 
 static gpuipc_status check_limits(const wire_header *header, const context *ctx) {
     if (header->total_bytes > GPUIPC_MESSAGE_BYTES_MAX ||
         header->total_buffers > ctx->max_buffers || header->total_segments > ctx->max_handles) {
         return status_fail(
-            GPUIPC_ERR_LIMIT, OPERATION,
+            GPUIPC_ERR_LIMIT,
             "a message of %u bytes, %u buffers and %u handles; this side accepts %d, "
             "%u and %u",
             header->total_bytes, header->total_buffers, header->total_segments,
@@ -41,7 +39,7 @@ static gpuipc_status start(incoming *self, const wire_header *header, const cont
     if (size > 0) {
         uint8_t *room = malloc(size);
         if (room == NULL) {
-            return status_out_of_memory(OPERATION, size);
+            return status_out_of_memory(size);
         }
         self->segments = (segment *)(void *)room;
         self->buffers = (wire_buffer *)(void *)(room + segments);
@@ -102,7 +100,7 @@ static gpuipc_status check_open(import_memory *open, uint32_t index, const segme
     const segment *of = &import_segments(open, &count)[index];
     if (of->bytes != record->bytes || (record->naming == SEGMENT_NAMED_BY_NAME &&
                                        memcmp(of->name, record->name, sizeof(of->name)) != 0)) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "the buffer is open already, with another segment %u than the message "
                            "has now",
                            index);
@@ -130,7 +128,7 @@ static gpuipc_status begin_import(const incoming *self, const import_source *fro
     (void)import_segments(found, &count);
     if (count != of->segment_count) {
         import_unreference(from->context, found, false);
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, OPERATION,
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "the buffer is open already, with %u segments; the message has %u",
                            count, of->segment_count);
     }
@@ -211,7 +209,7 @@ static gpuipc_status take_bytes(incoming *self, const uint8_t *from, uint32_t co
         capacity = capacity < self->header.total_bytes ? capacity : self->header.total_bytes;
         uint8_t *bytes = realloc(self->bytes, capacity);
         if (bytes == NULL) {
-            return status_out_of_memory(OPERATION, capacity);
+            return status_out_of_memory(capacity);
         }
         self->bytes = bytes;
         self->byte_capacity = capacity;

@@ -35,7 +35,7 @@ static gpuipc_status open_listener(context *ctx, const char *name,
     void *handle;
     listener *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_listener_open", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     gpuipc_status status = os_listener_open(&directory, name, &log, &self->os);
     if (status != GPUIPC_OK) {
@@ -58,16 +58,16 @@ static gpuipc_status open_listener(context *ctx, const char *name,
 gpuipc_status gpuipc_listener_open(gpuipc_context *handle, const char *name,
                                    const gpuipc_endpoint_config *config,
                                    gpuipc_listener **out_listener) {
-    const char *const operation = "gpuipc_listener_open";
+    status_enter(__func__);
     gpuipc_endpoint_config known;
     context *ctx;
     gpuipc_status status;
     if (out_listener == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_listener is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_listener is NULL");
     }
-    if ((status = peer_check_name(name, operation)) != GPUIPC_OK ||
-        (status = peer_read_config(config, &known, operation)) != GPUIPC_OK ||
-        (status = context_acquire(handle, operation, &ctx)) != GPUIPC_OK) {
+    if ((status = peer_check_name(name)) != GPUIPC_OK ||
+        (status = peer_read_config(config, &known)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     status = open_listener(ctx, name, &known, out_listener);
@@ -78,7 +78,6 @@ gpuipc_status gpuipc_listener_open(gpuipc_context *handle, const char *name,
 /* Makes a connection of one that the system accepted. *out_refused: this one costs only itself. */
 static gpuipc_status admit(const listener *self, os_connection *os, bool *out_refused,
                            gpuipc_connection **out_connection) {
-    const char *const operation = "gpuipc_listener_accept";
     os_peer peer;
     connection *made;
     gpuipc_status status = os_connection_get_peer(os, &peer);
@@ -92,7 +91,7 @@ static gpuipc_status admit(const listener *self, os_connection *os, bool *out_re
         }
         goto destroy_os;
     }
-    status = peer_check(&peer, &self->config, operation);
+    status = peer_check(&peer, &self->config);
     if (status != GPUIPC_OK) {
         *out_refused = true;
         context_log(self->context, GPUIPC_LOG_WARNING,
@@ -115,16 +114,16 @@ destroy_os:
 
 gpuipc_status gpuipc_listener_accept(gpuipc_listener *handle, int timeout_ms,
                                      gpuipc_connection **out_connection) {
-    const char *const operation = "gpuipc_listener_accept";
+    status_enter(__func__);
     os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     object *base;
     bool refused;
     gpuipc_status status;
     if (out_connection == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_connection is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_connection is NULL");
     }
-    status = object_acquire(OBJECT_LISTENER, handle, operation, &base);
+    status = object_acquire(OBJECT_LISTENER, handle, &base);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -139,22 +138,22 @@ gpuipc_status gpuipc_listener_accept(gpuipc_listener *handle, int timeout_ms,
         }
     } while (refused && !os_deadline_passed(deadline));
     if (refused) {
-        status = status_fail(GPUIPC_ERR_TIMEOUT, operation,
+        status = status_fail(GPUIPC_ERR_TIMEOUT,
                              "only processes that were refused connected before the time ran out");
     }
-    status = context_answer(self->context, &interrupt, status, operation);
+    status = context_answer(self->context, &interrupt, status);
     wait_handle_tell(&self->waited, false);
     object_unreference(base);
     return status;
 }
 
 gpuipc_status gpuipc_listener_get_wait_handle(gpuipc_listener *handle, intptr_t *out_handle) {
-    const char *const operation = "gpuipc_listener_get_wait_handle";
+    status_enter(__func__);
     object *base;
     if (out_handle == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_handle is NULL");
     }
-    gpuipc_status status = object_acquire(OBJECT_LISTENER, handle, operation, &base);
+    gpuipc_status status = object_acquire(OBJECT_LISTENER, handle, &base);
     if (status == GPUIPC_OK) {
         listener *self = (listener *)base;
         status = wait_handle_get(&self->waited, self->os, NULL, out_handle);
@@ -164,12 +163,12 @@ gpuipc_status gpuipc_listener_get_wait_handle(gpuipc_listener *handle, intptr_t 
 }
 
 gpuipc_status gpuipc_listener_close(gpuipc_listener *handle) {
+    status_enter(__func__);
     object *last = NULL;
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status =
-        object_drop_hold(OBJECT_LISTENER, handle, "gpuipc_listener_close", &last);
+    gpuipc_status status = object_drop_hold(OBJECT_LISTENER, handle, &last);
     if (last != NULL && !object_is_forked(last)) {
         os_listener_interrupt(((listener *)last)->os);
     }

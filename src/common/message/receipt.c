@@ -8,8 +8,6 @@
 #include "sync/point_wait.h"
 #include "sync/ready_event.h"
 
-#define OPERATION "gpuipc_connection_receive"
-
 /* Points are numbered from 1 on, through all pages; one that receipt_check() has let pass has its page. */
 static point point_of(const connection *from, const wire_buffer *record) {
     const uint32_t number = record->point_index - 1;
@@ -21,7 +19,7 @@ static point point_of(const connection *from, const wire_buffer *record) {
 gpuipc_status receipt_take_page(connection *from, os_handle handle) {
     const uint32_t count = from->points_in_count;
     if (count == POINT_PAGES_MAX || from->in.started) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "a page of points came %s",
+        return status_fail(GPUIPC_ERR_PROTOCOL, "a page of points came %s",
                            from->in.started ? "inside a message"
                                             : "beside as many as there may be");
     }
@@ -33,7 +31,7 @@ gpuipc_status receipt_take_page(connection *from, os_handle handle) {
 
 gpuipc_status receipt_check(const connection *from, const wire_buffer *record) {
     if (record->point_index > from->points_in_count * POINT_COUNT) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION,
+        return status_fail(GPUIPC_ERR_PROTOCOL,
                            from->points_in_count == 0
                                ? "a buffer names point %u, but no page of points has come"
                                : "a buffer names point %u, which no page has",
@@ -85,13 +83,13 @@ static gpuipc_status await_one(connection *from, const wire_buffer *record,
     if (record->ready == WIRE_READY_EVENT) {
         return ready_event_await(from->context, &from->peer,
                                  device_of(from, record, wanted->device), record->event_name,
-                                 &from->closed, deadline, OPERATION);
+                                 &from->closed, deadline);
     }
     if (record->ready == WIRE_READY_WORD && (wanted->flags & GPUIPC_RECEIVE_DEFERRED) == 0 &&
         !point_is_reached(&word)) {
         status = stream_waits(from, record, wanted, &waits);
         if (status == GPUIPC_OK && !waits) {
-            status = point_await(&word, 1, &from->closed, deadline, OPERATION);
+            status = point_await(&word, 1, &from->closed, deadline);
         }
     }
     return status;

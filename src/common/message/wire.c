@@ -7,8 +7,6 @@
 
 #include <gpuipc/gpuipc.h>
 
-#define OPERATION "wire_decode"
-
 static const uint8_t magic[4] = {'G', 'I', 'P', 'C'};
 
 /* Positions in the header; docs/wire-format.md has the table. */
@@ -145,7 +143,7 @@ void wire_encode_segment(const segment_record *record, uint8_t *out) {
 }
 
 static gpuipc_status bad(const char *sentence) {
-    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+    return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
 
 /* Magic and version stand at the same place in every version there will ever be. */
@@ -155,7 +153,7 @@ static gpuipc_status check_version(const uint8_t *packet, size_t size) {
     }
     unsigned major = get16(packet + HEADER_MAJOR);
     if (major != WIRE_MAJOR) {
-        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+        return status_fail(GPUIPC_ERR_VERSION,
                            "the peer speaks protocol version %u.%u, this side %d.%d", major,
                            (unsigned)get16(packet + HEADER_MINOR), WIRE_MAJOR, WIRE_MINOR);
     }
@@ -250,8 +248,8 @@ gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t hand
     decoded.segments = decoded.buffers + (size_t)header->buffers * decoded.buffer_record_bytes;
     const size_t named = count_handles(&decoded);
     if (handle_count != named) {
-        return status_fail(GPUIPC_ERR_HANDLE_COUNT, OPERATION,
-                           "%zu handles came with a packet that names %zu", handle_count, named);
+        return status_fail(GPUIPC_ERR_HANDLE_COUNT, "%zu handles came with a packet that names %zu",
+                           handle_count, named);
     }
     *out_packet = decoded;
     return GPUIPC_OK;
@@ -260,7 +258,7 @@ gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t hand
 static gpuipc_status check_buffer(const wire_buffer *record) {
     if (record->memory < SEGMENT_MEMORY_VMM || record->memory > SEGMENT_MEMORY_FABRIC ||
         record->ready > WIRE_READY_EVENT) {
-        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+        return status_fail(GPUIPC_ERR_VERSION,
                            "the buffer is of a kind (memory %u, ready point %u) that this version "
                            "does not know",
                            (unsigned)record->memory, (unsigned)record->ready);
@@ -335,7 +333,7 @@ gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_conte
                             .bytes = get(bytes + CONTENTS_SIZE, 8),
                             .number = get(bytes + CONTENTS_NUMBER, 8)};
     if (record.memory < SEGMENT_MEMORY_VMM || record.memory > SEGMENT_MEMORY_FABRIC) {
-        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+        return status_fail(GPUIPC_ERR_VERSION,
                            "the contents come in a way (%u) that this version does not know",
                            (unsigned)record.memory);
     }
@@ -360,7 +358,7 @@ gpuipc_status wire_decode_request(const uint8_t *bytes, size_t size, wire_reques
     }
     wire_request record = {.wish = get16(bytes + REQUEST_WISH)};
     if (record.wish != WIRE_OPEN) {
-        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+        return status_fail(GPUIPC_ERR_VERSION,
                            "the request wants something (%u) that this version does not know",
                            (unsigned)record.wish);
     }
@@ -385,7 +383,7 @@ gpuipc_status wire_decode_reply(const uint8_t *bytes, size_t size, wire_reply *o
     const wire_reply record = {.answer = get16(bytes + REPLY_ANSWER),
                                .attachment_bytes = get32(bytes + REPLY_ATTACHMENT)};
     if (record.answer > WIRE_FAILED) {
-        return status_fail(GPUIPC_ERR_VERSION, OPERATION,
+        return status_fail(GPUIPC_ERR_VERSION,
                            "the server answers something (%u) that this version does not know",
                            (unsigned)record.answer);
     }

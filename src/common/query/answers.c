@@ -52,7 +52,7 @@ gpuipc_status answers_keep(answers *self, uint32_t owner, uint32_t user,
         self->entries = calloc(count, sizeof(*self->entries));
     }
     if (self->entries == NULL) {
-        status = status_out_of_memory("gpuipc_transport_query", count * sizeof(*self->entries));
+        status = status_out_of_memory(count * sizeof(*self->entries));
     } else {
         gpuipc_transport_info *entry =
             &self->entries[position_of(self, info->transport, owner, user)];

@@ -13,8 +13,6 @@
 #include "query/transport_probe.h"
 #include "query/transport_query.h"
 
-#define OPERATION "gpuipc_transport_measure"
-
 /* One copy, at most: below the 512 MiB from which giving a peer access takes milliseconds (measured on an
  * H200, driver 580), and long enough that nothing else counts. */
 #define BYTES_MAX      (UINT64_C(256) << 20)
@@ -299,7 +297,7 @@ static gpuipc_status stopped_by(const probe *self) {
     if (self->failure != GPUIPC_OK) {
         return probe_failure(self);
     }
-    return status_fail(status_of(self), OPERATION, "%s (%s)", reason_sentence(self->answer.reason),
+    return status_fail(status_of(self), "%s (%s)", reason_sentence(self->answer.reason),
                        self->answer.particulars);
 }
 
@@ -358,12 +356,12 @@ static gpuipc_status measure_pair(context *ctx, gpuipc_transport which,
                                   const gpuipc_transport_pair *given, gpuipc_measurement *out) {
     query_pair pair;
     gpuipc_transport_info info;
-    gpuipc_status status = query_read_pair(ctx, given, OPERATION, &pair);
+    gpuipc_status status = query_read_pair(ctx, given, &pair);
     if (status != GPUIPC_OK || (status = query_answer(ctx, which, &pair, &info)) != GPUIPC_OK) {
         return status;
     }
     if (!info.available || pair.owner == GPUIPC_DEVICE_NONE) {
-        return status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION, "%s",
+        return status_fail(GPUIPC_ERR_NO_TRANSPORT, "%s",
                            info.available ? reason_sentence(GPUIPC_REASON_HIDDEN_DEVICE)
                                           : info.sentence);
     }
@@ -382,14 +380,14 @@ static gpuipc_status measure_pair(context *ctx, gpuipc_transport which,
 gpuipc_status gpuipc_transport_measure(gpuipc_context *handle, gpuipc_transport given,
                                        const gpuipc_transport_pair *pair,
                                        gpuipc_measurement *out_measurement) {
+    status_enter(__func__);
     gpuipc_transport which;
     gpuipc_measurement measured;
     context *ctx;
-    gpuipc_status status = struct_size_check(
-        out_measurement, STRUCT_SIZE_UP_TO(gpuipc_measurement, latency_ns), OPERATION);
-    if (status != GPUIPC_OK ||
-        (status = query_read_transport(given, OPERATION, &which)) != GPUIPC_OK ||
-        (status = context_acquire(handle, OPERATION, &ctx)) != GPUIPC_OK) {
+    gpuipc_status status =
+        struct_size_check(out_measurement, STRUCT_SIZE_UP_TO(gpuipc_measurement, latency_ns));
+    if (status != GPUIPC_OK || (status = query_read_transport(given, &which)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     status = measure_pair(ctx, which, pair, &measured);

@@ -31,8 +31,7 @@ static gpuipc_status open_emulated(const driver *drv, os_library **out_library) 
     int length =
         snprintf(path, sizeof(path), "%.*s%s", (int)folder, driver_path, os_emulated_nvml_name);
     if (length < 0 || (size_t)length >= sizeof(path)) {
-        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "nvml_find", "%.80s... is too long a path",
-                           driver_path);
+        return status_fail(GPUIPC_ERR_NAME_TOO_LONG, "%.80s... is too long a path", driver_path);
     }
     return os_library_open_path(path, out_library);
 }

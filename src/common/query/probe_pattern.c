@@ -85,7 +85,7 @@ bool probe_write(probe *self, unsigned end, CUdeviceptr at, uint32_t seed) {
 bool probe_check(probe *self, unsigned end, CUdeviceptr at, uint32_t seed) {
     uint32_t *words = malloc((size_t)CHUNK_BYTES);
     if (words == NULL) {
-        return probe_done(self, status_out_of_memory("gpuipc_transport_query", CHUNK_BYTES));
+        return probe_done(self, status_out_of_memory(CHUNK_BYTES));
     }
     const bool passed = work(self, end, at, seed, words);
     free(words);

@@ -5,8 +5,6 @@
 #include "base/struct_size.h"
 #include "query/nvml_library.h"
 
-#define OPERATION "gpuipc_topology_get"
-
 /* What a device of a compute capability has, as its maker sells it, where NVML does not tell. The
  * board's design may differ: an A6000 (8.6) has 4 NVLinks of the 12 of an A100 (8.0). */
 typedef struct guess_row {
@@ -190,15 +188,16 @@ gpuipc_status topology_find(const context *ctx, uint32_t owner, uint32_t user,
 
 gpuipc_status gpuipc_topology_get(gpuipc_context *handle, uint32_t owner, uint32_t user,
                                   gpuipc_topology *out_topology) {
+    status_enter(__func__);
     context *ctx;
     gpuipc_topology topology;
-    gpuipc_status status = struct_size_check(
-        out_topology, STRUCT_SIZE_UP_TO(gpuipc_topology, is_from_nvml), OPERATION);
-    if (status != GPUIPC_OK || (status = context_acquire(handle, OPERATION, &ctx)) != GPUIPC_OK) {
+    gpuipc_status status =
+        struct_size_check(out_topology, STRUCT_SIZE_UP_TO(gpuipc_topology, is_from_nvml));
+    if (status != GPUIPC_OK || (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
-    if ((status = device_check(ctx, owner, OPERATION)) == GPUIPC_OK &&
-        (status = device_check(ctx, user, OPERATION)) == GPUIPC_OK &&
+    if ((status = device_check(ctx, owner)) == GPUIPC_OK &&
+        (status = device_check(ctx, user)) == GPUIPC_OK &&
         (status = topology_find(ctx, owner, user, &topology)) == GPUIPC_OK) {
         struct_size_write(out_topology, &topology, sizeof(topology));
     }

@@ -136,10 +136,10 @@ bool probe_done(probe *self, gpuipc_status status) {
         return true;
     }
     if (error->native_origin == GPUIPC_NATIVE_CUDA) {
-        return probe_passed(self, (CUresult)error->native_code, error->operation);
+        return probe_passed(self, (CUresult)error->native_code, error->native_call);
     }
     if (status == GPUIPC_ERR_TOO_MANY_HANDLES) {
-        return probe_refuse(self, GPUIPC_REASON_HANDLE_LIMIT, "%s", error->operation);
+        return probe_refuse(self, GPUIPC_REASON_HANDLE_LIMIT, "%s", error->sentence);
     }
     if (self->answer.reason == GPUIPC_REASON_NONE && self->failure == GPUIPC_OK) {
         self->failure = status;
@@ -222,8 +222,7 @@ static void end_rest(deferred *item, bool forked) {
 bool probe_prepare_end(probe *self, unsigned end) {
     self->rests[end] = calloc(1, sizeof(*self->rests[end]));
     return self->rests[end] != NULL ||
-           probe_done(self,
-                      status_out_of_memory("gpuipc_transport_query", sizeof(*self->rests[end])));
+           probe_done(self, status_out_of_memory(sizeof(*self->rests[end])));
 }
 
 void probe_end_memory(probe *self, unsigned end) {

@@ -96,8 +96,7 @@ static bool open_vmm(probe *self) {
         return probe_refuse(self, GPUIPC_REASON_HANDLE_TYPE, "device %u",
                             self->devices[PROBE_OWNER]);
     }
-    return probe_reaches(self) &&
-           probe_done(self, device_allocation_prop(owner, "gpuipc_transport_query", &prop)) &&
+    return probe_reaches(self) && probe_done(self, device_allocation_prop(owner, &prop)) &&
            create(self, &prop) &&
            PROBE_CALL(self, cuMemExportToShareableHandle,
                       (&written, self->ranges[PROBE_OWNER].allocation, type, 0)) &&

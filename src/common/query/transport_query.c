@@ -12,27 +12,23 @@
 #include "query/figures.h"
 #include "query/transport_probe.h"
 
-#define OPERATION "gpuipc_transport_query"
-
 bool query_is_zero_copy(gpuipc_transport which) {
     return which != GPUIPC_TRANSPORT_HOST;
 }
 
-gpuipc_status query_read_transport(gpuipc_transport given, const char *operation,
-                                   gpuipc_transport *out_transport) {
+gpuipc_status query_read_transport(gpuipc_transport given, gpuipc_transport *out_transport) {
     const gpuipc_transport which = given == GPUIPC_TRANSPORT_DEFAULT ? GPUIPC_TRANSPORT_VMM : given;
     if (probe_way_of(which) == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
-                           "%d is no transport; they are 1 to %d", (int)given,
-                           GPUIPC_TRANSPORT_COUNT);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%d is no transport; they are 1 to %d",
+                           (int)given, GPUIPC_TRANSPORT_COUNT);
     }
     *out_transport = which;
     return GPUIPC_OK;
 }
 
-static gpuipc_status read_peer(gpuipc_connection *handle, const char *operation, query_pair *pair) {
+static gpuipc_status read_peer(gpuipc_connection *handle, query_pair *pair) {
     connection *peer;
-    gpuipc_status status = connection_acquire(handle, operation, &peer);
+    gpuipc_status status = connection_acquire(handle, &peer);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -44,24 +40,22 @@ static gpuipc_status read_peer(gpuipc_connection *handle, const char *operation,
 }
 
 gpuipc_status query_read_pair(const context *ctx, const gpuipc_transport_pair *given,
-                              const char *operation, query_pair *out_pair) {
+                              query_pair *out_pair) {
     gpuipc_transport_pair known;
-    gpuipc_status status =
-        struct_size_read(given, STRUCT_SIZE_UP_TO(gpuipc_transport_pair, connection), &known,
-                         sizeof(known), operation);
-    if (status != GPUIPC_OK || (status = device_check(ctx, known.user, operation)) != GPUIPC_OK) {
+    gpuipc_status status = struct_size_read(
+        given, STRUCT_SIZE_UP_TO(gpuipc_transport_pair, connection), &known, sizeof(known));
+    if (status != GPUIPC_OK || (status = device_check(ctx, known.user)) != GPUIPC_OK) {
         return status;
     }
     query_pair pair = {.owner = known.owner, .user = known.user, .owner_uuid = known.owner_uuid};
     if (pair.owner == GPUIPC_DEVICE_NONE) {
         pair.owner = device_find(ctx, &pair.owner_uuid);
-    } else if ((status = device_check(ctx, pair.owner, operation)) != GPUIPC_OK) {
+    } else if ((status = device_check(ctx, pair.owner)) != GPUIPC_OK) {
         return status;
     } else {
         pair.owner_uuid = ctx->devices[pair.owner].info.uuid;
     }
-    if (known.connection != NULL &&
-        (status = read_peer(known.connection, operation, &pair)) != GPUIPC_OK) {
+    if (known.connection != NULL && (status = read_peer(known.connection, &pair)) != GPUIPC_OK) {
         return status;
     }
     *out_pair = pair;
@@ -191,22 +185,16 @@ gpuipc_status query_answer(context *ctx, gpuipc_transport which, const query_pai
                                              : ask(ctx, which, pair->owner, pair->user, out_info);
 }
 
-gpuipc_status query_context(gpuipc_context *handle, gpuipc_transport which,
+gpuipc_status query_context(context *ctx, gpuipc_transport which,
                             const gpuipc_transport_pair *given, gpuipc_transport_info *out_info) {
-    context *ctx;
     query_pair pair;
     gpuipc_transport_info info;
-    gpuipc_status status = context_acquire(handle, OPERATION, &ctx);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = query_read_pair(ctx, given, OPERATION, &pair);
+    gpuipc_status status = query_read_pair(ctx, given, &pair);
     if (status == GPUIPC_OK) {
         status = query_answer(ctx, which, &pair, &info);
     }
     if (status == GPUIPC_OK) {
         struct_size_write(out_info, &info, sizeof(info));
     }
-    context_unreference(ctx);
     return status;
 }

@@ -17,18 +17,17 @@ typedef struct query_pair {
 
 /** ERR_DEVICE_NOT_FOUND, ERR_STRUCT_SIZE, ERR_RELEASED (the connection). */
 gpuipc_status query_read_pair(const context *ctx, const gpuipc_transport_pair *pair,
-                              const char *operation, query_pair *out_pair);
+                              query_pair *out_pair);
 
 /** The transport with this number, ::GPUIPC_TRANSPORT_VMM for the default. ERR_INVALID_ARGUMENT. */
-gpuipc_status query_read_transport(gpuipc_transport given, const char *operation,
-                                   gpuipc_transport *out_transport);
+gpuipc_status query_read_transport(gpuipc_transport given, gpuipc_transport *out_transport);
 
 /** The answer that it does not work. @param particulars what the reason's own sentence cannot know; may be empty */
 gpuipc_transport_info query_refusal(gpuipc_transport which, gpuipc_reason reason,
                                     const char *particulars);
 
 /** gpuipc_transport_query() in a context. */
-gpuipc_status query_context(gpuipc_context *handle, gpuipc_transport which,
+gpuipc_status query_context(context *ctx, gpuipc_transport which,
                             const gpuipc_transport_pair *given, gpuipc_transport_info *out_info);
 
 /** The same of a pair that was looked up. */

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/struct_size.h"
+#include "memory/buffer.h"
+#include "memory/transport.h"
 #include "query/transport_query.h"
-
-#define OPERATION "gpuipc_transport_select"
 
 /* What one transport offers, and whether it may be chosen. */
 typedef struct candidate {
@@ -27,20 +27,18 @@ static bool is_faster(const gpuipc_transport_info *than, const gpuipc_transport_
 }
 
 /* Staged copies carry whatever can be read; all else only memory that was made for it. */
-static bool carries(gpuipc_transport transport, gpuipc_transport memory) {
-    return memory == GPUIPC_TRANSPORT_DEFAULT || transport == memory ||
-           transport == GPUIPC_TRANSPORT_HOST;
+static bool carries(gpuipc_transport which, gpuipc_transport memory) {
+    return memory == GPUIPC_TRANSPORT_DEFAULT || which == memory || which == GPUIPC_TRANSPORT_HOST;
 }
 
 static void consider(candidate *self, const query_pair *pair, gpuipc_transport memory,
                      gpuipc_policy policy) {
-    const gpuipc_transport transport = self->info.transport;
-    if (!carries(transport, memory)) {
+    const gpuipc_transport which = self->info.transport;
+    if (!carries(which, memory)) {
         self->refused = GPUIPC_REASON_WRONG_MEMORY;
     } else if (!self->info.available) {
         self->refused = self->info.reason;
-    } else if (transport == GPUIPC_TRANSPORT_P2P && !pair->has_peer &&
-               memory != GPUIPC_TRANSPORT_P2P) {
+    } else if (which == GPUIPC_TRANSPORT_P2P && !pair->has_peer && memory != GPUIPC_TRANSPORT_P2P) {
         /* Without a connection the other end is another process; see gpuipc_transport_pair. */
         self->refused = GPUIPC_REASON_SAME_PROCESS_ONLY;
     } else if (policy == GPUIPC_POLICY_ZERO_COPY && !self->info.is_zero_copy) {
@@ -90,15 +88,15 @@ static gpuipc_status fail_none(const choice *made, gpuipc_transport memory) {
     const char *sentence = each->refused == each->info.reason && each->info.sentence[0] != '\0'
                                ? each->info.sentence
                                : reason_sentence(each->refused);
-    return status_fail(GPUIPC_ERR_NO_TRANSPORT, OPERATION, "%s: %s", gpuipc_transport_name(best),
-                       sentence);
+    return status_fail(GPUIPC_ERR_NO_TRANSPORT, "%s: %s", gpuipc_transport_name(best), sentence);
 }
 
-static gpuipc_status read_memory(gpuipc_buffer *buffer, gpuipc_transport *out_memory) {
-    gpuipc_buffer_info info = {.struct_size = sizeof(info)};
-    gpuipc_status status = buffer == NULL ? GPUIPC_OK : gpuipc_buffer_get_info(buffer, &info);
-    if (status == GPUIPC_OK) {
-        *out_memory = info.transport;
+static gpuipc_status read_memory(gpuipc_buffer *handle, gpuipc_transport *out_memory) {
+    buffer *self;
+    gpuipc_status status = handle == NULL ? GPUIPC_OK : buffer_acquire(handle, &self);
+    if (handle != NULL && status == GPUIPC_OK) {
+        *out_memory = self->transport->id;
+        buffer_unreference(self);
     }
     return status;
 }
@@ -109,7 +107,7 @@ static gpuipc_status select_transport(context *ctx, const gpuipc_transport_pair 
     gpuipc_selection selection = {.struct_size = sizeof(selection)};
     query_pair pair;
     choice made;
-    gpuipc_status status = query_read_pair(ctx, given, OPERATION, &pair);
+    gpuipc_status status = query_read_pair(ctx, given, &pair);
     if (status != GPUIPC_OK || (status = choose(ctx, &pair, memory, policy, &made)) != GPUIPC_OK) {
         return status;
     }
@@ -122,22 +120,22 @@ static gpuipc_status select_transport(context *ctx, const gpuipc_transport_pair 
 }
 
 gpuipc_status gpuipc_transport_select(gpuipc_context *handle, const gpuipc_transport_pair *pair,
-                                      gpuipc_buffer *buffer, gpuipc_policy policy,
+                                      gpuipc_buffer *of, gpuipc_policy policy,
                                       gpuipc_selection *out_selection) {
+    status_enter(__func__);
     gpuipc_transport memory = GPUIPC_TRANSPORT_DEFAULT;
     context *ctx;
     gpuipc_status status =
-        struct_size_check(out_selection, STRUCT_SIZE_UP_TO(gpuipc_selection, refused), OPERATION);
+        struct_size_check(out_selection, STRUCT_SIZE_UP_TO(gpuipc_selection, refused));
     if (status != GPUIPC_OK) {
         return status;
     }
     if (policy != GPUIPC_POLICY_ZERO_COPY && policy != GPUIPC_POLICY_PREFER_ZERO_COPY &&
         policy != GPUIPC_POLICY_ANY) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%d is no gpuipc_policy",
-                           (int)policy);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%d is no gpuipc_policy", (int)policy);
     }
-    if ((status = read_memory(buffer, &memory)) != GPUIPC_OK ||
-        (status = context_acquire(handle, OPERATION, &ctx)) != GPUIPC_OK) {
+    if ((status = read_memory(of, &memory)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     status = select_transport(ctx, pair, memory, policy, out_selection);

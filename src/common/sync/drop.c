@@ -331,7 +331,7 @@ void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(
 gpuipc_status drop_passing_new(struct context *ctx, drop_passing **out_passing) {
     drop_passing *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_buffer_release_async", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     const gpuipc_status status =
         DRIVER_CALL(&ctx->driver, cuEventCreate, (&self->event, CU_EVENT_DISABLE_TIMING),
@@ -378,8 +378,7 @@ static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
     (void)config;
     self->queues = calloc(ctx->device_count, sizeof(*self->queues));
     return self->queues != NULL ? GPUIPC_OK
-                                : status_out_of_memory("gpuipc_context_create",
-                                                       ctx->device_count * sizeof(*self->queues));
+                                : status_out_of_memory(ctx->device_count * sizeof(*self->queues));
 }
 
 static void end(context *ctx, os_deadline deadline, bool is_forked) {
@@ -399,6 +398,7 @@ static void end(context *ctx, os_deadline deadline, bool is_forked) {
 const context_part drop_part = {CONTEXT_PART(drops, drop_table), .begin = begin, .end = end};
 
 gpuipc_status gpuipc_drops_pause(void) {
+    status_enter(__func__);
     lock();
     all.pauses++;
     while (all.markings > 0) {
@@ -411,11 +411,12 @@ gpuipc_status gpuipc_drops_pause(void) {
 }
 
 gpuipc_status gpuipc_drops_resume(void) {
+    status_enter(__func__);
     lock();
     const bool is_paused = all.pauses > 0;
     all.pauses -= is_paused ? 1 : 0;
     unlock();
     return is_paused ? GPUIPC_OK
-                     : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_drops_resume",
+                     : status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                                    "gpuipc_drops_pause() was not called as often");
 }

@@ -119,7 +119,7 @@ uint32_t export_count(buffer_exports *self) {
 gpuipc_status export_check(const buffer_exports *self) {
     if (self->original != NULL && self->original->context != self->context) {
         return status_fail(
-            GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
+            GPUIPC_ERR_NOT_SHAREABLE,
             "the buffer has come home to another context of this process; send the one "
             "that was made there");
     }
@@ -172,7 +172,7 @@ gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
     const uint64_t awaited = awaited_serial(self, stream);
     const size_t count = copy_all(self, awaited, NULL);
     if (count > 0 && (words = malloc(count * sizeof(*words))) == NULL) {
-        status = status_out_of_memory("gpuipc_buffer_await_returns_async", count * sizeof(*words));
+        status = status_out_of_memory(count * sizeof(*words));
     }
     if (status == GPUIPC_OK) {
         *out_count = words == NULL ? 0 : copy_all(self, awaited, words);

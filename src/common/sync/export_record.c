@@ -204,7 +204,7 @@ gpuipc_status export_table_new(struct context *ctx, point_peer *peer, export_tab
     point_context *points = ctx->points;
     export_table *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("export_table", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     point_peer_reference(peer);
     self->context = ctx;
@@ -261,14 +261,14 @@ void export_end_all(struct context *ctx, bool forked) {
 
 static gpuipc_status add_page(export_table *self) {
     if (self->page_count == POINT_PAGES_MAX) {
-        return status_fail(GPUIPC_ERR_LIMIT, "gpuipc_connection_send",
+        return status_fail(GPUIPC_ERR_LIMIT,
                            "%u buffers that were sent over this connection are not returned yet",
                            POINT_PAGES_MAX * POINT_COUNT);
     }
     export_page *made = &self->pages[self->page_count];
     *made = (export_page){.records = calloc(POINT_COUNT, sizeof(export_record))};
     if (made->records == NULL) {
-        return status_out_of_memory("export_begin", POINT_COUNT * sizeof(export_record));
+        return status_out_of_memory(POINT_COUNT * sizeof(export_record));
     }
     gpuipc_status status = point_page_create(self->context, self->peer, &made->page);
     if (status != GPUIPC_OK) {
@@ -401,7 +401,7 @@ gpuipc_status export_copy_first_pages(struct context *ctx, point_page ***out_pag
         *out_count += copy_first_pages(&points->left, pages + *out_count);
         *out_pages = pages;
     } else if (most > 0) {
-        status = status_out_of_memory("export_copy_first_pages", most * sizeof(point_page *));
+        status = status_out_of_memory(most * sizeof(point_page *));
     }
     os_mutex_unlock(&points->mutex);
     return status;

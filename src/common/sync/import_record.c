@@ -9,7 +9,7 @@
 gpuipc_status import_record_new(const point *at, bool ends_with_owner, import_record **out_record) {
     import_record *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("import_record", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->references, 1u);
     atomic_init(&self->is_returned, false);
@@ -50,7 +50,7 @@ gpuipc_status import_record_capture(import_record *self, const point_word *word,
     os_mutex *mutex = &point_page_context(word->page)->points->mutex;
     import_capture *made = malloc(sizeof(*made));
     if (made == NULL) {
-        return status_out_of_memory("import_record_capture", sizeof(*made));
+        return status_out_of_memory(sizeof(*made));
     }
     os_mutex_lock(mutex);
     *made = (import_capture){self->captured, word->at, *passage};

@@ -141,7 +141,7 @@ static gpuipc_status start(void) {
     }
     attendant *made = calloc(1, sizeof(*made));
     if (made == NULL) {
-        return status_out_of_memory("os_thread_start", sizeof(*made));
+        return status_out_of_memory(sizeof(*made));
     }
     const gpuipc_status status = os_thread_start(attend, made, &made->thread);
     if (status == GPUIPC_OK) {

@@ -77,7 +77,7 @@ void mark_encode(const mark *self, gpuipc_mark *out_bytes) {
     put(to + 12, checksum(to));
 }
 
-gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark, const char *operation) {
+gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark) {
     const uint8_t *from = bytes->bytes;
     const uint32_t head = get(from);
     const mark read = {.repeats = (head >> 8 & 0xFFu) == 1u,
@@ -86,8 +86,7 @@ gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark, const char *
                        .value = get(from + 8)};
     if (get(from + 12) != checksum(from) || (head & 0xFFu) != VERSION || (head >> 8 & 0xFFu) > 1u ||
         read.slot >= SLOTS || read.repeats != (read.slot < REPEATED)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
-                           "the 16 bytes are no mark, or damaged");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the 16 bytes are no mark, or damaged");
     }
     *out_mark = read;
     return GPUIPC_OK;
@@ -103,18 +102,17 @@ static uint64_t word_value(const point_page *page, uint32_t at) {
     return atomic_load_explicit(&point_page_words(page)[at], memory_order_acquire);
 }
 
-gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word,
-                        const char *operation) {
+gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word) {
     if (of == NULL || of->marks == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the buffer was not received from another process");
     }
     if (word_value(of->marks, EXPORTER_WORD) != self->exporter) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the mark was not made by the context that the buffer came from");
     }
     if (self->repeats && word_value(of->marks, NUMBER_WORD) > self->value) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the mark was captured before there was a connection to this process, "
                            "so the graph does not write it here");
     }
@@ -183,8 +181,8 @@ gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_ma
     mark_slot *one = take(self);
     gpuipc_status status =
         one != NULL ? write_all(ctx, one, stream)
-                    : status_fail(GPUIPC_ERR_LIMIT, "gpuipc_buffer_mark",
-                                  "streams have not come to %u marks yet", SLOTS - REPEATED);
+                    : status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u marks yet",
+                                  SLOTS - REPEATED);
     if (status == GPUIPC_OK) {
         *out_mark = (mark){
             .slot = (uint32_t)(one - self->slots), .exporter = self->exporter, .value = one->value};
@@ -274,7 +272,7 @@ static gpuipc_status capture_new(struct context *ctx, uint32_t slot, mark_captur
     if (made != NULL) {
         *made = (mark_capture){.slot = slot, .count = count};
     } else {
-        status = status_out_of_memory("gpuipc_buffer_mark", size);
+        status = status_out_of_memory(size);
     }
     for (size_t i = 0; i < count; i++) {
         if (made != NULL) {
@@ -307,8 +305,7 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
     os_mutex_lock(&self->mutex);
     mark_slot *one = take_repeated(self);
     if (one == NULL) {
-        status = status_fail(GPUIPC_ERR_LIMIT, "gpuipc_buffer_mark",
-                             "%u marks are captured in graphs already", REPEATED);
+        status = status_fail(GPUIPC_ERR_LIMIT, "%u marks are captured in graphs already", REPEATED);
     } else {
         status = capture_new(ctx, (uint32_t)(one - self->slots), &made);
     }
@@ -329,8 +326,8 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
 /* ---- waiting ---------------------------------------------------------------------------------- */
 
 gpuipc_status mark_await(struct context *ctx, const mark *self, const point_word *word,
-                         os_deadline deadline, const char *operation) {
-    gpuipc_status status = point_await(word, 1, &ctx->is_over, deadline, operation);
+                         os_deadline deadline) {
+    gpuipc_status status = point_await(word, 1, &ctx->is_over, deadline);
     if (status == GPUIPC_OK && self->repeats) {
         const point_word unmade = before(word);
         point_store(&unmade);

@@ -29,7 +29,7 @@ extern const struct context_part mark_part;
 
 void mark_encode(const mark *self, gpuipc_mark *out_bytes);
 /** ERR_INVALID_ARGUMENT for what mark_encode() has not made. */
-gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark, const char *operation);
+gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark);
 
 /** Lets a stream of the current CUDA context make a mark, and pages that come later get it behind that.
  *  ERR_LIMIT: streams have not come to so many marks yet */
@@ -48,14 +48,13 @@ gpuipc_status mark_page_begin(struct context *ctx, point_page *page);
 
 /** The word of a mark of the process that a buffer came from. ERR_INVALID_ARGUMENT: of another, or of before the
  *  connection; or the buffer was not received */
-gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word,
-                        const char *operation);
+gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word);
 /** Lets a stream wait for a mark where point_can_wait(). One that repeats is set back behind that. */
 gpuipc_status mark_wait(const point_waiter *by, const mark *self, const point_word *word);
 /** Puts that into a stream that is being captured. */
 gpuipc_status mark_capture_wait(const point_waiter *by, const point_word *word);
 /** The host waits, as point_await(). */
 gpuipc_status mark_await(struct context *ctx, const mark *self, const point_word *word,
-                         os_deadline deadline, const char *operation);
+                         os_deadline deadline);
 
 #endif

@@ -53,12 +53,12 @@ static void settle_some(passage_table *self) {
 static gpuipc_status add_page(struct context *ctx, passage_table *self) {
     const size_t size = sizeof(struct passage_page) + WORDS * sizeof(passage_slot);
     if (self->page_count == POINT_PAGES_MAX) {
-        return status_fail(GPUIPC_ERR_LIMIT, "passage_take",
-                           "streams have not come to %u words yet", WORDS * POINT_PAGES_MAX);
+        return status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u words yet",
+                           WORDS * POINT_PAGES_MAX);
     }
     struct passage_page *made = calloc(1, size);
     if (made == NULL) {
-        return status_out_of_memory("passage_take", size);
+        return status_out_of_memory(size);
     }
     gpuipc_status status = point_page_create(ctx, NULL, &made->page);
     if (status != GPUIPC_OK) {

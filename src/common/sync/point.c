@@ -76,20 +76,19 @@ void point_raise(const point_word *word) {
 
 /* The process is looked at before the word: what it wrote before its end is there when its end is seen. */
 static gpuipc_status await_one(const point_word *word, const atomic_bool *interrupted,
-                               os_deadline deadline, const char *operation) {
+                               os_deadline deadline) {
     const uint64_t begun = os_clock_ns();
     unsigned pause = 0;
     while (!point_is_reached(word)) {
         if (interrupted != NULL && atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, operation,
-                               "the connection was closed meanwhile");
+            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed meanwhile");
         }
         if (point_page_is_abandoned(word->page) && !point_is_reached(word)) {
-            return status_fail(GPUIPC_ERR_LOST, operation,
+            return status_fail(GPUIPC_ERR_LOST,
                                "the other process ended before its work on the buffer was done");
         }
         if (os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+            return status_fail(GPUIPC_ERR_TIMEOUT,
                                "the other process's work on the buffer was not done in time");
         }
         if (os_clock_ns() - begun > SPIN_NS) {
@@ -100,10 +99,10 @@ static gpuipc_status await_one(const point_word *word, const atomic_bool *interr
 }
 
 gpuipc_status point_await(const point_word *words, size_t count, const atomic_bool *interrupted,
-                          os_deadline deadline, const char *operation) {
+                          os_deadline deadline) {
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
-        status = await_one(&words[i], interrupted, deadline, operation);
+        status = await_one(&words[i], interrupted, deadline);
     }
     return status;
 }
@@ -125,7 +124,7 @@ static void page_free(point_page *self, bool forked) {
 static gpuipc_status page_new(struct context *ctx, point_peer *peer, point_page **out_page) {
     point_page *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("point_page", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     if (peer != NULL) {
         point_peer_reference(peer);
@@ -175,17 +174,15 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
         return status;
     }
     if (bytes != POINT_PAGE_BYTES) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "point_page_open",
-                           "the page of points has %" PRIu64 " bytes, not %u", bytes,
-                           POINT_PAGE_BYTES);
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the page of points has %" PRIu64 " bytes, not %u",
+                           bytes, POINT_PAGE_BYTES);
     }
     if ((status = page_new(ctx, peer, &self)) != GPUIPC_OK) {
         return status;
     }
     self->opened = calloc(POINT_COUNT, sizeof(*self->opened));
-    status = self->opened == NULL
-                 ? status_out_of_memory("point_page", POINT_COUNT * sizeof(*self->opened))
-                 : map(self, handle);
+    status = self->opened == NULL ? status_out_of_memory(POINT_COUNT * sizeof(*self->opened))
+                                  : map(self, handle);
     if (status != GPUIPC_OK) {
         page_free(self, false);
         return status;

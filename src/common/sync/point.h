@@ -112,7 +112,7 @@ void point_raise(const point_word *word);
 /** Waits on the host until all have their values. ERR_TIMEOUT; ERR_LOST when the peer is gone first; ERR_RELEASED when
  *  *interrupted becomes true (may be NULL). */
 gpuipc_status point_await(const point_word *words, size_t count, const atomic_bool *interrupted,
-                          os_deadline deadline, const char *operation);
+                          os_deadline deadline);
 
 /* ---- words and streams: point_stream.c ----------------------------------------------------- */
 

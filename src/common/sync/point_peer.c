@@ -22,7 +22,7 @@ gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_con
                              point_peer **out_peer) {
     point_peer *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("point_peer", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->references, 1u);
     self->context = ctx;

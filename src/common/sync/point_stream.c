@@ -22,7 +22,7 @@ static gpuipc_status current_device(const context *ctx, uint32_t *out_index) {
             return GPUIPC_OK;
         }
     }
-    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, "cuCtxGetDevice",
+    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                        "the stream is of device %d, which this process does not see", ordinal);
 }
 
@@ -245,7 +245,7 @@ static gpuipc_status write_by_host(const context *ctx, const point_word *words, 
     late_write *late = malloc(size);
     if (late == NULL) {
         passage_cancel(passage);
-        return status_out_of_memory("cuLaunchHostFunc", size);
+        return status_out_of_memory(size);
     }
     *late = (late_write){.passage = *passage, .count = count};
     for (size_t i = 0; i < count; i++) {

@@ -89,7 +89,7 @@ gpuipc_status point_wait(const point_waiter *self, const point_word *words, size
     point_word *left = &one;
     gpuipc_status status = GPUIPC_OK;
     if (count > 1 && (left = malloc(count * sizeof(*left))) == NULL) {
-        return status_out_of_memory("point_wait", count * sizeof(*left));
+        return status_out_of_memory(count * sizeof(*left));
     }
     const size_t unreached = copy_unreached(words, count, left);
     if (unreached > 0) {

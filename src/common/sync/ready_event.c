@@ -15,7 +15,7 @@ struct ready_event {
 
 static gpuipc_status check_driver(const driver *drv) {
     if (!drv->has_legacy) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "cuIpcGetEventHandle",
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                            "the driver has no events that processes share");
     }
     return GPUIPC_OK;
@@ -51,7 +51,7 @@ gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_strea
     }
     ready_event *self = malloc(sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("cuEventCreate", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     *self = (ready_event){.users = users};
     status = make(&ctx->driver, stream, name, &self->event);
@@ -102,7 +102,7 @@ void ready_event_collect(struct context *ctx, bool forked) {
 static gpuipc_status check_trusted(const os_peer *peer) {
     if (!peer->same_user) {
         return status_fail(
-            GPUIPC_ERR_ACCESS_DENIED, "gpuipc_connection_receive",
+            GPUIPC_ERR_ACCESS_DENIED,
             "the contents are marked by an event, whose name is bytes that the driver "
             "does not check; they are not taken from another user's process, which can "
             "send with GPUIPC_SEND_ASYNC");
@@ -133,13 +133,12 @@ static gpuipc_status open_event(const driver *drv, const os_peer *peer, const ui
 /* An event of a process that has ended may read as reached although it never was (measured on an H200,
  * driver 580), so only what a living one has reached counts. */
 static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer *peer,
-                                 const atomic_bool *interrupted, os_deadline deadline,
-                                 const char *operation) {
+                                 const atomic_bool *interrupted, os_deadline deadline) {
     unsigned pause = 0;
     for (;;) {
         CUresult result = drv->cuEventQuery(event);
         if (os_peer_is_running(peer) == 0) {
-            return status_fail(GPUIPC_ERR_LOST, operation,
+            return status_fail(GPUIPC_ERR_LOST,
                                "the sender ended; whether its event was reached cannot be told");
         }
         if (result != CUDA_ERROR_NOT_READY) {
@@ -147,11 +146,10 @@ static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer
                                  "waiting for another process's event");
         }
         if (atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, operation,
-                               "the connection was closed meanwhile");
+            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed meanwhile");
         }
         if (os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, operation,
+            return status_fail(GPUIPC_ERR_TIMEOUT,
                                "the sender's work on the buffer was not done in time");
         }
         os_sleep_ms(os_backoff_next(&pause, deadline));
@@ -160,7 +158,7 @@ static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer
 
 gpuipc_status ready_event_await(struct context *ctx, const os_peer *peer, uint32_t index,
                                 const uint8_t *name, const atomic_bool *interrupted,
-                                os_deadline deadline, const char *operation) {
+                                os_deadline deadline) {
     device_scope scope;
     CUevent event;
     gpuipc_status status = check_trusted(peer);
@@ -169,7 +167,7 @@ gpuipc_status ready_event_await(struct context *ctx, const os_peer *peer, uint32
     }
     status = open_event(&ctx->driver, peer, name, &event);
     if (status == GPUIPC_OK) {
-        status = await_event(&ctx->driver, event, peer, interrupted, deadline, operation);
+        status = await_event(&ctx->driver, event, peer, interrupted, deadline);
         (void)ctx->driver.cuEventDestroy(event);
     }
     device_leave(&scope);

@@ -26,6 +26,6 @@ void ready_event_collect(struct context *ctx, bool forked);
  *  @param index of the device in whose primary context */
 gpuipc_status ready_event_await(struct context *ctx, const os_peer *peer, uint32_t index,
                                 const uint8_t *name, const atomic_bool *interrupted,
-                                os_deadline deadline, const char *operation);
+                                os_deadline deadline);
 
 #endif

@@ -168,7 +168,7 @@ static gpuipc_status start(watch *self) {
     self->thread = NULL;
     watch_thread *thread = calloc(1, sizeof(*thread));
     if (thread == NULL) {
-        return status_out_of_memory("watch_add", sizeof(*thread));
+        return status_out_of_memory(sizeof(*thread));
     }
     thread->of = self;
     gpuipc_status status = os_thread_start(run, thread, &thread->thread);
@@ -199,7 +199,7 @@ static gpuipc_status group_of(watch *self, point_peer *peer, watch_group **out_g
     if (*known == NULL) {
         watch_group *made = calloc(1, sizeof(*made));
         if (made == NULL) {
-            return status_out_of_memory("watch_add", sizeof(*made));
+            return status_out_of_memory(sizeof(*made));
         }
         point_peer_reference(peer);
         made->peer = peer;
@@ -216,7 +216,7 @@ static gpuipc_status add(watch *self, const watch_entry *what) {
     watch_group *group = NULL;
     watch_entry *entry = malloc(sizeof(*entry));
     if (entry == NULL) {
-        return status_out_of_memory("watch_add", sizeof(*entry));
+        return status_out_of_memory(sizeof(*entry));
     }
     os_mutex_lock(&self->mutex);
     gpuipc_status status = start(self);

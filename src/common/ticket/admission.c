@@ -44,7 +44,7 @@ gpuipc_status places_take(places *self, const char *user, uint64_t now_ns, place
     if (found == NULL) {
         found = calloc(1, sizeof(*found));
         if (found == NULL) {
-            return status_out_of_memory("places_take", sizeof(*found));
+            return status_out_of_memory(sizeof(*found));
         }
         memcpy(found->name, user, strlen(user) + 1);
         list_append(&self->users, &found->link);
@@ -128,7 +128,7 @@ static known_process *find_process(const known_processes *self, const os_peer *p
 static gpuipc_status make_process(const os_peer *peer, known_process **out_process) {
     known_process *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("known_process_get", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     self->peer = *peer;
     self->peer.process = OS_HANDLE_NONE;
@@ -185,10 +185,10 @@ static uint64_t hash_of_process(const known_process *process) {
     return hash_word(0, (uintptr_t)process);
 }
 
-gpuipc_status admission_new(const char *operation, admission **out_admission) {
+gpuipc_status admission_new(admission **out_admission) {
     admission *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory(operation, sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     *out_admission = self;
     return GPUIPC_OK;
@@ -205,7 +205,7 @@ bool admission_has(const admission *self, const known_process *process) {
 gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry) {
     admitted *entry = calloc(1, sizeof(*entry));
     if (entry == NULL) {
-        return status_out_of_memory("admission", sizeof(*entry));
+        return status_out_of_memory(sizeof(*entry));
     }
     process->references++;
     entry->process = process;

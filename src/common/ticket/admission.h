@@ -73,7 +73,7 @@ typedef struct admission {
     hash_table entries;
 } admission;
 
-gpuipc_status admission_new(const char *operation, admission **out_admission);
+gpuipc_status admission_new(admission **out_admission);
 
 bool admission_has(const admission *self, const known_process *process);
 /** One that is not there yet. *out_entry: for admission_remove()  ERR_OUT_OF_MEMORY */

@@ -9,8 +9,6 @@
 #include "memory/registry.h"
 #include "message/peer.h"
 
-#define OPERATION "gpuipc_server"
-
 /* Guesses at secrets that a connection has. */
 #define WRONG_SECRETS_MAX 8u
 /* How long the others wait for the server when it can neither accept nor refuse who comes. */
@@ -95,7 +93,7 @@ void client_table_end(client_table *self, bool forked) {
 /* ---- who is let in ------------------------------------------------------------------------- */
 
 static gpuipc_status busy(const os_peer *peer) {
-    return status_fail(GPUIPC_ERR_SERVER_BUSY, OPERATION,
+    return status_fail(GPUIPC_ERR_SERVER_BUSY,
                        "process %" PRIu64 " of user %s is one client too many", peer->process_id,
                        peer->user);
 }
@@ -132,7 +130,7 @@ static gpuipc_status serve_from_now(client_table *self, os_connection *os, const
                                     client **out_client) {
     client *made = calloc(1, sizeof(*made));
     if (made == NULL) {
-        return status_out_of_memory(OPERATION, sizeof(*made));
+        return status_out_of_memory(sizeof(*made));
     }
     gpuipc_status status = share_enter(self->shares, peer, &made->by);
     if (status == GPUIPC_OK && made->by == NULL) {
@@ -182,7 +180,7 @@ static gpuipc_status admit(client_table *self, os_connection *os, client **out_c
         os_connection_destroy(os);
         return status;
     }
-    status = peer_check(&peer, &self->admission, OPERATION);
+    status = peer_check(&peer, &self->admission);
     if (status == GPUIPC_OK) {
         status = serve_from_now(self, os, &peer, out_client);
     }
@@ -291,7 +289,7 @@ static gpuipc_status send_grant(client_table *self, client *of, const ticket *wa
     share_settle(self->shares, grant, status == GPUIPC_OK, &at);
     status_restore(&why);
     if (status == GPUIPC_OK || status == GPUIPC_ERR_TIMEOUT || status == GPUIPC_ERR_PEER_CLOSED ||
-        connection_check(to, OPERATION) != GPUIPC_OK) {
+        connection_check(to) != GPUIPC_OK) {
         return status;
     }
     log_failure(self, "could not hand a buffer over");
@@ -315,14 +313,14 @@ static gpuipc_status read_request(client *of, ticket *out_ticket) {
         return status;
     }
     memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));
-    return ticket_decode(&bytes, OPERATION, out_ticket);
+    return ticket_decode(&bytes, out_ticket);
 }
 
 /* Replies that nobody reads hold descriptors of this process's user in flight, of which he may have so many. */
 static gpuipc_status check_has_read(const client *of) {
     return os_connection_is_read(of->connection->os)
                ? GPUIPC_OK
-               : status_fail(GPUIPC_ERR_TOO_MANY_IN_FLIGHT, OPERATION,
+               : status_fail(GPUIPC_ERR_TOO_MANY_IN_FLIGHT,
                              "a client asks again before it has read what it was answered");
 }
 
@@ -343,7 +341,7 @@ static gpuipc_status answer(client_table *self, client *of, const ticket *wanted
     of->wrong_secrets += found == WIRE_UNKNOWN ? 1 : 0;
     status = send_answer(of, found);
     return status == GPUIPC_OK && of->wrong_secrets >= WRONG_SECRETS_MAX
-               ? status_fail(GPUIPC_ERR_TICKET_UNKNOWN, OPERATION,
+               ? status_fail(GPUIPC_ERR_TICKET_UNKNOWN,
                              "a client asked for %u tickets that there are not", of->wrong_secrets)
                : status;
 }

@@ -40,7 +40,7 @@ gpuipc_status expiry_add(expiry_heap *self, expiry *entry) {
         const size_t capacity = self->capacity == 0 ? 16 : self->capacity * 2;
         expiry **entries = realloc(self->entries, capacity * sizeof(*entries));
         if (entries == NULL) {
-            return status_out_of_memory("expiry_add", capacity * sizeof(*entries));
+            return status_out_of_memory(capacity * sizeof(*entries));
         }
         self->entries = entries;
         self->capacity = capacity;

@@ -258,7 +258,7 @@ gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, hol
     holder *self = calloc(1, sizeof(*self));
     places_user *place = NULL;
     if (self == NULL) {
-        return status_out_of_memory("holder_new", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     gpuipc_status status = places_take(of, peer->user, os_clock_ns(), &place);
     if (status == GPUIPC_OK && place == NULL) {

@@ -8,8 +8,6 @@
 #include "message/handover.h"
 #include "transport/transport.h"
 
-#define OPERATION "gpuipc_buffer_open"
-
 /* ---- the contents -------------------------------------------------------------------------- */
 
 static context *context_of(const offer *self) {
@@ -79,11 +77,11 @@ static gpuipc_status look(offer *self) {
 /* Whether whom an opening waits for is still there. */
 static gpuipc_status check_is_on(const buffer *opened, const atomic_bool *is_over) {
     if (atomic_load(&opened->context->is_over)) {
-        return status_fail(GPUIPC_ERR_RELEASED, OPERATION, "the context was destroyed meanwhile");
+        return status_fail(GPUIPC_ERR_RELEASED, "the context was destroyed meanwhile");
     }
-    return atomic_load(is_over) ? status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION,
-                                              "its server was destroyed meanwhile")
-                                : GPUIPC_OK;
+    return atomic_load(is_over)
+               ? status_fail(GPUIPC_ERR_EXPORTER_GONE, "its server was destroyed meanwhile")
+               : GPUIPC_OK;
 }
 
 /* Asleep between two looks: cuEventSynchronize spins unless the event was made otherwise, and knows no deadline. */
@@ -98,8 +96,7 @@ static gpuipc_status await_on_host(offer *self, const buffer *opened, const atom
     while ((status = look(self)) == GPUIPC_OK && !atomic_load(&self->is_ready) &&
            (status = check_is_on(opened, is_over)) == GPUIPC_OK) {
         if (os_deadline_passed(deadline)) {
-            status =
-                status_fail(GPUIPC_ERR_TIMEOUT, OPERATION, "the contents were not ready in time");
+            status = status_fail(GPUIPC_ERR_TIMEOUT, "the contents were not ready in time");
             break;
         }
         os_sleep_ms(os_backoff_next(&pause, deadline));
@@ -157,14 +154,13 @@ static gpuipc_status choose_buffer(buffer *of, const gpuipc_share_config *config
     return GPUIPC_OK;
 }
 
-static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config,
-                                const char *operation) {
+static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config) {
     const wire_reply reply = {.answer = WIRE_GRANTED,
                               .attachment_bytes = (uint32_t)config->attachment_bytes};
     self->reply_bytes = WIRE_REPLY_BYTES + config->attachment_bytes;
     self->reply = malloc(self->reply_bytes);
     if (self->reply == NULL) {
-        return status_out_of_memory(operation, self->reply_bytes);
+        return status_out_of_memory(self->reply_bytes);
     }
     wire_encode_reply(&reply, self->reply);
     if (config->attachment_bytes > 0) {
@@ -173,17 +169,16 @@ static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config,
     return GPUIPC_OK;
 }
 
-gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, const char *operation,
-                        offer **out_offer) {
+gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, offer **out_offer) {
     offer *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory(operation, sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->references, 1u);
     self->offset = config->offset;
     self->bytes = config->bytes;
     self->access = config->access;
-    gpuipc_status status = make_reply(self, config, operation);
+    gpuipc_status status = make_reply(self, config);
     if (status != GPUIPC_OK || (status = choose_buffer(of, config, &self->of)) != GPUIPC_OK) {
         goto free_self;
     }

@@ -163,7 +163,7 @@ destroy_listener:
 static gpuipc_status make(context *ctx, const gpuipc_server_config *config, server **out_server) {
     server *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_server_create", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     self->context = ctx;
     self->boot = ticket_boot();
@@ -227,18 +227,16 @@ static void end(server *self) {
 
 static gpuipc_status read_config(const gpuipc_server_config *config,
                                  gpuipc_server_config *out_known) {
-    const char *const operation = "gpuipc_server_create";
     gpuipc_server_config known = {.flags = GPUIPC_SERVER_THREAD};
     if (config != NULL) {
-        gpuipc_status status =
-            struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_server_config, reserved), &known,
-                             sizeof(known), operation);
+        gpuipc_status status = struct_size_read(
+            config, STRUCT_SIZE_UP_TO(gpuipc_server_config, reserved), &known, sizeof(known));
         if (status != GPUIPC_OK) {
             return status;
         }
     }
     if ((known.flags & ~GPUIPC_SERVER_THREAD) != 0 || known.reserved != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags (0x%x) has bits that this library does not know, or reserved is "
                            "not 0",
                            known.flags);
@@ -255,17 +253,17 @@ static gpuipc_status read_config(const gpuipc_server_config *config,
 
 gpuipc_status gpuipc_server_create(gpuipc_context *handle, const gpuipc_server_config *config,
                                    gpuipc_server **out_server) {
-    const char *const operation = "gpuipc_server_create";
+    status_enter(__func__);
     gpuipc_server_config known = {0};
     context *ctx;
     server *self = NULL;
     void *made;
     gpuipc_status status;
     if (out_server == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_server is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_server is NULL");
     }
     if ((status = read_config(config, &known)) != GPUIPC_OK ||
-        (status = context_acquire(handle, operation, &ctx)) != GPUIPC_OK) {
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     status = make(ctx, &known, &self);
@@ -285,8 +283,7 @@ gpuipc_status gpuipc_server_create(gpuipc_context *handle, const gpuipc_server_c
 /* Of what is no server, the caller finds out. */
 static bool is_served_here(gpuipc_server *handle) {
     object *base;
-    if (served_here == NULL ||
-        object_acquire(OBJECT_SERVER, handle, "gpuipc_server_destroy", &base) != GPUIPC_OK) {
+    if (served_here == NULL || object_acquire(OBJECT_SERVER, handle, &base) != GPUIPC_OK) {
         return false;
     }
     const bool is_here = (const server *)base == served_here;
@@ -295,15 +292,15 @@ static bool is_served_here(gpuipc_server *handle) {
 }
 
 gpuipc_status gpuipc_server_destroy(gpuipc_server *handle) {
+    status_enter(__func__);
     object *last = NULL;
     if (handle == NULL) {
         return GPUIPC_OK;
     }
     if (is_served_here(handle)) {
-        return status_fail(GPUIPC_ERR_BUSY, "gpuipc_server_destroy",
-                           "the calling thread is just serving it");
+        return status_fail(GPUIPC_ERR_BUSY, "the calling thread is just serving it");
     }
-    gpuipc_status status = object_drop_hold(OBJECT_SERVER, handle, "gpuipc_server_destroy", &last);
+    gpuipc_status status = object_drop_hold(OBJECT_SERVER, handle, &last);
     if (last != NULL && !object_is_forked(last)) {
         end((server *)last);
     }
@@ -313,23 +310,22 @@ gpuipc_status gpuipc_server_destroy(gpuipc_server *handle) {
 
 /* ---- the program's own loop ---------------------------------------------------------------- */
 
-gpuipc_status server_acquire(gpuipc_server *handle, const char *operation, server **out_server) {
+gpuipc_status server_acquire(gpuipc_server *handle, server **out_server) {
     object *base;
-    gpuipc_status status = object_acquire(OBJECT_SERVER, handle, operation, &base);
+    gpuipc_status status = object_acquire(OBJECT_SERVER, handle, &base);
     if (status == GPUIPC_OK) {
         *out_server = (server *)base;
     }
     return status;
 }
 
-static gpuipc_status check_polled(const server *self, const char *operation) {
-    return self->has_thread
-               ? status_fail(GPUIPC_ERR_BUSY, operation, "the server has a thread of its own")
-               : GPUIPC_OK;
+static gpuipc_status check_polled(const server *self) {
+    return self->has_thread ? status_fail(GPUIPC_ERR_BUSY, "the server has a thread of its own")
+                            : GPUIPC_OK;
 }
 
 /* The serving mutex is held. What only wakes the poller is not what the caller waits for. */
-static gpuipc_status poll(server *self, os_deadline deadline, const char *operation) {
+static gpuipc_status poll(server *self, os_deadline deadline) {
     const server *const outer = served_here;
     size_t count = 0;
     gpuipc_status status;
@@ -340,44 +336,44 @@ static gpuipc_status poll(server *self, os_deadline deadline, const char *operat
              !os_deadline_passed(deadline));
     served_here = outer;
     if (status == GPUIPC_OK && atomic_load(&self->is_over)) {
-        return status_fail(GPUIPC_ERR_RELEASED, operation, "the server was destroyed meanwhile");
+        return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
     }
     if (status == GPUIPC_OK && count == 0) {
-        return status_fail(GPUIPC_ERR_TIMEOUT, operation, "nothing came");
+        return status_fail(GPUIPC_ERR_TIMEOUT, "nothing came");
     }
     return status;
 }
 
 gpuipc_status gpuipc_server_poll(gpuipc_server *handle, int timeout_ms) {
-    const char *const operation = "gpuipc_server_poll";
+    status_enter(__func__);
     const os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     server *self;
-    gpuipc_status status = server_acquire(handle, operation, &self);
+    gpuipc_status status = server_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = check_polled(self, operation);
+    status = check_polled(self);
     if (status == GPUIPC_OK && os_mutex_try_lock(&self->serving)) {
-        status = poll(self, context_interruptible(self->context, deadline, &interrupt), operation);
-        status = context_answer(self->context, &interrupt, status, operation);
+        status = poll(self, context_interruptible(self->context, deadline, &interrupt));
+        status = context_answer(self->context, &interrupt, status);
         os_mutex_unlock(&self->serving);
     } else if (status == GPUIPC_OK) {
-        status = status_fail(GPUIPC_ERR_BUSY, operation, "another thread is polling it");
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is polling it");
     }
     object_unreference(&self->object);
     return status;
 }
 
 gpuipc_status gpuipc_server_get_wait_handle(gpuipc_server *handle, intptr_t *out_handle) {
-    const char *const operation = "gpuipc_server_get_wait_handle";
+    status_enter(__func__);
     server *self;
     if (out_handle == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_handle is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_handle is NULL");
     }
-    gpuipc_status status = server_acquire(handle, operation, &self);
+    gpuipc_status status = server_acquire(handle, &self);
     if (status == GPUIPC_OK) {
-        status = check_polled(self, operation);
+        status = check_polled(self);
         if (status == GPUIPC_OK) {
             *out_handle = os_poller_native(self->poller);
         }

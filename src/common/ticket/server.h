@@ -24,7 +24,7 @@ typedef struct server {
 } server;
 
 /** The server behind a public handle, with a reference for the caller. */
-gpuipc_status server_acquire(gpuipc_server *handle, const char *operation, server **out_server);
+gpuipc_status server_acquire(gpuipc_server *handle, server **out_server);
 
 /** A server of this process, with a reference for the caller; NULL: there is none with this number. */
 server *server_find(const uint8_t id[16]);

@@ -12,7 +12,6 @@
 #include "ticket/ticket_cache.h"
 #include "ticket/ticket_request.h"
 
-#define OPERATION "gpuipc_buffer_open"
 /* A server may end between two requests, and be found gone only by the next connection. */
 #define TRIES 2
 /* A process that was killed loses its connections before it has ended, and lets others in until its listener is closed. It
@@ -72,7 +71,7 @@ static server_link *find(const server_links *self, const uint8_t server_id[16]) 
 static gpuipc_status add(server_links *to, const uint8_t server_id[16], server_link **out_link) {
     server_link *self = calloc(1, sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory(OPERATION, sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     memcpy(self->server_id, server_id, sizeof(self->server_id));
     table_add(&to->by_server, &self->by_server, hash_of(to, server_id));
@@ -89,7 +88,7 @@ static void take_out(server_links *of, server_link *self, linked_list *ending) {
 }
 
 static gpuipc_status context_is_over(void) {
-    return status_fail(GPUIPC_ERR_RELEASED, OPERATION, "the context was destroyed meanwhile");
+    return status_fail(GPUIPC_ERR_RELEASED, "the context was destroyed meanwhile");
 }
 
 /* The error record stays. */
@@ -129,7 +128,7 @@ static gpuipc_status take(context *ctx, const uint8_t server_id[16], os_deadline
            status == GPUIPC_OK) {
         if (!os_condition_wait(&links->is_free, &links->mutex, deadline)) {
             status =
-                status_fail(GPUIPC_ERR_TIMEOUT, OPERATION,
+                status_fail(GPUIPC_ERR_TIMEOUT,
                             "other threads were asking the same server until the time ran out");
         }
     }
@@ -198,15 +197,15 @@ static gpuipc_status explain(const context *ctx, const ticket *decoded) {
     const uint32_t user = ticket_user();
     /* first, since on Windows each user has his own name for the machine's start */
     if (decoded->user != 0 && user != 0 && decoded->user != user && !ctx->shared_directory) {
-        return status_fail(GPUIPC_ERR_TICKET_OTHER_USER, OPERATION,
+        return status_fail(GPUIPC_ERR_TICKET_OTHER_USER,
                            "nobody answers to it in this user's directory, %s",
                            ctx->runtime_directory);
     }
     if (decoded->boot != 0 && boot != 0 && decoded->boot != boot) {
-        return status_fail(GPUIPC_ERR_TICKET_OTHER_BOOT, OPERATION,
+        return status_fail(GPUIPC_ERR_TICKET_OTHER_BOOT,
                            "nobody answers to it here, and it names another start of the machine");
     }
-    return status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION,
+    return status_fail(GPUIPC_ERR_EXPORTER_GONE,
                        "nobody answers to it any more in %s (a process that looks for its names "
                        "elsewhere needs the same GPUIPC_RUNTIME_DIR)",
                        ctx->runtime_directory);
@@ -278,7 +277,7 @@ static gpuipc_status begin(context *ctx, server_link *self, const ticket *decode
 static gpuipc_status note(const server_link *self, const gpuipc_ticket *bytes,
                           const gpuipc_open_config *config, const ticket_given *came) {
     buffer *opened;
-    gpuipc_status status = buffer_acquire(came->buffer, OPERATION, &opened);
+    gpuipc_status status = buffer_acquire(came->buffer, &opened);
     if (status == GPUIPC_OK) {
         status = ticket_cache_add(opened, bytes, config, &self->connection->peer, came->attachment,
                                   came->attachment_bytes, true);
@@ -301,7 +300,7 @@ static gpuipc_status prepare(context *ctx, server_link *self, const ticket *deco
     if (self->connection == NULL) {
         status = begin(ctx, self, decoded, deadline);
     }
-    return status == GPUIPC_OK ? peer_check(&self->connection->peer, &whom, OPERATION) : status;
+    return status == GPUIPC_OK ? peer_check(&self->connection->peer, &whom) : status;
 }
 
 static os_deadline earlier(os_deadline one, os_deadline other) {
@@ -315,9 +314,8 @@ static gpuipc_status tell_end(const os_peer *peer, os_deadline until) {
     while ((is_running = os_peer_is_running(peer)) != 0 && !os_deadline_passed(until)) {
         os_sleep_ms(os_backoff_next(&pause, until));
     }
-    return is_running == 0
-               ? status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION, "the server's process has ended")
-               : GPUIPC_ERR_PEER_CLOSED;
+    return is_running == 0 ? status_fail(GPUIPC_ERR_EXPORTER_GONE, "the server's process has ended")
+                           : GPUIPC_ERR_PEER_CLOSED;
 }
 
 /* Other links are looked at while the server answers, which takes as long as to end one. */
@@ -373,7 +371,7 @@ gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const t
     }
     if (status == GPUIPC_ERR_PEER_CLOSED) {
         /* It listens, and closes what it has just let in. */
-        status = status_fail(GPUIPC_ERR_SERVER_BUSY, OPERATION, "the server closes the connection");
+        status = status_fail(GPUIPC_ERR_SERVER_BUSY, "the server closes the connection");
     }
     return status;
 }

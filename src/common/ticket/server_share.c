@@ -8,33 +8,31 @@
 
 /* ---- sharing ------------------------------------------------------------------------------- */
 
-static gpuipc_status check_config(const gpuipc_share_config *config, const char *operation) {
+static gpuipc_status check_config(const gpuipc_share_config *config) {
     if (config->attachment_bytes > GPUIPC_MESSAGE_BYTES_MAX - 64) {
-        return status_fail(GPUIPC_ERR_LIMIT, operation,
-                           "the attachment has %zu bytes; the most is %d", config->attachment_bytes,
-                           GPUIPC_MESSAGE_BYTES_MAX - 64);
+        return status_fail(GPUIPC_ERR_LIMIT, "the attachment has %zu bytes; the most is %d",
+                           config->attachment_bytes, GPUIPC_MESSAGE_BYTES_MAX - 64);
     }
     if (config->reserved != 0 || (config->attachment == NULL && config->attachment_bytes > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "reserved is not 0, or attachment is NULL although its size is not");
     }
     if ((config->flags & ~(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC | GPUIPC_SEND_STAGED |
                            GPUIPC_SHARE_ONE_SHOT)) != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that a ticket does not know: 0x%x", config->flags);
     }
-    gpuipc_status status = handover_check_flags(config->flags, operation);
-    return status == GPUIPC_OK ? buffer_check_access(config->access, operation) : status;
+    gpuipc_status status = handover_check_flags(config->flags);
+    return status == GPUIPC_OK ? buffer_check_access(config->access) : status;
 }
 
-static gpuipc_status read_config(const gpuipc_share_config *config, gpuipc_share_config *out_known,
-                                 const char *operation) {
+static gpuipc_status read_config(const gpuipc_share_config *config,
+                                 gpuipc_share_config *out_known) {
     gpuipc_share_config known = {0};
     if (config != NULL) {
-        gpuipc_status status =
-            struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_share_config, stream), &known,
-                             sizeof(known), operation);
-        if (status != GPUIPC_OK || (status = check_config(&known, operation)) != GPUIPC_OK) {
+        gpuipc_status status = struct_size_read(
+            config, STRUCT_SIZE_UP_TO(gpuipc_share_config, stream), &known, sizeof(known));
+        if (status != GPUIPC_OK || (status = check_config(&known)) != GPUIPC_OK) {
             return status;
         }
     }
@@ -43,20 +41,18 @@ static gpuipc_status read_config(const gpuipc_share_config *config, gpuipc_share
 }
 
 /* What was left to the buffer: the rest of it. */
-static gpuipc_status settle_range(const buffer *of, gpuipc_share_config *config,
-                                  const char *operation) {
-    gpuipc_status status = buffer_check_range(of, config->offset, config->bytes, operation);
+static gpuipc_status settle_range(const buffer *of, gpuipc_share_config *config) {
+    gpuipc_status status = buffer_check_range(of, config->offset, config->bytes);
     if (status == GPUIPC_OK && config->bytes == 0) {
         config->bytes = of->bytes - config->offset;
     }
     return status == GPUIPC_OK && config->bytes == 0
-               ? status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
-                             "the range begins where the buffer ends")
+               ? status_fail(GPUIPC_ERR_OUT_OF_RANGE, "the range begins where the buffer ends")
                : status;
 }
 
 static gpuipc_status give_out(server *self, buffer *of, gpuipc_share_config *config,
-                              const char *operation, gpuipc_ticket *out_ticket) {
+                              gpuipc_ticket *out_ticket) {
     const bool is_one_shot = (config->flags & GPUIPC_SHARE_ONE_SHOT) != 0;
     const share_limits limits = {
         .expires_ms = config->expires_ms,
@@ -65,17 +61,17 @@ static gpuipc_status give_out(server *self, buffer *of, gpuipc_share_config *con
     offer *offered;
     bool is_next = false;
     if (of->context != self->context) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the buffer belongs to another context than the server");
     }
-    gpuipc_status status = settle_range(of, config, operation);
-    if (status != GPUIPC_OK || (status = offer_new(of, config, operation, &offered)) != GPUIPC_OK) {
+    gpuipc_status status = settle_range(of, config);
+    if (status != GPUIPC_OK || (status = offer_new(of, config, &offered)) != GPUIPC_OK) {
         return status;
     }
     ticket made = {
         .offset = config->offset, .bytes = config->bytes, .boot = self->boot, .user = self->user};
     memcpy(made.server_id, self->id, sizeof(made.server_id));
-    status = share_add(&self->shares, offered, &limits, operation, &made, &is_next);
+    status = share_add(&self->shares, offered, &limits, &made, &is_next);
     if (status != GPUIPC_OK) {
         offer_unreference(offered, false);
         return status;
@@ -90,21 +86,21 @@ static gpuipc_status give_out(server *self, buffer *of, gpuipc_share_config *con
 
 gpuipc_status gpuipc_buffer_share(gpuipc_server *handle, gpuipc_buffer *buffer_handle,
                                   const gpuipc_share_config *config, gpuipc_ticket *out_ticket) {
-    const char *const operation = "gpuipc_buffer_share";
+    status_enter(__func__);
     gpuipc_share_config known;
     server *self;
     buffer *of;
     gpuipc_status status;
     if (out_ticket == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "out_ticket is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_ticket is NULL");
     }
-    if ((status = read_config(config, &known, operation)) != GPUIPC_OK ||
-        (status = server_acquire(handle, operation, &self)) != GPUIPC_OK) {
+    if ((status = read_config(config, &known)) != GPUIPC_OK ||
+        (status = server_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
-    status = buffer_acquire(buffer_handle, operation, &of);
+    status = buffer_acquire(buffer_handle, &of);
     if (status == GPUIPC_OK) {
-        status = give_out(self, of, &known, operation, out_ticket);
+        status = give_out(self, of, &known, out_ticket);
         buffer_drop(of);
     }
     object_unreference(&self->object);
@@ -115,28 +111,28 @@ gpuipc_status gpuipc_buffer_share(gpuipc_server *handle, gpuipc_buffer *buffer_h
 
 /* The server, with a reference, and what the ticket says. */
 static gpuipc_status acquire_for(gpuipc_server *handle, const gpuipc_ticket *bytes,
-                                 const char *operation, server **out_server, ticket *out_ticket) {
+                                 server **out_server, ticket *out_ticket) {
     server *self;
     gpuipc_status status;
     if (bytes == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "ticket is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "ticket is NULL");
     }
-    if ((status = ticket_decode(bytes, operation, out_ticket)) != GPUIPC_OK ||
-        (status = server_acquire(handle, operation, &self)) != GPUIPC_OK) {
+    if ((status = ticket_decode(bytes, out_ticket)) != GPUIPC_OK ||
+        (status = server_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
     if (memcmp(out_ticket->server_id, self->id, sizeof(self->id)) != 0) {
         object_unreference(&self->object);
-        return status_fail(GPUIPC_ERR_TICKET_UNKNOWN, operation, "it is another server's ticket");
+        return status_fail(GPUIPC_ERR_TICKET_UNKNOWN, "it is another server's ticket");
     }
     *out_server = self;
     return GPUIPC_OK;
 }
 
 /* A server that is destroyed meanwhile has forgotten its tickets, so that it does not know them. Gives the reference back. */
-static gpuipc_status settle(server *self, gpuipc_status status, const char *operation) {
+static gpuipc_status settle(server *self, gpuipc_status status) {
     if (status == GPUIPC_ERR_TICKET_UNKNOWN && atomic_load(&self->is_over)) {
-        status = status_fail(GPUIPC_ERR_RELEASED, operation, "the server was destroyed meanwhile");
+        status = status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
     }
     const gpuipc_error why = status_save();
     object_unreference(&self->object);
@@ -145,29 +141,29 @@ static gpuipc_status settle(server *self, gpuipc_status status, const char *oper
 }
 
 gpuipc_status gpuipc_server_revoke(gpuipc_server *handle, const gpuipc_ticket *bytes) {
-    const char *const operation = "gpuipc_server_revoke";
+    status_enter(__func__);
     server *self = NULL;
     ticket decoded;
-    gpuipc_status status = acquire_for(handle, bytes, operation, &self, &decoded);
+    gpuipc_status status = acquire_for(handle, bytes, &self, &decoded);
     if (status == GPUIPC_OK) {
-        status = settle(self, share_revoke(&self->shares, &decoded, operation), operation);
+        status = settle(self, share_revoke(&self->shares, &decoded));
     }
     return status;
 }
 
 gpuipc_status gpuipc_server_holders(gpuipc_server *handle, const gpuipc_ticket *bytes,
                                     gpuipc_holder *holders, size_t capacity, size_t *out_count) {
-    const char *const operation = "gpuipc_server_holders";
+    status_enter(__func__);
     server *self = NULL;
     ticket decoded;
     if (out_count == NULL || (holders == NULL && capacity > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "out_count is NULL, or holders although capacity is not 0");
     }
-    gpuipc_status status = acquire_for(handle, bytes, operation, &self, &decoded);
+    gpuipc_status status = acquire_for(handle, bytes, &self, &decoded);
     if (status == GPUIPC_OK) {
-        status = share_holders(&self->shares, &decoded, holders, capacity, out_count, operation);
-        status = settle(self, status, operation);
+        status = share_holders(&self->shares, &decoded, holders, capacity, out_count);
+        status = settle(self, status);
     }
     return status;
 }

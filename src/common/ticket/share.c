@@ -127,12 +127,11 @@ static uint64_t expires_at(uint64_t expires_ms) {
                : now_ns + expires_ms * 1000000u;
 }
 
-static gpuipc_status make(offer *of, const share_limits *limits, const char *operation,
-                          share **out_share) {
+static gpuipc_status make(offer *of, const share_limits *limits, share **out_share) {
     gpuipc_status status = GPUIPC_OK;
     share *made = calloc(1, sizeof(*made));
     if (made == NULL) {
-        return status_out_of_memory(operation, sizeof(*made));
+        return status_out_of_memory(sizeof(*made));
     }
     *made = (share){.state = WIRE_GRANTED,
                     .offer = of,
@@ -141,7 +140,7 @@ static gpuipc_status make(offer *of, const share_limits *limits, const char *ope
                     .is_one_shot = limits->is_one_shot};
     status = os_random(made->secret, sizeof(made->secret));
     if (status == GPUIPC_OK && made->max_processes != 0) {
-        status = admission_new(operation, &made->admitted);
+        status = admission_new(&made->admitted);
     }
     if (status != GPUIPC_OK) {
         free(made);
@@ -151,10 +150,10 @@ static gpuipc_status make(offer *of, const share_limits *limits, const char *ope
     return GPUIPC_OK;
 }
 
-gpuipc_status share_add(share_table *self, offer *of, const share_limits *limits,
-                        const char *operation, ticket *out_share, bool *out_is_next) {
+gpuipc_status share_add(share_table *self, offer *of, const share_limits *limits, ticket *out_share,
+                        bool *out_is_next) {
     share *made = NULL;
-    gpuipc_status status = make(of, limits, operation, &made);
+    gpuipc_status status = make(of, limits, &made);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -249,7 +248,7 @@ gpuipc_status share_ask(share_table *self, const ticket *wanted, holder *by,
     share *found = NULL;
     offer *expired = NULL;
     if (grant.noted == NULL) {
-        return status_out_of_memory("share_ask", sizeof(hold));
+        return status_out_of_memory(sizeof(hold));
     }
     os_mutex_lock(&self->mutex);
     wire_answer answer = look_up(self, wanted, &found, &expired);
@@ -348,20 +347,20 @@ os_deadline share_next_expiry(share_table *self) {
 
 /* ---- who shares ---------------------------------------------------------------------------- */
 
-static gpuipc_status unknown(const char *operation) {
-    return status_fail(GPUIPC_ERR_TICKET_UNKNOWN, operation,
+static gpuipc_status unknown(void) {
+    return status_fail(GPUIPC_ERR_TICKET_UNKNOWN,
                        "the server has given out no such ticket, or forgot it long ago");
 }
 
-gpuipc_status share_revoke(share_table *self, const ticket *of, const char *operation) {
+gpuipc_status share_revoke(share_table *self, const ticket *of) {
     gpuipc_status status = GPUIPC_OK;
     offer *offered = NULL;
     os_mutex_lock(&self->mutex);
     share *found = find(self, of);
     if (found == NULL) {
-        status = unknown(operation);
+        status = unknown();
     } else if (found->state == WIRE_REVOKED) {
-        status = status_fail(GPUIPC_ERR_TICKET_REVOKED, operation, "it was revoked before");
+        status = status_fail(GPUIPC_ERR_TICKET_REVOKED, "it was revoked before");
     } else {
         offered = bury(self, found, WIRE_REVOKED);
     }
@@ -371,7 +370,7 @@ gpuipc_status share_revoke(share_table *self, const ticket *of, const char *oper
 }
 
 gpuipc_status share_holders(share_table *self, const ticket *of, gpuipc_holder *holders,
-                            size_t capacity, size_t *out_count, const char *operation) {
+                            size_t capacity, size_t *out_count) {
     os_mutex_lock(&self->mutex);
     share *found = find(self, of);
     size_t count = 0;
@@ -380,11 +379,11 @@ gpuipc_status share_holders(share_table *self, const ticket *of, gpuipc_holder *
     }
     os_mutex_unlock(&self->mutex);
     if (found == NULL) {
-        return unknown(operation);
+        return unknown();
     }
     *out_count = count;
     return count <= capacity
                ? GPUIPC_OK
-               : status_fail(GPUIPC_ERR_TOO_SMALL, operation,
+               : status_fail(GPUIPC_ERR_TOO_SMALL,
                              "%zu processes have it open; there is room for %zu", count, capacity);
 }

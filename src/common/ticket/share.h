@@ -40,8 +40,8 @@ void share_table_destroy(share_table *self, bool forked);
 /** Enters an offer, whose reference passes on success.
  *  @param out_share its number, from 1 on, and its secret
  *  @param out_is_next it is the one that expires next: share_next_expiry() says something new */
-gpuipc_status share_add(share_table *self, offer *of, const share_limits *limits,
-                        const char *operation, ticket *out_share, bool *out_is_next);
+gpuipc_status share_add(share_table *self, offer *of, const share_limits *limits, ticket *out_share,
+                        bool *out_is_next);
 
 /** What a ticket stands for, for this process itself, which neither counts nor is listed. *out_offer: a reference, when
  *  GRANTED. */
@@ -83,10 +83,10 @@ void share_sweep(share_table *self);
 os_deadline share_next_expiry(share_table *self);
 
 /** ERR_TICKET_UNKNOWN, ERR_TICKET_REVOKED */
-gpuipc_status share_revoke(share_table *self, const ticket *of, const char *operation);
+gpuipc_status share_revoke(share_table *self, const ticket *of);
 
 /** As gpuipc_server_holders(). ERR_TICKET_UNKNOWN, ERR_TOO_SMALL */
 gpuipc_status share_holders(share_table *self, const ticket *of, gpuipc_holder *holders,
-                            size_t capacity, size_t *out_count, const char *operation);
+                            size_t capacity, size_t *out_count);
 
 #endif

@@ -86,14 +86,14 @@ void ticket_encode(const ticket *self, gpuipc_ticket *out_bytes) {
     put(at + TICKET_CHECK, check_of(at), CHECK_BYTES);
 }
 
-gpuipc_status ticket_decode(const gpuipc_ticket *bytes, const char *operation, ticket *out_ticket) {
+gpuipc_status ticket_decode(const gpuipc_ticket *bytes, ticket *out_ticket) {
     const uint8_t *at = bytes->bytes;
     if (get(at + TICKET_CHECK, CHECK_BYTES) != check_of(at)) {
-        return status_fail(GPUIPC_ERR_TICKET_DAMAGED, operation,
+        return status_fail(GPUIPC_ERR_TICKET_DAMAGED,
                            "the ticket's check is not that of its bytes");
     }
     if (at[TICKET_VERSION] != VERSION || at[TICKET_FLAGS] != 0) {
-        return status_fail(GPUIPC_ERR_TICKET_VERSION, operation,
+        return status_fail(GPUIPC_ERR_TICKET_VERSION,
                            "the ticket is of version %u, flags %u; this library reads version %u",
                            (unsigned)at[TICKET_VERSION], (unsigned)at[TICKET_FLAGS], VERSION);
     }
@@ -103,7 +103,7 @@ gpuipc_status ticket_decode(const gpuipc_ticket *bytes, const char *operation, t
                       .boot = (uint16_t)get(at + TICKET_BOOT, 2),
                       .user = (uint32_t)get(at + TICKET_USER, 4)};
     if (decoded.share == 0 || decoded.bytes == 0 || decoded.bytes > UINT64_MAX - decoded.offset) {
-        return status_fail(GPUIPC_ERR_TICKET_DAMAGED, operation,
+        return status_fail(GPUIPC_ERR_TICKET_DAMAGED,
                            "the ticket stands for nothing: no share, or an impossible range");
     }
     memcpy(decoded.server_id, at + TICKET_SERVER, sizeof(decoded.server_id));
@@ -169,17 +169,17 @@ void ticket_endpoint(const uint8_t server_id[16], char name[TICKET_ENDPOINT_SIZE
 /* ---- bytes and text ------------------------------------------------------------------------ */
 
 gpuipc_status gpuipc_ticket_from_bytes(const void *bytes, size_t size, gpuipc_ticket *out_ticket) {
-    const char *const operation = "gpuipc_ticket_from_bytes";
+    status_enter(__func__);
     gpuipc_ticket copy;
     ticket decoded;
     if (bytes == NULL || out_ticket == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "bytes or out_ticket is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "bytes or out_ticket is NULL");
     }
     if (size != sizeof(copy.bytes)) {
-        return status_fail(GPUIPC_ERR_TICKET_SIZE, operation, "%zu bytes", size);
+        return status_fail(GPUIPC_ERR_TICKET_SIZE, "%zu bytes", size);
     }
     memcpy(copy.bytes, bytes, sizeof(copy.bytes));
-    gpuipc_status status = ticket_decode(&copy, operation, &decoded);
+    gpuipc_status status = ticket_decode(&copy, &decoded);
     if (status == GPUIPC_OK) {
         *out_ticket = copy;
     }
@@ -220,46 +220,46 @@ static bool is_cut_in_prefix(const char *text) {
     return strncmp(text, TEXT_PREFIX, strlen(text)) == 0;
 }
 
-static gpuipc_status wrong_length(size_t length, const char *operation) {
+static gpuipc_status wrong_length(size_t length) {
     const size_t right = PREFIX_LENGTH + TEXT_DIGITS;
-    return length == 0 ? status_fail(GPUIPC_ERR_TICKET_SIZE, operation, "the text is empty")
-                       : status_fail(GPUIPC_ERR_TICKET_SIZE, operation,
-                                     "the text has %zu characters, not %zu", length, right);
+    return length == 0 ? status_fail(GPUIPC_ERR_TICKET_SIZE, "the text is empty")
+                       : status_fail(GPUIPC_ERR_TICKET_SIZE, "the text has %zu characters, not %zu",
+                                     length, right);
 }
 
-static gpuipc_status check_text(const char *text, const char *operation) {
+static gpuipc_status check_text(const char *text) {
     if (strncmp(text, TEXT_PREFIX, PREFIX_LENGTH) != 0) {
-        return is_cut_in_prefix(text) ? wrong_length(strlen(text), operation)
-                                      : status_fail(GPUIPC_ERR_TICKET_TEXT, operation,
+        return is_cut_in_prefix(text) ? wrong_length(strlen(text))
+                                      : status_fail(GPUIPC_ERR_TICKET_TEXT,
                                                     "the text does not begin with " TEXT_PREFIX);
     }
     const size_t good = PREFIX_LENGTH + strspn(text + PREFIX_LENGTH, digits);
     if (text[good] != '\0') {
-        return status_fail(GPUIPC_ERR_TICKET_TEXT, operation,
-                           "character %zu is none that a ticket has", good + 1);
+        return status_fail(GPUIPC_ERR_TICKET_TEXT, "character %zu is none that a ticket has",
+                           good + 1);
     }
     if (good != PREFIX_LENGTH + TEXT_DIGITS) {
-        return wrong_length(good, operation);
+        return wrong_length(good);
     }
     return GPUIPC_OK;
 }
 
 gpuipc_status gpuipc_ticket_from_text(const char *text, gpuipc_ticket *out_ticket) {
-    const char *const operation = "gpuipc_ticket_from_text";
+    status_enter(__func__);
     gpuipc_ticket read;
     ticket decoded;
     if (text == NULL || out_ticket == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "text or out_ticket is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "text or out_ticket is NULL");
     }
-    gpuipc_status status = check_text(text, operation);
+    gpuipc_status status = check_text(text);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (!read_digits(text + PREFIX_LENGTH, read.bytes)) {
-        return status_fail(GPUIPC_ERR_TICKET_DAMAGED, operation,
+        return status_fail(GPUIPC_ERR_TICKET_DAMAGED,
                            "the last character has more bits than a ticket");
     }
-    status = ticket_decode(&read, operation, &decoded);
+    status = ticket_decode(&read, &decoded);
     if (status == GPUIPC_OK) {
         *out_ticket = read;
     }
@@ -268,12 +268,12 @@ gpuipc_status gpuipc_ticket_from_text(const char *text, gpuipc_ticket *out_ticke
 
 gpuipc_status gpuipc_ticket_to_text(const gpuipc_ticket *bytes,
                                     char text[GPUIPC_TICKET_TEXT_SIZE]) {
-    const char *const operation = "gpuipc_ticket_to_text";
+    status_enter(__func__);
     ticket decoded;
     if (bytes == NULL || text == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "ticket or text is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "ticket or text is NULL");
     }
-    gpuipc_status status = ticket_decode(bytes, operation, &decoded);
+    gpuipc_status status = ticket_decode(bytes, &decoded);
     if (status == GPUIPC_OK) {
         memcpy(text, TEXT_PREFIX, PREFIX_LENGTH);
         write_digits(bytes->bytes, text + PREFIX_LENGTH);
@@ -283,17 +283,17 @@ gpuipc_status gpuipc_ticket_to_text(const gpuipc_ticket *bytes,
 
 gpuipc_status gpuipc_ticket_narrow(const gpuipc_ticket *whole, uint64_t offset, uint64_t bytes,
                                    gpuipc_ticket *out_ticket) {
-    const char *const operation = "gpuipc_ticket_narrow";
+    status_enter(__func__);
     ticket decoded;
     if (whole == NULL || out_ticket == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, operation, "whole or out_ticket is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "whole or out_ticket is NULL");
     }
-    gpuipc_status status = ticket_decode(whole, operation, &decoded);
+    gpuipc_status status = ticket_decode(whole, &decoded);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (bytes == 0 || offset > decoded.bytes || bytes > decoded.bytes - offset) {
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, operation,
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "%" PRIu64 " bytes at %" PRIu64 " are not in the %" PRIu64
                            " that the ticket stands for",
                            bytes, offset, decoded.bytes);

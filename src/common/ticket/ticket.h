@@ -25,7 +25,7 @@ typedef struct ticket {
 
 void ticket_encode(const ticket *self, gpuipc_ticket *out_bytes);
 /** ERR_TICKET_DAMAGED, ERR_TICKET_VERSION */
-gpuipc_status ticket_decode(const gpuipc_ticket *bytes, const char *operation, ticket *out_ticket);
+gpuipc_status ticket_decode(const gpuipc_ticket *bytes, ticket *out_ticket);
 
 /** Whether two secrets are the same, in a time that does not depend on where they differ. */
 bool ticket_secret_is(const uint8_t a[TICKET_SECRET_BYTES], const uint8_t b[TICKET_SECRET_BYTES]);

@@ -77,7 +77,7 @@ gpuipc_status ticket_cache_add(buffer *of, const gpuipc_ticket *bytes,
     ticket_cache *cache = of->context->tickets;
     cached_ticket *self = malloc(sizeof(*self));
     if (self == NULL) {
-        return status_out_of_memory("gpuipc_buffer_open", sizeof(*self));
+        return status_out_of_memory(sizeof(*self));
     }
     *self = (cached_ticket){.ticket = *bytes,
                             .has_from = from != NULL,
@@ -128,8 +128,7 @@ buffer *ticket_cache_find(context *ctx, const gpuipc_ticket *bytes,
     return found;
 }
 
-gpuipc_status ticket_cache_check_peer(const buffer *of, const gpuipc_open_config *config,
-                                      const char *operation) {
+gpuipc_status ticket_cache_check_peer(const buffer *of, const gpuipc_open_config *config) {
     const cached_ticket *self = of->cached;
     const gpuipc_endpoint_config whom = {.struct_size = sizeof(whom),
                                          .policy = config->policy,
@@ -138,5 +137,5 @@ gpuipc_status ticket_cache_check_peer(const buffer *of, const gpuipc_open_config
         (self->policy == config->policy && self->policy_user_data == config->policy_user_data)) {
         return GPUIPC_OK;
     }
-    return peer_check(&self->from, &whom, operation);
+    return peer_check(&self->from, &whom);
 }

@@ -45,7 +45,6 @@ struct buffer *ticket_cache_find(struct context *ctx, const gpuipc_ticket *bytes
 
 /** ERR_ACCESS_DENIED when it came from a process that the caller does not let in. Asks his policy, unless it is the
  *  one that was asked. */
-gpuipc_status ticket_cache_check_peer(const struct buffer *of, const gpuipc_open_config *config,
-                                      const char *operation);
+gpuipc_status ticket_cache_check_peer(const struct buffer *of, const gpuipc_open_config *config);
 
 #endif

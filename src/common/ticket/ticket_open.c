@@ -10,7 +10,6 @@
 #include "ticket/ticket_cache.h"
 #include "ticket/ticket_request.h"
 
-#define OPERATION          "gpuipc_buffer_open"
 #define DEFAULT_TIMEOUT_MS 5000
 
 /* ---- contents ------------------------------------------------------------------------------ */
@@ -21,10 +20,9 @@ static gpuipc_status await_contents(buffer *opened, const gpuipc_open_config *co
     if ((config->flags & GPUIPC_RECEIVE_DEFERRED) != 0) {
         return GPUIPC_OK;
     }
-    gpuipc_status status =
-        buffer_await_contents(opened, config->flags, config->stream, deadline, OPERATION);
+    gpuipc_status status = buffer_await_contents(opened, config->flags, config->stream, deadline);
     return status == GPUIPC_OK && (config->flags & GPUIPC_RECEIVE_ASYNC) == 0
-               ? buffer_check_contents(opened, OPERATION)
+               ? buffer_check_contents(opened)
                : status;
 }
 
@@ -34,7 +32,7 @@ static gpuipc_status await_contents(buffer *opened, const gpuipc_open_config *co
 static gpuipc_status open_again(buffer *found, const gpuipc_open_config *config,
                                 os_deadline deadline, gpuipc_buffer **out_buffer) {
     void *handle;
-    gpuipc_status status = ticket_cache_check_peer(found, config, OPERATION);
+    gpuipc_status status = ticket_cache_check_peer(found, config);
     if (status == GPUIPC_OK) {
         status = await_contents(found, config, deadline);
     }
@@ -60,7 +58,7 @@ static gpuipc_status copy_attachment(const offer *of, void **out_copy, size_t *o
     }
     *out_copy = malloc(*out_size);
     if (*out_copy == NULL) {
-        return status_out_of_memory(OPERATION, *out_size);
+        return status_out_of_memory(*out_size);
     }
     memcpy(*out_copy, bytes, *out_size);
     return GPUIPC_OK;
@@ -73,7 +71,7 @@ static gpuipc_status view_of(context *ctx, const server *from, offer *of, const 
     buffer *view;
     const gpuipc_access most =
         of->access == GPUIPC_ACCESS_DEFAULT ? GPUIPC_ACCESS_READ_WRITE : of->access;
-    gpuipc_status status = buffer_check_range(of->of, decoded->offset, decoded->bytes, OPERATION);
+    gpuipc_status status = buffer_check_range(of->of, decoded->offset, decoded->bytes);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -138,7 +136,7 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
     const wire_answer answer = share_find(&from->shares, decoded, &of);
     *out_is_own = of == NULL || of->of->context->driver.library == ctx->driver.library;
     if (answer == WIRE_UNKNOWN && atomic_load(&from->is_over)) { /* it has forgotten them all */
-        status = status_fail(GPUIPC_ERR_EXPORTER_GONE, OPERATION,
+        status = status_fail(GPUIPC_ERR_EXPORTER_GONE,
                              "its server, of this process, was destroyed meanwhile");
     } else if (answer != WIRE_GRANTED) {
         status = ticket_answer_status(answer);
@@ -158,7 +156,7 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
 static gpuipc_status await_new(gpuipc_buffer *handle, const gpuipc_open_config *config,
                                os_deadline deadline) {
     buffer *opened;
-    gpuipc_status status = buffer_acquire(handle, OPERATION, &opened);
+    gpuipc_status status = buffer_acquire(handle, &opened);
     if (status == GPUIPC_OK) {
         status = await_contents(opened, config, deadline);
         buffer_drop(opened);
@@ -176,7 +174,7 @@ static gpuipc_status open_first(context *ctx, const gpuipc_ticket *bytes,
     bool is_own = false;
     buffer *found;
     gpuipc_buffer *opened = NULL;
-    gpuipc_status status = ticket_decode(bytes, OPERATION, &decoded);
+    gpuipc_status status = ticket_decode(bytes, &decoded);
     if (status == GPUIPC_OK) {
         status = open_own(ctx, bytes, &decoded, config, deadline, out_buffer, &is_own);
     }
@@ -198,25 +196,24 @@ static gpuipc_status open_first(context *ctx, const gpuipc_ticket *bytes,
 static gpuipc_status check_config(const gpuipc_open_config *config) {
     if ((config->flags &
          ~(GPUIPC_RECEIVE_KEEP_HANDLES | GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) != 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that this library does not know: 0x%x", config->flags);
     }
     if (config->timeout_ms < -1) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "timeout_ms is %d; -1 waits for ever, and 0 five seconds",
                            config->timeout_ms);
     }
-    gpuipc_status status = device_check_field(config->device, OPERATION);
+    gpuipc_status status = device_check_field(config->device);
     if (status == GPUIPC_OK && config->info != NULL) {
-        status = buffer_check_info(config->info, OPERATION);
+        status = buffer_check_info(config->info);
     }
-    return status == GPUIPC_OK ? buffer_check_access(config->access, OPERATION) : status;
+    return status == GPUIPC_OK ? buffer_check_access(config->access) : status;
 }
 
 /* Fills in what the caller wants to know of it; all or nothing. */
 static gpuipc_status describe(gpuipc_buffer *opened, const gpuipc_open_config *config) {
-    gpuipc_status status =
-        config->info == NULL ? GPUIPC_OK : buffer_describe(opened, config->info, OPERATION);
+    gpuipc_status status = config->info == NULL ? GPUIPC_OK : buffer_describe(opened, config->info);
     if (status != GPUIPC_OK) {
         buffer_release_later(opened);
     }
@@ -234,19 +231,20 @@ static os_deadline deadline_of(const buffer *found, const gpuipc_open_config *co
 
 gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *bytes,
                                  const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
+    status_enter(__func__);
     gpuipc_open_config known = {0};
     gpuipc_buffer *opened = NULL;
     context *ctx;
     gpuipc_status status = GPUIPC_OK;
     if (bytes == NULL || out_buffer == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "ticket or out_buffer is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "ticket or out_buffer is NULL");
     }
     if (config != NULL) {
         status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_open_config, policy_user_data),
-                                  &known, sizeof(known), OPERATION);
+                                  &known, sizeof(known));
     }
     if (status != GPUIPC_OK || (status = check_config(&known)) != GPUIPC_OK ||
-        (status = context_acquire(handle, OPERATION, &ctx)) != GPUIPC_OK) {
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
     buffer *found = ticket_cache_find(ctx, bytes, &known);
@@ -254,7 +252,7 @@ gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *by
     const os_deadline deadline = context_interruptible(ctx, deadline_of(found, &known), &interrupt);
     status = found != NULL ? open_again(found, &known, deadline, &opened)
                            : open_first(ctx, bytes, &known, deadline, &opened);
-    status = context_answer(ctx, &interrupt, status, OPERATION);
+    status = context_answer(ctx, &interrupt, status);
     if (status == GPUIPC_OK && (status = describe(opened, &known)) == GPUIPC_OK) {
         *out_buffer = opened;
     }

@@ -7,31 +7,28 @@
 
 #include "message/receipt.h"
 
-#define OPERATION "gpuipc_buffer_open"
-
 gpuipc_status ticket_answer_status(wire_answer answer) {
     switch (answer) {
     case WIRE_EXPIRED:
-        return status_fail(GPUIPC_ERR_TICKET_EXPIRED, OPERATION, "the server's clock says so");
+        return status_fail(GPUIPC_ERR_TICKET_EXPIRED, "the server's clock says so");
     case WIRE_REVOKED:
-        return status_fail(GPUIPC_ERR_TICKET_REVOKED, OPERATION, "gpuipc_server_revoke()");
+        return status_fail(GPUIPC_ERR_TICKET_REVOKED, "gpuipc_server_revoke()");
     case WIRE_USED_UP:
-        return status_fail(GPUIPC_ERR_TICKET_USED_UP, OPERATION,
+        return status_fail(GPUIPC_ERR_TICKET_USED_UP,
                            "this process is not among those that were admitted");
     case WIRE_UNKNOWN:
-        return status_fail(GPUIPC_ERR_TICKET_UNKNOWN, OPERATION,
+        return status_fail(GPUIPC_ERR_TICKET_UNKNOWN,
                            "its server has no such share, or another secret for it");
     case WIRE_OUT_OF_RANGE:
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "the ticket's range does not lie in what was shared");
     case WIRE_BUSY:
-        return status_fail(GPUIPC_ERR_SERVER_BUSY, OPERATION,
-                           "the server says so of this user's connections");
+        return status_fail(GPUIPC_ERR_SERVER_BUSY, "the server says so of this user's connections");
     case WIRE_GRANTED:
     case WIRE_FAILED:
         break;
     }
-    return status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+    return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                        "the process that made the ticket could not hand the buffer over; the log "
                        "of its context says why");
 }
@@ -40,7 +37,7 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
 static gpuipc_status bad_reply(connection *from, const char *sentence) {
     connection_drop(from, true);
     connection_break(from);
-    return status_fail(GPUIPC_ERR_PROTOCOL, OPERATION, "%s", sentence);
+    return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
 
 /* The reply that has come is a buffer. */
@@ -52,7 +49,7 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
     uint8_t *bytes = reply->attachment_bytes == 0 ? bare : malloc(size);
     gpuipc_status status;
     if (bytes == NULL) {
-        status = status_out_of_memory(OPERATION, size);
+        status = status_out_of_memory(size);
         connection_drop(from, true);
         return status;
     }

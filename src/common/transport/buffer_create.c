@@ -5,8 +5,6 @@
 #include "memory/registry.h"
 #include "transport/transports.h"
 
-#define OPERATION "gpuipc_buffer_create"
-
 static gpuipc_status fill_in(buffer *self, const gpuipc_buffer_config *config) {
     self->owner = device_of_field(config->device, 0);
     self->owner_uuid = self->context->devices[self->owner].info.uuid;
@@ -26,9 +24,9 @@ static gpuipc_status give_access(buffer *self, const gpuipc_buffer_config *confi
     gpuipc_status status = GPUIPC_OK;
     for (uint32_t i = 0; i < config->access_device_count && status == GPUIPC_OK; i++) {
         const uint32_t index = device_of_field(config->access_devices[i], self->owner);
-        status = device_check_field(config->access_devices[i], OPERATION);
+        status = device_check_field(config->access_devices[i]);
         if (status == GPUIPC_OK && index != self->owner) {
-            status = buffer_set_access(self, index, GPUIPC_ACCESS_READ_WRITE, OPERATION);
+            status = buffer_set_access(self, index, GPUIPC_ACCESS_READ_WRITE);
         }
     }
     return status;
@@ -65,11 +63,11 @@ static bool make_room(context *ctx, bool was_some_deferred) {
 static gpuipc_status create(context *ctx, const gpuipc_buffer_config *config, buffer **out_buffer) {
     const transport *carrier = transport_find(config->transport);
     if (carrier == NULL) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, OPERATION, "this library has no transport %d",
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "this library has no transport %d",
                            (int)config->transport);
     }
     const bool are_some_deferred = !deferred_is_empty(ctx->deferred) || !drop_is_empty(ctx);
-    gpuipc_status status = device_check(ctx, device_of_field(config->device, 0), OPERATION);
+    gpuipc_status status = device_check(ctx, device_of_field(config->device, 0));
     if (status == GPUIPC_OK) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
@@ -81,26 +79,25 @@ static gpuipc_status create(context *ctx, const gpuipc_buffer_config *config, bu
 
 gpuipc_status gpuipc_buffer_create(gpuipc_context *handle, const gpuipc_buffer_config *config,
                                    gpuipc_buffer **out_buffer) {
+    status_enter(__func__);
     gpuipc_buffer_config known;
     context *ctx;
     buffer *self;
-    gpuipc_status status =
-        struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_buffer_config, segment_bytes), &known,
-                         sizeof(known), OPERATION);
-    if (status != GPUIPC_OK ||
-        (status = device_check_field(known.device, OPERATION)) != GPUIPC_OK) {
+    gpuipc_status status = struct_size_read(
+        config, STRUCT_SIZE_UP_TO(gpuipc_buffer_config, segment_bytes), &known, sizeof(known));
+    if (status != GPUIPC_OK || (status = device_check_field(known.device)) != GPUIPC_OK) {
         return status;
     }
     if (out_buffer == NULL || known.bytes == 0) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s",
                            out_buffer == NULL ? "out_buffer is NULL" : "bytes is 0");
     }
     if ((known.openers == NULL && known.opener_count > 0) ||
         (known.access_devices == NULL && known.access_device_count > 0)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "openers or access_devices is NULL although its count is not 0");
     }
-    status = context_acquire(handle, OPERATION, &ctx);
+    status = context_acquire(handle, &ctx);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -8,11 +8,9 @@
 #include "memory/registry.h"
 #include "transport/transports.h"
 
-#define OPERATION "gpuipc_buffer_wrap"
-
 static gpuipc_status check(const pointer *found, uint64_t address, uint64_t bytes) {
     if (found->kind == GPUIPC_MEMORY_UNKNOWN) {
-        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
+        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY,
                            "0x%" PRIx64
                            " is not mapped GPU memory of this process, nor host memory "
                            "that CUDA knows",
@@ -26,13 +24,13 @@ static gpuipc_status check(const pointer *found, uint64_t address, uint64_t byte
             address);
     }
     if (bytes > found->base + found->bytes - address) {
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "the memory from 0x%" PRIx64 " on ends at 0x%" PRIx64
                            ", before the %" PRIu64 " bytes asked for",
                            address, found->base + found->bytes, bytes);
     }
     if (found->device == GPUIPC_DEVICE_NONE) {
-        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, OPERATION,
+        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                            "the memory is on device %d, which this process does not see",
                            found->ordinal);
     }
@@ -62,7 +60,7 @@ static gpuipc_status wrap_other(buffer *self, uint64_t address, uint64_t bytes) 
     gpuipc_status status = pointer_look_other(self->context, address, &found);
     self->transport = &transport_staged;
     if (status != GPUIPC_OK || (status = check(&found, address, bytes)) != GPUIPC_OK ||
-        (status = buffer_grow(self, OPERATION)) != GPUIPC_OK) {
+        (status = buffer_grow(self)) != GPUIPC_OK) {
         return status;
     }
     self->kind = found.kind;
@@ -89,8 +87,8 @@ static gpuipc_status check_next(const buffer *self, uint64_t address) {
         return status;
     }
     return found.kind == GPUIPC_MEMORY_UNKNOWN
-               ? status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
-                             "nothing is mapped at 0x%" PRIx64, address)
+               ? status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, "nothing is mapped at 0x%" PRIx64,
+                             address)
                : status_fail_cuda(GPUIPC_ERR_NOT_SHAREABLE, CUDA_ERROR_INVALID_VALUE,
                                   "cuMemRetainAllocationHandle",
                                   "at 0x%" PRIx64 " begins memory that was not made with "
@@ -112,7 +110,7 @@ static gpuipc_status check_allocation(const driver *drv, CUmemGenericAllocationH
     }
     *in_out_types &= (int)prop.requestedHandleTypes;
     if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY, OPERATION,
+        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY,
                            "0x%llx lies in host memory, not on a device", address);
     }
     *out_ordinal = prop.location.id;
@@ -129,7 +127,7 @@ static gpuipc_status set_owner(buffer *self, int ordinal) {
             return GPUIPC_OK;
         }
     }
-    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND, OPERATION,
+    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                        "the memory is on device %d, which this process does not see", ordinal);
 }
 
@@ -142,7 +140,7 @@ static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, int *in_out
     device_scope scope;
     int ordinal = -1;
     size_t bytes = 0;
-    gpuipc_status status = buffer_grow(self, OPERATION);
+    gpuipc_status status = buffer_grow(self);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -164,7 +162,7 @@ static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, int *in_out
         goto release;
     }
     if (ordinal != self->context->devices[self->owner].ordinal) {
-        status = status_fail(GPUIPC_ERR_NOT_SHAREABLE, OPERATION,
+        status = status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                              "the range spans devices %d and %d; wrap each part on its own",
                              self->context->devices[self->owner].ordinal, ordinal);
         goto release;
@@ -226,7 +224,7 @@ static gpuipc_status take_all(buffer *self, uint64_t address, uint64_t bytes, in
             status = check_next(self, next);
         }
         if (status == GPUIPC_ERR_NOT_DEVICE_MEMORY && self->segment_count > 0) {
-            return status_fail(GPUIPC_ERR_OUT_OF_RANGE, OPERATION,
+            return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                                "the memory from 0x%" PRIx64
                                " on ends at 0x%llx, before the %" PRIu64 " bytes asked for",
                                address, next, bytes);
@@ -305,15 +303,16 @@ static gpuipc_status wrap(context *ctx, uint64_t address, uint64_t bytes, buffer
 
 gpuipc_status gpuipc_buffer_wrap(gpuipc_context *handle, uint64_t address, uint64_t bytes,
                                  gpuipc_buffer **out_buffer) {
+    status_enter(__func__);
     context *ctx;
     buffer *self = NULL;
     if (out_buffer == NULL || bytes == 0 || bytes > UINT64_MAX - address) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, OPERATION, "%s",
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s",
                            out_buffer == NULL ? "out_buffer is NULL"
                            : bytes == 0       ? "bytes is 0"
                                               : "address and bytes reach beyond 64 bits");
     }
-    gpuipc_status status = context_acquire(handle, OPERATION, &ctx);
+    gpuipc_status status = context_acquire(handle, &ctx);
     if (status != GPUIPC_OK) {
         return status;
     }

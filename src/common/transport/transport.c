@@ -29,18 +29,18 @@ const transport *transport_of_memory(uint16_t memory) {
 }
 
 gpuipc_status transport_check_attribute(const context *ctx, uint32_t device_index,
-                                        CUdevice_attribute which, int mask, const char *operation,
+                                        CUdevice_attribute which, int mask, const char *call,
                                         const char *sentence) {
     const device *of = &ctx->devices[device_index];
     int value = 0;
     CUresult result = ctx->driver.cuDeviceGetAttribute(&value, which, of->ordinal);
     if (result != CUDA_SUCCESS) {
-        return status_fail_cuda(GPUIPC_ERR_NOT_SUPPORTED, result, operation, "%s: %s",
-                                of->info.name, sentence);
+        return status_fail_cuda(GPUIPC_ERR_NOT_SUPPORTED, result, call, "%s: %s", of->info.name,
+                                sentence);
     }
-    return (value & mask) != 0 ? GPUIPC_OK
-                               : status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation, "%s: %s",
-                                             of->info.name, sentence);
+    return (value & mask) != 0
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_NOT_SUPPORTED, "%s: %s", of->info.name, sentence);
 }
 
 const char *gpuipc_transport_name(gpuipc_transport which) {
@@ -64,9 +64,9 @@ const char *gpuipc_transport_name(gpuipc_transport which) {
 }
 
 gpuipc_status gpuipc_transport_count(uint32_t *out_count) {
+    status_enter(__func__);
     if (out_count == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "gpuipc_transport_count",
-                           "out_count is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_count is NULL");
     }
     *out_count = GPUIPC_TRANSPORT_COUNT;
     return GPUIPC_OK;

@@ -17,7 +17,7 @@ _Static_assert(sizeof(CUmemFabricHandle) == SEGMENT_NAME_BYTES,
 static gpuipc_status allocation_prop(const context *ctx, uint32_t index,
                                      CUmemAllocationProp *out_prop) {
     const device *owner = &ctx->devices[index];
-    gpuipc_status status = device_allocation_prop(owner, "gpuipc_buffer_create", out_prop);
+    gpuipc_status status = device_allocation_prop(owner, out_prop);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -37,7 +37,7 @@ static gpuipc_status explain(gpuipc_status status) {
     const gpuipc_error why = *gpuipc_error_get();
     if (status == GPUIPC_ERR_CUDA && (why.native_code == CUDA_ERROR_NOT_PERMITTED ||
                                       why.native_code == CUDA_ERROR_NOT_SUPPORTED)) {
-        return status_fail_cuda(GPUIPC_ERR_NOT_SUPPORTED, why.native_code, why.operation, "%s",
+        return status_fail_cuda(GPUIPC_ERR_NOT_SUPPORTED, why.native_code, why.native_call, "%s",
                                 REMEDY);
     }
     return status;
@@ -93,7 +93,7 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
     segment opened = SEGMENT_NONE;
     (void)handle;
     (void)keep_handle;
-    gpuipc_status status = transport_vmm_check_driver(from->context, "gpuipc_connection_receive");
+    gpuipc_status status = transport_vmm_check_driver(from->context);
     if (status != GPUIPC_OK || (status = transport_check_trusted(from)) != GPUIPC_OK) {
         return status;
     }

@@ -10,13 +10,13 @@
 /* A multiple of every system's pages. */
 #define UNIT_BYTES UINT64_C(65536)
 
-static gpuipc_status check_device(const context *ctx, uint32_t index, const char *operation) {
+static gpuipc_status check_device(const context *ctx, uint32_t index, const char *call) {
     if (!ctx->driver.has_pinned) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation,
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                            "the driver has no calls for host memory that devices reach");
     }
     return transport_check_attribute(
-        ctx, index, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, ~0, operation,
+        ctx, index, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, ~0, call,
         "it cannot reach host memory that its driver did not allocate");
 }
 
@@ -56,13 +56,13 @@ leave:
 }
 
 gpuipc_status transport_host_make(buffer *self, uint64_t bytes) {
-    gpuipc_status status = buffer_grow(self, CREATE);
+    gpuipc_status status = buffer_grow(self);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (bytes > INT64_MAX - UNIT_BYTES) {
-        return status_fail(GPUIPC_ERR_OUT_OF_MEMORY, CREATE,
-                           "%" PRIu64 " bytes is more than any host has", bytes);
+        return status_fail(GPUIPC_ERR_OUT_OF_MEMORY, "%" PRIu64 " bytes is more than any host has",
+                           bytes);
     }
     segment *of = &self->segments[0];
     of->bytes = (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
@@ -103,7 +103,7 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
     uint64_t bytes = 0;
     segment taken = SEGMENT_NONE;
     if (from->segment_count != 1) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, RECEIVE,
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "a buffer of host memory is said to have %u pieces",
                            from->segment_count);
     }
@@ -113,7 +113,7 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
         return status_change(GPUIPC_ERR_NOT_GPU_MEMORY);
     }
     if (status == GPUIPC_OK && (record->bytes == 0 || record->bytes != bytes)) {
-        status = status_fail(GPUIPC_ERR_SIZE_MISMATCH, RECEIVE,
+        status = status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                              "host memory of %" PRIu64 " bytes is said to have %" PRIu64, bytes,
                              record->bytes);
     }
@@ -151,7 +151,7 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
                          "asking where a device has host memory");
     device_leave(&scope);
     if (status == GPUIPC_OK && address != self->mapping.base) {
-        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, "gpuipc_buffer_set_access",
+        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                              "device %u has the host memory at another address", index);
     }
     return status;

@@ -7,21 +7,19 @@
 #include "memory/registry.h"
 #include "transport/transports.h"
 
-#define RECEIVE "gpuipc_connection_receive"
-
 _Static_assert(sizeof(CUipcMemHandle) == SEGMENT_NAME_BYTES, "a name is what the driver makes it");
 
-static gpuipc_status check_driver(const context *ctx, const char *operation) {
-    return ctx->driver.has_legacy ? GPUIPC_OK
-                                  : status_fail(GPUIPC_ERR_NOT_SUPPORTED, operation,
-                                                "the driver has no calls for legacy IPC");
+static gpuipc_status check_driver(const context *ctx) {
+    return ctx->driver.has_legacy
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_NOT_SUPPORTED, "the driver has no calls for legacy IPC");
 }
 
 gpuipc_status transport_legacy_name(buffer *self) {
     context *ctx = self->context;
     device_scope scope;
     CUipcMemHandle name = {{0}}; /* the driver need not write all of it */
-    gpuipc_status status = check_driver(ctx, "cuIpcGetMemHandle");
+    gpuipc_status status = check_driver(ctx);
     if (status != GPUIPC_OK || (status = device_enter(ctx, self->owner, &scope)) != GPUIPC_OK) {
         return status;
     }
@@ -39,27 +37,27 @@ gpuipc_status transport_legacy_name(buffer *self) {
 }
 
 static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) {
-    gpuipc_status status = check_driver(self->context, "gpuipc_buffer_create");
+    gpuipc_status status = check_driver(self->context);
     if (status == GPUIPC_OK) {
         status = transport_plain_make(self, config);
     }
     return status == GPUIPC_OK ? transport_legacy_name(self) : status;
 }
 
-static gpuipc_status fail_namespace(gpuipc_status status, const char *operation) {
-    return status_fail(status, operation,
+static gpuipc_status fail_namespace(gpuipc_status status) {
+    return status_fail(status,
                        "the peer is in another PID namespace, and legacy handles name a process; "
                        "use vmm memory, or start both with one PID namespace");
 }
 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
     if (self->origin == GPUIPC_BUFFER_OPENED && self->original == NULL) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                            "the buffer came from another process by legacy IPC, which only its "
                            "owner can send on");
     }
     if (peer != NULL && peer->other_pid_namespace) {
-        return fail_namespace(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send");
+        return fail_namespace(GPUIPC_ERR_NOT_SHAREABLE);
     }
     return GPUIPC_OK;
 }
@@ -79,15 +77,15 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
                                     os_handle *handle, bool keep_handle, segment *out_segment) {
     (void)handle;
     (void)keep_handle;
-    gpuipc_status status = check_driver(from->context, RECEIVE);
+    gpuipc_status status = check_driver(from->context);
     if (status == GPUIPC_OK && from->peer != NULL && from->peer->other_pid_namespace) {
-        status = fail_namespace(GPUIPC_ERR_NOT_SUPPORTED, RECEIVE);
+        status = fail_namespace(GPUIPC_ERR_NOT_SUPPORTED);
     }
     if (status != GPUIPC_OK || (status = transport_check_trusted(from)) != GPUIPC_OK) {
         return status;
     }
     if (from->segment_count != 1) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, RECEIVE,
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "a buffer of legacy IPC is said to have %u allocations",
                            from->segment_count);
     }
@@ -107,7 +105,7 @@ static gpuipc_status open_failure(const context *ctx, const import_source *from,
     switch (result) {
     case CUDA_ERROR_INVALID_CONTEXT:
         if (from != NULL && from->peer != NULL && from->peer->process_id != os_process_id()) {
-            return fail_namespace(GPUIPC_ERR_NOT_SUPPORTED, "cuIpcOpenMemHandle");
+            return fail_namespace(GPUIPC_ERR_NOT_SUPPORTED);
         }
         return status_fail_cuda(GPUIPC_ERR_LOST, result, "cuIpcOpenMemHandle",
                                 "the buffer was this process's own and has been released");
@@ -162,7 +160,7 @@ static gpuipc_status check_size(const buffer *self, CUdeviceptr address) {
     device_leave(&scope);
     if (status == GPUIPC_OK && (base != address || bytes < self->segments[0].bytes)) {
         status =
-            status_fail(GPUIPC_ERR_SIZE_MISMATCH, "cuMemGetAddressRange",
+            status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                         "the allocation has %zu bytes, not the %" PRIu64 " that it is said to have",
                         bytes, self->segments[0].bytes);
     }
@@ -225,7 +223,7 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
     if (self->origin == GPUIPC_BUFFER_OPENED && self->original == NULL) {
         return index == self->access_device
                    ? GPUIPC_OK
-                   : status_fail(GPUIPC_ERR_NOT_SUPPORTED, "gpuipc_buffer_set_access",
+                   : status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                                  "memory opened by legacy IPC is reached by the device that it was "
                                  "received for; receive it for device %u as well",
                                  index);

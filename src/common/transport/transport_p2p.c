@@ -12,12 +12,12 @@ gpuipc_status transport_plain_make(buffer *self, const gpuipc_buffer_config *con
     device_scope scope;
     const uint64_t memory = self->context->devices[self->owner].info.memory_bytes;
     if (config->bytes > memory) {
-        return status_fail(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, "gpuipc_buffer_create",
+        return status_fail(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
                            "%llu bytes is more than the device has",
                            (unsigned long long)config->bytes);
     }
     const uint64_t bytes = (config->bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
-    gpuipc_status status = buffer_grow(self, "gpuipc_buffer_create");
+    gpuipc_status status = buffer_grow(self);
     if (status != GPUIPC_OK ||
         (status = device_enter(self->context, self->owner, &scope)) != GPUIPC_OK) {
         return status;
@@ -78,7 +78,7 @@ static gpuipc_status keep(context *ctx, device *user, driver_reference *access, 
         const size_t size = (user->access_count + (size_t)1) * sizeof(driver_reference *);
         driver_reference **accesses = realloc(user->accesses, size);
         if (accesses == NULL) {
-            status = status_out_of_memory("gpuipc_buffer_set_access", size);
+            status = status_out_of_memory(size);
         } else {
             accesses[user->access_count++] = access;
             user->accesses = accesses;
@@ -107,7 +107,7 @@ gpuipc_status transport_plain_reach(buffer *self, uint32_t index) {
     driver_reference *access;
     bool has = false;
     if (!ctx->driver.has_p2p) {
-        return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, "cuCtxEnablePeerAccess",
+        return status_fail(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
                            "the driver has no calls for peer access");
     }
     gpuipc_status status = buffer_check_peer(self, index);
@@ -156,7 +156,7 @@ void transport_plain_release_segment(context *ctx, segment *of, bool forked) {
 
 gpuipc_status transport_check_trusted(const import_source *from) {
     if (from->peer != NULL && !from->peer->same_user) {
-        return status_fail(GPUIPC_ERR_ACCESS_DENIED, "gpuipc_connection_receive",
+        return status_fail(GPUIPC_ERR_ACCESS_DENIED,
                            "the buffer is named by bytes that the driver does not check, which are "
                            "not taken from another user's process; let it send vmm memory");
     }
@@ -166,7 +166,7 @@ gpuipc_status transport_check_trusted(const import_source *from) {
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
     (void)self;
     (void)peer;
-    return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
+    return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                        "memory of transport p2p stays in its process; make it with "
                        "GPUIPC_TRANSPORT_VMM or GPUIPC_TRANSPORT_LEGACY");
 }

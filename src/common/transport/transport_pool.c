@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CREATE  "gpuipc_buffer_create"
-#define RECEIVE "gpuipc_connection_receive"
-#define TYPE    ((CUmemAllocationHandleType)os_shareable_handle_type)
+#define CREATE "gpuipc_buffer_create"
+#define TYPE   ((CUmemAllocationHandleType)os_shareable_handle_type)
 
 _Static_assert(sizeof(CUmemPoolPtrExportData) == SEGMENT_NAME_BYTES,
                "a name is what the driver makes it");
@@ -21,12 +20,12 @@ static gpuipc_status check_device(const context *ctx, uint32_t index) {
         "it has no stream-ordered memory that can be shared as this system's handles; use vmm";
     if (!ctx->driver.has_pool) {
         return status_fail(
-            GPUIPC_ERR_NOT_SUPPORTED, CREATE,
+            GPUIPC_ERR_NOT_SUPPORTED,
             "the driver has no calls for stream-ordered memory (CUDA 11.2 has them)");
     }
     if (os_shareable_handle_type == CU_MEM_HANDLE_TYPE_WIN32) {
-        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, CREATE, "%s: %s",
-                           ctx->devices[index].info.name, sentence);
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "%s: %s", ctx->devices[index].info.name,
+                           sentence);
     }
     return transport_check_attribute(ctx, index, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
                                      os_shareable_handle_type, CREATE, sentence);
@@ -176,7 +175,7 @@ static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) 
     gpuipc_status status = check_device(self->context, self->owner);
     if (status != GPUIPC_OK ||
         (status = own_pool(self->context, self->owner, &pool)) != GPUIPC_OK ||
-        (status = buffer_grow(self, CREATE)) != GPUIPC_OK ||
+        (status = buffer_grow(self)) != GPUIPC_OK ||
         (status = allocate_from(self, pool, config->bytes, &self->mapping.base)) != GPUIPC_OK) {
         return status;
     }
@@ -188,7 +187,7 @@ static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
     (void)peer;
     if (self->origin == GPUIPC_BUFFER_OPENED && self->original == NULL) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                            "the buffer is of another process's pool, which only its owner can send "
                            "on");
     }
@@ -264,14 +263,13 @@ static gpuipc_status add_pool(import_source *from, const driver_reference_key *k
         return GPUIPC_OK;
     }
     if (from->pool_count == IMPORT_SOURCE_POOLS_MAX) {
-        return status_fail(GPUIPC_ERR_LIMIT, RECEIVE,
-                           "the connection has brought more than %u pools",
+        return status_fail(GPUIPC_ERR_LIMIT, "the connection has brought more than %u pools",
                            IMPORT_SOURCE_POOLS_MAX);
     }
     const size_t size = ((size_t)from->pool_count + 1) * sizeof(driver_reference *);
     driver_reference **pools = realloc(from->pools, size);
     if (pools == NULL) {
-        return status_out_of_memory(RECEIVE, size);
+        return status_out_of_memory(size);
     }
     from->pools = pools;
     gpuipc_status status =
@@ -283,12 +281,12 @@ static gpuipc_status add_pool(import_source *from, const driver_reference_key *k
 static gpuipc_status check_record(const import_source *from) {
     gpuipc_status status = transport_check_trusted(from);
     if (status == GPUIPC_OK && !from->context->driver.has_pool) {
-        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, RECEIVE,
+        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                              "the driver has no calls for stream-ordered memory");
     }
     if (status == GPUIPC_OK && from->segment_count != 1) {
         status =
-            status_fail(GPUIPC_ERR_SIZE_MISMATCH, RECEIVE,
+            status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                         "a buffer of a pool is said to have %u allocations", from->segment_count);
     }
     return status;
@@ -311,7 +309,7 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
     taken.pool = known_pool(from, &key) == NULL ? NULL : driver_reference_find(from->context, &key);
     memcpy(taken.name, record->name, sizeof(taken.name));
     if (taken.pool == NULL) {
-        return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY, RECEIVE,
+        return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY,
                            "the buffer lies in pool %u of the peer, whose handle has not come or "
                            "could not be opened",
                            record->group);
@@ -358,7 +356,7 @@ static gpuipc_status check_size(const buffer *self) {
         return status;
     }
     if (base != self->mapping.base || bytes < self->mapping.bytes) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, "cuPointerGetAttribute",
+        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
                            "the allocation has %zu bytes, not the %" PRIu64
                            " that it is said to have",
                            bytes, self->mapping.bytes);
@@ -423,7 +421,7 @@ static gpuipc_status open_buffer(buffer *self, const buffer_source *source, gpui
     }
     if (source->from != NULL && source->from->peer != NULL &&
         source->from->peer->process_id == os_process_id()) {
-        return status_fail(GPUIPC_ERR_LOST, RECEIVE,
+        return status_fail(GPUIPC_ERR_LOST,
                            "the buffer was this process's own and has been released");
     }
     if ((status = give_access(self, self->access_device, pool_of(self))) != GPUIPC_OK ||

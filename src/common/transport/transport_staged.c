@@ -23,8 +23,8 @@ static const char *why_not(const buffer *self) {
 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
     (void)peer;
-    return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_connection_send",
-                       "%s; GPUIPC_SEND_STAGED sends a copy", why_not(self));
+    return status_fail(GPUIPC_ERR_NOT_SHAREABLE, "%s; GPUIPC_SEND_STAGED sends a copy",
+                       why_not(self));
 }
 
 static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access access) {
@@ -39,7 +39,7 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
     }
     return index == self->owner
                ? GPUIPC_OK
-               : status_fail(GPUIPC_ERR_NOT_SUPPORTED, "gpuipc_buffer_set_access",
+               : status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                              "access to a pool of the caller's is the caller's to set "
                              "(cuMemPoolSetAccess)");
 }

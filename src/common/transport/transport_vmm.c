@@ -8,8 +8,6 @@
 #include "memory/kept_handles.h"
 #include "transport/transports.h"
 
-#define CREATE "gpuipc_buffer_create"
-
 /* More segments than this in one buffer is a mistake in segment_bytes: opening costs ~50 us each. */
 #define SEGMENTS_MAX 65536u
 
@@ -21,7 +19,7 @@
 
 static gpuipc_status round_up(uint64_t bytes, uint64_t unit, uint64_t *out_rounded) {
     if (bytes > UINT64_MAX - (unit - 1)) {
-        return status_fail(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, CREATE,
+        return status_fail(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
                            "%" PRIu64 " bytes is more than any device has", bytes);
     }
     *out_rounded = (bytes + unit - 1) / unit * unit;
@@ -33,13 +31,13 @@ static gpuipc_status allocate_segments(buffer *self, const CUmemAllocationProp *
                                        uint64_t total, uint64_t segment_bytes) {
     uint64_t count = total / segment_bytes + (total % segment_bytes != 0);
     if (count > SEGMENTS_MAX) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, CREATE,
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "segment_bytes makes %" PRIu64 " segments; the most is %u", count,
                            SEGMENTS_MAX);
     }
     self->segments = calloc((size_t)count, sizeof(*self->segments));
     if (self->segments == NULL) {
-        return status_out_of_memory(CREATE, count * sizeof(*self->segments));
+        return status_out_of_memory(count * sizeof(*self->segments));
     }
     for (uint64_t left = total; left > 0; left -= self->segments[self->segment_count++].bytes) {
         uint64_t bytes = left < segment_bytes ? left : segment_bytes;
@@ -97,8 +95,7 @@ gpuipc_status transport_vmm_make(buffer *self, const gpuipc_buffer_config *confi
 
 static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) {
     CUmemAllocationProp prop;
-    gpuipc_status status =
-        device_allocation_prop(&self->context->devices[self->owner], CREATE, &prop);
+    gpuipc_status status = device_allocation_prop(&self->context->devices[self->owner], &prop);
     if (status != GPUIPC_OK || (status = transport_vmm_make(self, config, &prop)) != GPUIPC_OK) {
         return status;
     }
@@ -136,16 +133,16 @@ static gpuipc_status export_segment(const buffer *self, segment *of, bool has_po
                                &out_export->is_kept);
 }
 
-gpuipc_status transport_vmm_check_driver(const context *ctx, const char *operation) {
+gpuipc_status transport_vmm_check_driver(const context *ctx) {
     return ctx->driver.has_vmm ? GPUIPC_OK
-                               : status_fail(GPUIPC_ERR_VMM_UNSUPPORTED, operation,
+                               : status_fail(GPUIPC_ERR_VMM_UNSUPPORTED,
                                              "the driver has no virtual memory management calls");
 }
 
 static gpuipc_status import_segment(import_source *from, const segment_record *record,
                                     os_handle *handle, bool keep_handle, segment *out_segment) {
     segment opened = SEGMENT_NONE;
-    gpuipc_status status = transport_vmm_check_driver(from->context, "gpuipc_connection_receive");
+    gpuipc_status status = transport_vmm_check_driver(from->context);
     if (status != GPUIPC_OK || (status = segment_import(&from->context->driver, handle->value,
                                                         record->bytes, &opened)) != GPUIPC_OK) {
         return status;

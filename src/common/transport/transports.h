@@ -19,7 +19,7 @@ extern const transport transport_staged;
 /** ERR_NOT_SUPPORTED with this sentence, about the device, when an attribute has none of the bits of
  *  @p mask, or an older driver does not know it. */
 gpuipc_status transport_check_attribute(const context *ctx, uint32_t device_index,
-                                        CUdevice_attribute which, int mask, const char *operation,
+                                        CUdevice_attribute which, int mask, const char *call,
                                         const char *sentence);
 
 /* ---- virtual memory management, fabric memory included ---- */
@@ -36,7 +36,7 @@ void transport_vmm_release_segment(context *ctx, segment *of, bool forked);
 gpuipc_status transport_fabric_name(buffer *self);
 
 /** ERR_VMM_UNSUPPORTED when the driver lacks the calls. */
-gpuipc_status transport_vmm_check_driver(const context *ctx, const char *operation);
+gpuipc_status transport_vmm_check_driver(const context *ctx);
 
 /* ---- memory of cuMemAlloc, which legacy and p2p both reach ---- */
 

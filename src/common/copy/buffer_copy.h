@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Copying between buffers, for calls that do it among other things. */
+#ifndef GPUIPC_BUFFER_COPY_H
+#define GPUIPC_BUFFER_COPY_H
+
+#include "memory/buffer.h"
+
+/** As gpuipc_buffer_copy_async(). */
+gpuipc_status buffer_copy(const buffer *destination, uint64_t destination_offset,
+                          const buffer *source, uint64_t source_offset, uint64_t bytes,
+                          gpuipc_stream stream);
+
+#endif
