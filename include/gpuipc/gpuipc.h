@@ -593,7 +593,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer
 
 #include "gpuipc_connection.h" /* the rest of the lesson: listener, connection, message */
 #include "gpuipc_manifest.h"   /* many tensors in one buffer */
-#include "gpuipc_mark.h"       /* ready points of memory that is open already */
+#include "gpuipc_mark.h"       /* ready points of memory that is open already, and loans of it */
 #include "gpuipc_ticket.h"     /* 64 bytes that stand for a buffer, through any channel */
 #include "gpuipc_transport.h"  /* which way works, how fast, and why not */
 

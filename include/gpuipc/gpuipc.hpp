@@ -181,6 +181,59 @@ public:
     returned<void>::as await_ready(int timeout_ms) const {
         return detail::give(gpuipc_buffer_await_ready(get(), timeout_ms));
     }
+    /** Lets a stream make a mark, which goes over any channel. */
+    returned<gpuipc_mark>::as mark(gpuipc_stream stream) const {
+        gpuipc_mark made = gpuipc_mark();
+        const gpuipc_status status = gpuipc_buffer_mark(get(), stream, &made);
+        return detail::give(status, std::move(made));
+    }
+    /** Lets a stream wait for a mark, or a loan, of the context that it came from. */
+    returned<void>::as await_mark_async(const gpuipc_mark &mark, gpuipc_stream stream) const {
+        return detail::give(gpuipc_buffer_await_mark_async(get(), &mark, stream));
+    }
+    /** Waits for it. */
+    returned<void>::as await_mark(const gpuipc_mark &mark, int timeout_ms) const {
+        return detail::give(gpuipc_buffer_await_mark(get(), &mark, timeout_ms));
+    }
+    /** Lends a part, and lets a stream mark it: to be sent over any channel. */
+    returned<gpuipc_mark>::as lend(gpuipc_stream stream) const {
+        gpuipc_mark made = gpuipc_mark();
+        const gpuipc_status status = gpuipc_buffer_lend(get(), stream, &made);
+        return detail::give(status, std::move(made));
+    }
+    /** How loans of its context stand, in their order. */
+    returned<std::vector<gpuipc_loan_state>>::as
+    loan_states(const std::vector<gpuipc_mark> &loans) const {
+        std::vector<gpuipc_loan_state> states(loans.size());
+        const gpuipc_status status =
+            gpuipc_buffer_get_loan_states(get(), loans.data(), loans.size(), states.data());
+        return detail::give(status, std::move(states));
+    }
+    /** Waits until a loan is over. */
+    returned<void>::as await_loan(const gpuipc_mark &loan, int timeout_ms) const {
+        return detail::give(gpuipc_buffer_await_loan(get(), &loan, timeout_ms));
+    }
+    /** Waits until somebody has taken a loan, and lets a stream wait until it is over. */
+    returned<void>::as await_loan_async(const gpuipc_mark &loan, gpuipc_stream stream,
+                                        int timeout_ms) const {
+        return detail::give(gpuipc_buffer_await_loan_async(get(), &loan, stream, timeout_ms));
+    }
+    /** Takes back what nobody has taken. */
+    returned<void>::as cancel_loan(const gpuipc_mark &loan) const {
+        return detail::give(gpuipc_buffer_cancel_loan(get(), &loan));
+    }
+    /** Takes a loan of the context that it came from. */
+    returned<void>::as take_loan(const gpuipc_mark &loan) const {
+        return detail::give(gpuipc_buffer_take_loan(get(), &loan));
+    }
+    /** Returns it at once. */
+    returned<void>::as return_loan(const gpuipc_mark &loan) const {
+        return detail::give(gpuipc_buffer_return_loan(get(), &loan));
+    }
+    /** Returns it in stream order. */
+    returned<void>::as return_loan_async(const gpuipc_mark &loan, gpuipc_stream stream) const {
+        return detail::give(gpuipc_buffer_return_loan_async(get(), &loan, stream));
+    }
     /** Gives it up in stream order. After a failure it is still held. */
     returned<void>::as release(gpuipc_stream stream) {
         const gpuipc_status status = gpuipc_buffer_release_async(get(), stream);

@@ -87,4 +87,6 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_mark(gpuipc_buffer *
 }
 #endif
 
+#include "gpuipc_loan.h" /* marks that are given back */
+
 #endif

@@ -54,6 +54,24 @@ static void by_ticket(const gpuipc::context &mine, const gpuipc::context &theirs
     DONE(server.revoke(ticket));
 }
 
+static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &borrower) {
+    DONE(borrower.await_mark(TAKE(lender.mark(nullptr)), 5000));
+    const gpuipc_mark unused = TAKE(lender.lend(nullptr));
+    DONE(lender.cancel_loan(unused));
+    const gpuipc_mark loan = TAKE(lender.lend(nullptr));
+    DONE(borrower.take_loan(loan));
+    DONE(borrower.await_mark_async(loan, nullptr));
+    CHECK(TAKE(lender.loan_states({unused, loan})) ==
+          (std::vector<gpuipc_loan_state>{GPUIPC_LOAN_OVER, GPUIPC_LOAN_TAKEN}));
+    DONE(lender.await_loan_async(loan, nullptr, 0));
+    DONE(borrower.return_loan(loan));
+    DONE(lender.await_loan(loan, 5000));
+    const gpuipc_mark second = TAKE(lender.lend(nullptr));
+    DONE(borrower.take_loan(second));
+    DONE(borrower.return_loan_async(second, nullptr));
+    DONE(lender.await_loan(second, 5000));
+}
+
 static void by_message(const gpuipc::context &mine, const gpuipc::context &theirs,
                        const char *name) {
     const std::uint32_t written = 42;
@@ -69,6 +87,7 @@ static void by_message(const gpuipc::context &mine, const gpuipc::context &their
     DONE(from.send(words, 5000));
     gpuipc::message came = TAKE(to.receive(5000));
     CHECK(came.bytes.empty() && came.buffers.size() == 1 && word_of(came.buffers[0]) == written);
+    lend_and_return(made, came.buffers[0]);
     came = TAKE(to.receive(5000));
     CHECK(came.buffers.empty() && came.bytes.size() == 6 &&
           std::memcmp(came.bytes.data(), "words", 6) == 0);

@@ -34,6 +34,7 @@ typedef struct helper_command {
 /** Ended by an entry without a name. */
 extern const helper_command helper_contents_commands[]; /**< helper_contents.c */
 extern const helper_command helper_manifest_commands[]; /**< helper_manifest.c */
+extern const helper_command helper_mark_commands[];     /**< helper_mark.c */
 extern const helper_command helper_memory_commands[];   /**< helper_memory.c */
 extern const helper_command helper_message_commands[];  /**< helper_message.c */
 extern const helper_command helper_point_commands[];    /**< helper_point.c */

@@ -141,22 +141,6 @@ static void await_async(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
-/* mark: the first buffer, on the default stream; says its bytes */
-static void make_mark(helper_state *self, const char *arguments) {
-    char text[2 * sizeof(gpuipc_mark) + 1];
-    gpuipc_mark made;
-    (void)arguments;
-    gpuipc_status status = gpuipc_buffer_mark(self->buffers[0], NULL, &made);
-    if (status != GPUIPC_OK) {
-        helper_say_status(status);
-        return;
-    }
-    for (size_t i = 0; i < sizeof(made); i++) {
-        (void)snprintf(text + 2 * i, 3, "%02x", made.bytes[i]);
-    }
-    helper_say("GPUIPC_OK %s", text);
-}
-
 /* synchronize: waits for the default stream */
 static void synchronize(helper_state *self, const char *arguments) {
     (void)self;
@@ -237,4 +221,4 @@ const helper_command helper_point_commands[] = {
     {"gate", close_gate},         {"open", open_gate}, {"paint", paint},
     {"painted", painted},         {"hand", hand},      {"return", give_back},
     {"await_async", await_async}, {"await", await},    {"synchronize", synchronize},
-    {"produce", produce},         {"mark", make_mark}, {NULL, NULL}};
+    {"produce", produce},         {NULL, NULL}};

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -49,6 +50,27 @@ void partner_do(partner *self, const char *expected, const char *format, ...) {
     cr_assert_eq(strncmp(self->answer, expected, strlen(expected)), 0,
                  "to \"%s\" the partner said \"%s\", not \"%s...\"", format, self->answer,
                  expected);
+}
+
+gpuipc_mark partner_mark(partner *self, const char *command) {
+    const size_t text = strlen("GPUIPC_OK ");
+    gpuipc_mark made;
+    partner_do(self, "GPUIPC_OK ", "%s", command);
+    for (size_t i = 0; i < sizeof(made); i++) {
+        unsigned byte;
+        cr_assert_eq(sscanf(self->answer + text + 2 * i, "%2x", &byte), 1);
+        made.bytes[i] = (uint8_t)byte;
+    }
+    return made;
+}
+
+void partner_do_mark(partner *self, const char *expected, const char *command,
+                     const gpuipc_mark *of) {
+    char text[2 * sizeof(*of) + 1];
+    for (size_t i = 0; i < sizeof(*of); i++) {
+        (void)snprintf(text + 2 * i, 3, "%02x", of->bytes[i]);
+    }
+    partner_do(self, expected, "%s %s", command, text);
 }
 
 void partner_kill(partner *self) {

@@ -23,6 +23,12 @@ void partner_do(partner *self, const char *expected, const char *format, ...) GP
 void partner_tell(partner *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 void partner_hear(partner *self, const char *expected);
 
+/** Lets it say a mark or a loan: "mark", "lend". */
+gpuipc_mark partner_mark(partner *self, const char *command);
+/** Gives a command about one: "take", "give", "give_async". */
+void partner_do_mark(partner *self, const char *expected, const char *command,
+                     const gpuipc_mark *of);
+
 /** Kills it at once, and waits until it is gone. */
 void partner_kill(partner *self);
 

@@ -62,6 +62,7 @@ int main(int count, char **arguments) {
         if (!run_command(helper_memory_commands, &self, line) &&
             !run_command(helper_contents_commands, &self, line) &&
             !run_command(helper_manifest_commands, &self, line) &&
+            !run_command(helper_mark_commands, &self, line) &&
             !run_command(helper_message_commands, &self, line) &&
             !run_command(helper_point_commands, &self, line) &&
             !run_command(helper_raw_commands, &self, line) &&

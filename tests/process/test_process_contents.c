@@ -355,7 +355,7 @@ typedef struct bad_row {
     uint64_t slots; /* bytes; 0: none come */
 } bad_row;
 
-#define PAGE  UINT64_C(73728)
+#define PAGE  UINT64_C(106496)
 #define SLOTS (32 * MIB)
 
 static const bad_row bad_rows[] = {

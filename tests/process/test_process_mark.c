@@ -2,8 +2,6 @@
 /** @file Marks between two processes, one of which keeps silent, hangs up, or ends at any moment. The partner's default
  *  stream is held back by its gate. */
 #include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "check.h"
 #include "partner.h"
@@ -41,18 +39,6 @@ static void end(void) {
     process_case_end(&at);
 }
 
-static gpuipc_mark ask_mark(void) {
-    const size_t text = strlen("GPUIPC_OK ");
-    gpuipc_mark made;
-    partner_do(&other, "GPUIPC_OK ", "mark");
-    for (size_t i = 0; i < sizeof(made); i++) {
-        unsigned byte;
-        cr_assert_eq(sscanf(other.answer + text + 2 * i, "%2x", &byte), 1);
-        made.bytes[i] = (uint8_t)byte;
-    }
-    return made;
-}
-
 static int32_t is_lost(void) {
     gpuipc_buffer_info info = {.struct_size = sizeof(info)};
     check_ok(gpuipc_buffer_get_info(opened, &info));
@@ -73,7 +59,7 @@ Test(mark, orders_work_of_two_processes_on_what_is_open) {
     begin();
     gpuipc_buffer *seen = own_buffer();
     partner_do(&other, "GPUIPC_OK", "paint 7 %d", BYTES);
-    const gpuipc_mark made = ask_mark();
+    const gpuipc_mark made = partner_mark(&other, "mark");
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_mark(opened, &made, 30));
     check_ok(gpuipc_buffer_await_mark_async(opened, &made, NULL));
     check_ok(gpuipc_buffer_copy_async(seen, 0, opened, 0, BYTES, NULL));
@@ -87,7 +73,7 @@ Test(mark, orders_work_of_two_processes_on_what_is_open) {
 
 Test(mark, the_maker_is_killed_while_a_call_waits) {
     begin();
-    const gpuipc_mark made = ask_mark();
+    const gpuipc_mark made = partner_mark(&other, "mark");
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_mark(opened, &made, 0));
     partner_kill(&other);
     check_refused(GPUIPC_ERR_LOST, "ended", gpuipc_buffer_await_mark(opened, &made, PATIENCE_MS));
@@ -97,7 +83,7 @@ Test(mark, the_maker_is_killed_while_a_call_waits) {
 Test(mark, the_maker_is_killed_while_a_stream_waits) {
     begin();
     gpuipc_buffer *seen = own_buffer();
-    const gpuipc_mark made = ask_mark();
+    const gpuipc_mark made = partner_mark(&other, "mark");
     check_ok(gpuipc_buffer_await_mark_async(opened, &made, NULL));
     check_ok(gpuipc_buffer_fill_async(seen, 0, BYTES, 4711, 4, NULL));
     partner_kill(&other);
@@ -110,7 +96,7 @@ Test(mark, the_maker_is_killed_while_a_stream_waits) {
 /* What was reached stays reached, whatever becomes of its maker. */
 Test(mark, the_maker_is_killed_after_it_was_reached) {
     begin();
-    const gpuipc_mark made = ask_mark();
+    const gpuipc_mark made = partner_mark(&other, "mark");
     partner_do(&other, "GPUIPC_OK", "open");
     partner_do(&other, "GPUIPC_OK", "synchronize");
     partner_kill(&other);
@@ -124,7 +110,7 @@ Test(mark, the_maker_is_killed_after_it_was_reached) {
 Test(mark, the_connection_is_closed_before_it_is_made) {
     begin();
     partner_do(&other, "GPUIPC_OK", "disconnect");
-    const gpuipc_mark made = ask_mark();
+    const gpuipc_mark made = partner_mark(&other, "mark");
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_mark(opened, &made, 30));
     partner_do(&other, "GPUIPC_OK", "open");
     check_ok(gpuipc_buffer_await_mark(opened, &made, PATIENCE_MS));

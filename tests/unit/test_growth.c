@@ -161,6 +161,69 @@ Test(growth, of_asking_a_buffer_with_those_of_another) {
     check_ok(gpuipc_buffer_release(own));
 }
 
+/* ---- loans ------------------------------------------------------------------------------------- */
+
+#define MANY_LOANS                                                                                 \
+    1500u /* of 2,047 that there may be, with those whose marks streams have not come to */
+#define LOAN_WAYS 3
+
+static gpuipc_mark known_loan; /* that is out all the time, and taken */
+
+static void ask_loan(void *of) {
+    const crowd *self = of;
+    gpuipc_loan_state state;
+    check_ok(gpuipc_buffer_get_loan_states(self->sent, &known_loan, 1, &state));
+    cr_assert_eq(state, GPUIPC_LOAN_TAKEN);
+}
+
+static void lend_and_cancel(void *of) {
+    const crowd *self = of;
+    gpuipc_mark made;
+    check_ok(gpuipc_buffer_lend(self->sent, NULL, &made));
+    check_ok(gpuipc_buffer_cancel_loan(self->sent, &made));
+}
+
+static void lend_and_return(void *of) {
+    const crowd *self = of;
+    gpuipc_mark made;
+    check_ok(gpuipc_buffer_lend(self->sent, NULL, &made));
+    check_ok(gpuipc_buffer_take_loan(self->opened[0], &made));
+    check_ok(gpuipc_buffer_return_loan(self->opened[0], &made));
+    check_ok(gpuipc_buffer_await_loan(self->sent, &made, SOON_MS));
+}
+
+Test(growth, of_loans_with_those_that_are_out) {
+    static void (*const ways[LOAN_WAYS])(void *) = {ask_loan, lend_and_cancel, lend_and_return};
+    static const char *const names[LOAN_WAYS] = {"gpuipc_buffer_get_loan_states",
+                                                 "lending and taking back",
+                                                 "lending, taking, returning and asking"};
+    uint64_t ns[2][LOAN_WAYS];
+    uint32_t out = 0;
+    crowd one;
+    crowd_begin(&one, core_buffer(core_unit, 0), 1);
+    crowd_grow(&one, 1);
+    check_ok(gpuipc_buffer_lend(one.sent, NULL, &known_loan));
+    check_ok(gpuipc_buffer_take_loan(one.opened[0], &known_loan));
+    for (int i = 0; i < 2; i++) {
+        for (; out < (i == 0 ? FEW : MANY_LOANS); out++) {
+            gpuipc_mark made;
+            check_ok(gpuipc_buffer_lend(one.sent, NULL, &made));
+            if (out % 2 == 0) {
+                check_ok(gpuipc_buffer_take_loan(one.opened[0], &made));
+            }
+        }
+        for (int way = 0; way < LOAN_WAYS; way++) {
+            ns[i][way] = fastest(ways[way], &one, 20);
+        }
+    }
+    for (int way = 0; way < LOAN_WAYS; way++) {
+        check_growth(names[way], ns[0][way], ns[1][way], MANY_LOANS);
+    }
+    gpuipc_buffer *sent = one.sent;
+    crowd_end(&one);
+    check_ok(gpuipc_buffer_release(sent));
+}
+
 /* ---- connections ----------------------------------------------------------------------------- */
 
 #define MANY_PAIRS 200u /* each takes descriptors, of which a process may have 1,024 */

@@ -220,11 +220,12 @@ Test(mark, with_a_word_that_there_is_not_is_refused) {
     gpuipc_mark bytes = make();
     check_ok(mark_decode(&bytes, &read));
     const mark wrong[] = {
-        {false, 0xFFFF, read.exporter, 1},
-        {false, 1022, read.exporter, 1},
-        {false, 0, read.exporter, 1},            /* of those that repeat */
-        {true, read.slot, read.exporter, 1},     /* of those that do not */
-        {false, read.slot, read.exporter ^ 2, 1} /* another's */
+        {false, 0xFFFF, read.exporter, 1, 0},
+        {false, MARK_SLOTS + LOAN_SLOTS, read.exporter, 1, 0},
+        {false, 0, read.exporter, 1, 0},            /* of those that repeat */
+        {true, read.slot, read.exporter, 1, 0},     /* of those that do not */
+        {false, read.slot, read.exporter, 1, 1},    /* of a loan, with a secret */
+        {false, read.slot, read.exporter ^ 2, 1, 0} /* another's */
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         mark_encode(&wrong[i], &bytes);
@@ -255,8 +256,9 @@ Test(mark, arguments_are_checked) {
 /* ---- the 16 bytes -------------------------------------------------------------------------------- */
 
 Test(mark, has_the_bytes_of_the_wire_format) {
-    static const uint8_t frozen[] = {1, 0, 0x2C, 1, 0x44, 0x33, 0x22, 0x11, 5, 0, 0, 0};
-    const mark known = {false, 300, 0x11223344u, 5};
+    static const uint8_t frozen[] = {1, 0, 0x2C, 1, 0x44, 0x33, 0x22, 0x11,
+                                     5, 0, 0,    0, 0,    0,    0xC7, 0xE0};
+    const mark known = {false, 300, 0x11223344u, 5, 0};
     gpuipc_mark bytes;
     mark read;
     mark_encode(&known, &bytes);

@@ -16,6 +16,7 @@
 #include "query/answers.h"
 #include "sync/deferred.h"
 #include "sync/drop.h"
+#include "sync/loan.h"
 #include "sync/lookout.h"
 #include "sync/mark.h"
 #include "sync/point.h"
@@ -33,8 +34,8 @@
  * they wait for end, and with these what was deferred, of which some is memory of the parts above. */
 static const context_part *const parts[] = {
     &answers_part, &deferred_part,     &drop_part,         &kept_handles_part, &keep_alive_part,
-    &import_part,  &buffer_table_part, &staging_part,      &mark_part,         &point_part,
-    &watch_part,   &ticket_cache_part, &server_links_part,
+    &import_part,  &buffer_table_part, &staging_part,      &mark_part,         &loan_part,
+    &point_part,   &watch_part,        &ticket_cache_part, &server_links_part,
 };
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))

@@ -49,6 +49,7 @@ typedef struct context {
     struct point_context *points;
     struct watch *watch;
     struct mark_table *marks;
+    struct loan_table *loans;
     struct ticket_cache *tickets;
     struct server_links *links;
 } context;

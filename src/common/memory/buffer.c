@@ -11,6 +11,7 @@
 #include "memory/buffer_table.h"
 #include "memory/registry.h"
 #include "memory/transport.h"
+#include "sync/loan.h"
 #include "sync/mark.h"
 
 /* All but the reference on the context. */
@@ -32,6 +33,7 @@ static void end(buffer *self, bool forked) {
     import_record_unreference(self->arrived, forked);
     export_forget(&self->exports, forked);
     mark_captures_end(self->context, &self->captures, forked);
+    loan_forget(self->context, &self->loans, forked);
     if (self->finder != NULL) {
         self->finder->end(self, forked);
     }

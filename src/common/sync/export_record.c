@@ -7,6 +7,7 @@
 
 #include "cuda/context.h"
 #include "sync/export_internal.h"
+#include "sync/loan.h"
 #include "sync/ready_event.h"
 
 /* How many of a table are looked at with each that is taken: more than one, so that those that are over never become more
@@ -46,6 +47,7 @@ static void table_free(export_table *self, bool forked) {
         if (forked) {
             point_page_unreference(self->pages[i].page, true);
         } else {
+            loan_page_end(self->pages[i].page);
             point_page_unreference_locked(self->pages[i].page);
         }
         free(self->pages[i].records);

@@ -23,6 +23,7 @@ typedef struct import_record {
     point_word later;  /**< unless this is as well: it was later ones */
     point_page *marks; /**< a reference on the lender's page with its marks; or NULL */
     struct import_capture *captured; /**< waits of graphs, guarded by the point mutex */
+    linked_list loans;               /**< taken and not returned: loan.h; guarded likewise */
 } import_record;
 
 /** Takes in a point. Takes its own reference on the page. */

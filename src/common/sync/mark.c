@@ -4,17 +4,16 @@
 
 #include <stdlib.h>
 
-#include "base/hash.h"
 #include "cuda/context.h"
 #include "sync/export_record.h"
+#include "sync/loan.h"
 #include "sync/watch.h"
 
 #define VERSION 1u
 /* Behind the words of points: who made the page, its number among the first pages of that context, and the marks. */
 #define EXPORTER_WORD (POINT_WORDS_END)
 #define NUMBER_WORD   (POINT_WORDS_END + 1u)
-#define FIRST_WORD    (POINT_WORDS_END + 2u)
-#define SLOTS         (POINT_PAGE_BYTES / 8u - FIRST_WORD)
+#define SLOTS         (MARK_SLOTS + LOAN_SLOTS)
 /* Of these, so many for marks that repeat. Their words go down again, so they are never used for others. */
 #define REPEATED 254u
 
@@ -64,28 +63,40 @@ static uint32_t get(const uint8_t *from) {
     return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
 }
 
+/* Each 16 bits count by their place, modulo a prime: no bit can change alone. */
 static uint32_t checksum(const uint8_t *bytes) {
-    const uint64_t first = get(bytes) | (uint64_t)get(bytes + 4) << 32;
-    return (uint32_t)hash_word(hash_word(VERSION, first), get(bytes + 8));
+    uint32_t sum = VERSION;
+    for (uint32_t i = 0; i < 7; i++) {
+        sum += (i + 1) * (bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8);
+    }
+    return sum % 65521u;
+}
+
+static uint32_t kind_of(const mark *self) {
+    return self->repeats ? 1u : self->slot >= MARK_SLOTS ? 2u : 0;
 }
 
 void mark_encode(const mark *self, gpuipc_mark *out_bytes) {
     uint8_t *to = out_bytes->bytes;
-    put(to, VERSION | (self->repeats ? 1u : 0u) << 8 | self->slot << 16);
+    put(to, VERSION | kind_of(self) << 8 | self->slot << 16);
     put(to + 4, self->exporter);
     put(to + 8, self->value);
-    put(to + 12, checksum(to));
+    put(to + 12, self->secret);
+    put(to + 12, self->secret | checksum(to) << 16);
 }
 
 gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark) {
     const uint8_t *from = bytes->bytes;
     const uint32_t head = get(from);
+    const uint32_t tail = get(from + 12);
     const mark read = {.repeats = (head >> 8 & 0xFFu) == 1u,
                        .slot = head >> 16,
                        .exporter = get(from + 4),
-                       .value = get(from + 8)};
-    if (get(from + 12) != checksum(from) || (head & 0xFFu) != VERSION || (head >> 8 & 0xFFu) > 1u ||
-        read.slot >= SLOTS || read.repeats != (read.slot < REPEATED)) {
+                       .value = get(from + 8),
+                       .secret = (uint16_t)tail};
+    if (tail >> 16 != checksum(from) || (head & 0xFFu) != VERSION ||
+        (head >> 8 & 0xFFu) != kind_of(&read) || read.slot >= SLOTS ||
+        read.repeats != (read.slot < REPEATED) || (read.slot < MARK_SLOTS && read.secret != 0)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the 16 bytes are no mark, or damaged");
     }
     *out_mark = read;
@@ -95,7 +106,7 @@ gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark) {
 /* ---- words ---------------------------------------------------------------------------------- */
 
 static point_word word_of(point_page *page, uint32_t slot, uint64_t value) {
-    return (point_word){page, FIRST_WORD + slot, value};
+    return (point_word){page, MARK_WORDS_BEGIN + slot, value};
 }
 
 static uint64_t word_value(const point_page *page, uint32_t at) {
@@ -129,9 +140,9 @@ static point_word before(const point_word *word) {
 
 /* A slot is used again when its stream has come to what it was used for last. */
 static mark_slot *take(mark_table *self) {
-    for (uint32_t i = 0; i < SLOTS - REPEATED; i++) {
+    for (uint32_t i = 0; i < MARK_SLOTS - REPEATED; i++) {
         mark_slot *one = &self->slots[self->next];
-        self->next = self->next + 1 < SLOTS ? self->next + 1 : REPEATED;
+        self->next = self->next + 1 < MARK_SLOTS ? self->next + 1 : REPEATED;
         if (one->value < UINT32_MAX && point_is_reached(&one->passage)) {
             one->value++;
             return one;
@@ -182,13 +193,28 @@ gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_ma
     gpuipc_status status =
         one != NULL ? write_all(ctx, one, stream)
                     : status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u marks yet",
-                                  SLOTS - REPEATED);
+                                  MARK_SLOTS - REPEATED);
     if (status == GPUIPC_OK) {
         *out_mark = (mark){
             .slot = (uint32_t)(one - self->slots), .exporter = self->exporter, .value = one->value};
     }
     os_mutex_unlock(&self->mutex);
     return status;
+}
+
+gpuipc_status mark_write_loan(struct context *ctx, const mark *self, gpuipc_stream stream,
+                              point_word *out_passage) {
+    mark_slot *one = &ctx->marks->slots[self->slot];
+    os_mutex_lock(&ctx->marks->mutex);
+    one->value = self->value;
+    gpuipc_status status = write_all(ctx, one, stream);
+    *out_passage = one->passage;
+    os_mutex_unlock(&ctx->marks->mutex);
+    return status;
+}
+
+uint32_t mark_exporter(const struct context *ctx) {
+    return ctx->marks->exporter;
 }
 
 /* ---- pages that come later -------------------------------------------------------------------- */
@@ -216,6 +242,9 @@ gpuipc_status mark_page_begin(struct context *ctx, point_page *page) {
             if (self->slots[i].value != 0) {
                 status = catch_up(ctx, &self->slots[i], page);
             }
+        }
+        if (status == GPUIPC_OK) {
+            status = loan_page_begin(ctx, page);
         }
         if (status == GPUIPC_OK) {
             const point_word number = {page, NUMBER_WORD, ++self->page_number};

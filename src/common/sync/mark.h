@@ -13,13 +13,22 @@
 
 struct context;
 
+/** How many there are: the words of so many lie in a first page, and behind them those of loans, which are marks as well. */
+#define MARK_SLOTS 1022u
+#define LOAN_SLOTS 2047u
+/** The number of the first of these words. */
+#define MARK_WORDS_BEGIN (POINT_WORDS_END + 2u)
+/** Of the first word behind them: here the borrower says what becomes of loans (loan.h). */
+#define MARK_WORDS_END (MARK_WORDS_BEGIN + MARK_SLOTS + LOAN_SLOTS)
+
 /** What its 16 bytes say. */
 typedef struct mark {
     bool repeats;
-    uint32_t slot;     /**< the number of its word */
+    uint32_t slot;     /**< the number of its word; from MARK_SLOTS on it is a loan as well */
     uint32_t exporter; /**< a number that its pages have as well */
     uint32_t
         value; /**< that the word reaches; of one that repeats, the number of the newest page it is written in */
+    uint16_t secret; /**< of a loan: who has not got the mark cannot guess it; else 0 */
 } mark;
 
 /** A mark that a graph repeats, as long as the buffer is there that it was made for. */
@@ -34,6 +43,13 @@ gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark);
 /** Lets a stream of the current CUDA context make a mark, and pages that come later get it behind that.
  *  ERR_LIMIT: streams have not come to so many marks yet */
 gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_mark);
+
+/** The same for the ready word of a loan, whose number and value are its own.
+ *  @param out_passage reached when the word is written; set also after a failure */
+gpuipc_status mark_write_loan(struct context *ctx, const mark *self, gpuipc_stream stream,
+                              point_word *out_passage);
+/** What the pages of this context have as their exporter. */
+uint32_t mark_exporter(const struct context *ctx);
 
 /** The same on a stream that is being captured. ERR_LIMIT: so many are captured; ERR_NOT_SUPPORTED: streams cannot write
  *  words there

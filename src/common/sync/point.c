@@ -34,6 +34,7 @@ struct point_page {
     struct opened *opened; /* of a peer's: what is open here under each point; else NULL */
     os_handle handle;      /* of an own one, until it has been sent */
     linked_list passages;
+    void *loans;     /* loan.c */
     uint32_t device; /* in whose primary context it is registered; or GPUIPC_DEVICE_NONE */
 };
 
@@ -118,6 +119,7 @@ static void page_free(point_page *self, bool forked) {
     }
     point_peer_unreference(self->peer, forked);
     free(self->opened);
+    free(self->loans);
     free(self);
 }
 
@@ -211,6 +213,10 @@ uint32_t *point_page_device(point_page *self) {
 
 linked_list *point_page_passages(point_page *self) {
     return &self->passages;
+}
+
+void **point_page_loans(point_page *self) {
+    return &self->loans;
 }
 
 os_handle point_page_handle(const point_page *self) {

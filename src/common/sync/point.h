@@ -20,11 +20,11 @@
 
 struct context;
 
-#define POINT_PAGE_BYTES 73728u
+#define POINT_PAGE_BYTES 106496u
 /** How many points a page has: two words each. The last word behind them but one is not used, and the last is 1 when the
  *  other side has taken the page in. */
 #define POINT_COUNT 4095u
-/** The number of the first word behind them. These are the exporter's marks (mark.h). */
+/** The number of the first word behind them. These are the exporter's marks (mark.h) and loans (loan.h). */
 #define POINT_WORDS_END 8192u
 /** How many pages each direction of a connection has at most, on both sides. */
 #define POINT_PAGES_MAX 64u
@@ -100,6 +100,8 @@ void point_page_return_rest(point_page *self);
 
 /** In whose device's primary context it is registered is the business of point_stream.c. */
 uint32_t *point_page_device(point_page *self);
+/** What loan.c keeps of it, guarded by the mutex and freed with the page; or NULL. */
+void **point_page_loans(point_page *self);
 /** The passages of streams that may still touch it, which passage.c keeps. */
 linked_list *point_page_passages(point_page *self);
 

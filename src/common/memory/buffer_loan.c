@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Loans of parts of buffers: lent, taken, returned. */
+#include <stdlib.h>
+
+#include "memory/buffer.h"
+#include "sync/loan.h"
+#include "sync/point_wait.h"
+
+/* The buffer behind a handle, with a reference for the caller, where there is a loan that it is about. */
+static gpuipc_status acquire(gpuipc_buffer *handle, const gpuipc_mark *loan, buffer **out_buffer) {
+    return loan != NULL ? buffer_acquire(handle, out_buffer)
+                        : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "loan is NULL");
+}
+
+/* ---- lending ----------------------------------------------------------------------------------- */
+
+gpuipc_status gpuipc_buffer_lend(gpuipc_buffer *handle, gpuipc_stream stream,
+                                 gpuipc_mark *out_loan) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    mark made;
+    device_scope scope;
+    if (out_loan == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_loan is NULL");
+    }
+    gpuipc_status status = buffer_acquire(handle, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_enter_stream(self->context, stream, self->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_check_capture(self->context, stream);
+        if (status == GPUIPC_OK) {
+            status = loan_lend(self->context, &self->loans, stream, &made);
+        }
+        device_leave(&scope);
+    }
+    if (status == GPUIPC_OK) {
+        mark_encode(&made, out_loan);
+    }
+    buffer_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_get_loan_states(gpuipc_buffer *handle, const gpuipc_mark *loans,
+                                            size_t count, gpuipc_loan_state *out_states) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    if (count > 0 && (loans == NULL || out_states == NULL)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is NULL",
+                           loans == NULL ? "loans" : "out_states");
+    }
+    gpuipc_status status = buffer_acquire(handle, &self);
+    if (status == GPUIPC_OK) {
+        status = loan_look(self->context, loans, count, out_states);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_cancel_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    gpuipc_status status = acquire(handle, loan, &self);
+    if (status == GPUIPC_OK) {
+        status = loan_cancel(self->context, loan);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
+/* Until it is in that state or a later one. */
+static gpuipc_status await_state(context *ctx, const gpuipc_mark *loan, gpuipc_loan_state wanted,
+                                 os_deadline deadline) {
+    unsigned pause = 0;
+    for (;;) {
+        gpuipc_loan_state state = GPUIPC_LOAN_LENT;
+        gpuipc_status status = loan_look(ctx, loan, 1, &state);
+        if (status != GPUIPC_OK || state >= wanted) {
+            return status;
+        }
+        if (atomic_load(&ctx->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the context was given up meanwhile");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, "the loan %s",
+                               state == GPUIPC_LOAN_LENT ? "was taken by nobody"
+                                                         : "was taken, and is not returned");
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+}
+
+gpuipc_status gpuipc_buffer_await_loan(gpuipc_buffer *handle, const gpuipc_mark *loan,
+                                       int timeout_ms) {
+    status_enter(__func__);
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    buffer *self = NULL;
+    gpuipc_status status = acquire(handle, loan, &self);
+    if (status == GPUIPC_OK) {
+        status = await_state(self->context, loan, GPUIPC_LOAN_OVER, deadline);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+static gpuipc_status wait_for_words(buffer *self, const gpuipc_mark *loan, const point_waiter *by) {
+    point_word *words = NULL;
+    size_t count = 0;
+    point_word passage;
+    gpuipc_loan_state state;
+    gpuipc_status status = loan_copy_awaited(self->context, loan, &words, &count, &state);
+    if (status == GPUIPC_OK && count > 0) {
+        status = point_wait(by, words, count, &passage);
+    }
+    for (size_t i = 0; i < count; i++) {
+        point_page_unreference(words[i].page, false);
+    }
+    free(words);
+    return status;
+}
+
+/* The stream has to know whose word it waits for, so the host waits until somebody has taken it. */
+static gpuipc_status await_on_stream(buffer *self, const gpuipc_mark *loan, gpuipc_stream stream,
+                                     os_deadline deadline) {
+    const point_waiter by = {
+        .context = self->context, .stream = stream, .device = self->access_device};
+    bool can = false;
+    gpuipc_status status = point_can_wait(&by, &can);
+    if (status == GPUIPC_OK) {
+        status =
+            await_state(self->context, loan, can ? GPUIPC_LOAN_TAKEN : GPUIPC_LOAN_OVER, deadline);
+    }
+    return status == GPUIPC_OK && can ? wait_for_words(self, loan, &by) : status;
+}
+
+gpuipc_status gpuipc_buffer_await_loan_async(gpuipc_buffer *handle, const gpuipc_mark *loan,
+                                             gpuipc_stream stream, int timeout_ms) {
+    status_enter(__func__);
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    buffer *self = NULL;
+    gpuipc_status status = acquire(handle, loan, &self);
+    if (status == GPUIPC_OK) {
+        status = await_on_stream(self, loan, stream, deadline);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+/* ---- borrowing ---------------------------------------------------------------------------------- */
+
+static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, buffer **out_buffer,
+                          mark *out_mark) {
+    buffer *self = NULL;
+    gpuipc_status status = acquire(handle, bytes, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = mark_decode(bytes, out_mark);
+    if (status != GPUIPC_OK) {
+        buffer_unreference(self);
+        return status;
+    }
+    *out_buffer = self;
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_buffer_take_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    mark wanted;
+    gpuipc_status status = find(handle, loan, &self, &wanted);
+    if (status == GPUIPC_OK) {
+        status = loan_take(self->import_record, &wanted);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_return_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    mark wanted;
+    gpuipc_status status = find(handle, loan, &self, &wanted);
+    if (status == GPUIPC_OK) {
+        status = loan_return(self->import_record, &wanted);
+        buffer_unreference(self);
+    }
+    return status;
+}
+
+static gpuipc_status return_on_stream(buffer *self, const mark *wanted, gpuipc_stream stream) {
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(self->context, stream, self->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = device_check_capture(self->context, stream);
+        if (status == GPUIPC_OK) {
+            status = loan_return_async(self->import_record, wanted, stream);
+        }
+        device_leave(&scope);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_buffer_return_loan_async(gpuipc_buffer *handle, const gpuipc_mark *loan,
+                                              gpuipc_stream stream) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    mark wanted;
+    gpuipc_status status = find(handle, loan, &self, &wanted);
+    if (status == GPUIPC_OK) {
+        status = return_on_stream(self, &wanted, stream);
+        buffer_unreference(self);
+    }
+    return status;
+}
