@@ -142,7 +142,7 @@ typedef struct gpuipc_share_config {
  * @param config NULL for all of the buffer, any number of processes, without an end
  * @param out_ticket the new ticket
  * @errors ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_LIMIT (attachment),
- *         ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_RELEASED (also when the server is destroyed meanwhile)
  * @ownership borrows; copies the attachment  @threads any
  * @blocking for the GPU work  @since 0.1
  */
@@ -157,7 +157,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_share(gpuipc_server *serve
  * @param server which gave it out
  * @param ticket the ticket, or one that was narrowed from it
  * @errors ::GPUIPC_ERR_TICKET_UNKNOWN (not this server's, or revoked or expired before 4,096 others),
- *         ::GPUIPC_ERR_TICKET_REVOKED (already), ::GPUIPC_ERR_TICKET_DAMAGED, ::GPUIPC_ERR_TICKET_VERSION
+ *         ::GPUIPC_ERR_TICKET_REVOKED (already), ::GPUIPC_ERR_TICKET_DAMAGED, ::GPUIPC_ERR_TICKET_VERSION,
+ *         ::GPUIPC_ERR_RELEASED (also when the server is destroyed meanwhile)
  * @ownership borrows  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_server_revoke(gpuipc_server *server,
@@ -183,7 +184,8 @@ typedef struct gpuipc_holder {
  * @param capacity how many of them there is room for
  * @param out_count how many there are; also written with ::GPUIPC_ERR_TOO_SMALL
  * @errors ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_TICKET_UNKNOWN (as gpuipc_server_revoke()),
- *         ::GPUIPC_ERR_TICKET_DAMAGED, ::GPUIPC_ERR_TICKET_VERSION
+ *         ::GPUIPC_ERR_TICKET_DAMAGED, ::GPUIPC_ERR_TICKET_VERSION,
+ *         ::GPUIPC_ERR_RELEASED (also when the server is destroyed meanwhile)
  * @ownership copies  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_server_holders(gpuipc_server *server,
@@ -238,9 +240,9 @@ typedef struct gpuipc_open_config {
  *         gpuipc_connection_receive() says of buffers
  * @ownership the caller holds one reference  @threads any; requests to one server go one after the other, and who waits
  *         for contents keeps nobody else waiting
- * @blocking up to timeout_ms in all, for the server and, without ::GPUIPC_RECEIVE_ASYNC or ::GPUIPC_RECEIVE_DEFERRED, until the
- *         contents are ready;
- *         and for the driver's mapping  @since 0.1
+ * @blocking up to timeout_ms in all, for the server and until the contents are ready, and for the driver's mapping.
+ *         With ::GPUIPC_RECEIVE_ASYNC or ::GPUIPC_RECEIVE_DEFERRED it does not wait for contents, but for what is
+ *         excepted there  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_open(gpuipc_context *context,
                                                            const gpuipc_ticket *ticket,

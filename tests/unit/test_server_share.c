@@ -42,6 +42,29 @@ static gpuipc_status make_ticket(const gpuipc_share_config *config, gpuipc_ticke
     return gpuipc_buffer_share(server, shared, config, out_ticket);
 }
 
+/* ---- a server that ends meanwhile ---------------------------------------------------------- */
+
+static gpuipc_status share_behind_producer(void *out_ticket) {
+    return make_ticket(
+        &(gpuipc_share_config){.struct_size = sizeof(gpuipc_share_config), .stream = producer},
+        out_ticket);
+}
+
+Test(server_share, a_ticket_of_a_server_that_was_destroyed_meanwhile_is_none) {
+    core_waiter waiter;
+    gpuipc_ticket made = {{0}};
+    const gpuipc_ticket untouched = made;
+    stream_gate_make();
+    producer = stream_gate_stream();
+    stream_gate_close(producer);
+    core_waiter_start(&waiter, share_behind_producer, &made);
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+    stream_gate_open();
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    cr_assert_eq(memcmp(&made, &untouched, sizeof(made)), 0);
+}
+
 /* ---- what makes no sense ------------------------------------------------------------------- */
 
 static void check_refused_config(gpuipc_status expected, gpuipc_share_config config) {

@@ -80,6 +80,10 @@ static gpuipc_status give_out(server *self, buffer *of, gpuipc_share_config *con
     if (is_next) {
         os_poller_wake(self->poller); /* which may be waiting for one that expires later */
     }
+    if (atomic_load(
+            &self->is_over)) { /* which was looked at before the shares were forgotten, or ends this one */
+        return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
+    }
     ticket_encode(&made, out_ticket);
     return GPUIPC_OK;
 }
