@@ -194,6 +194,39 @@ Test(ready, a_view_is_when_what_it_is_over_is) {
     check_ok(gpuipc_server_destroy(server));
 }
 
+typedef struct again {
+    gpuipc_context *by;
+    gpuipc_ticket ticket;
+} again;
+
+static gpuipc_status open_again(void *argument) {
+    again *self = argument;
+    gpuipc_buffer *opened = NULL;
+    check_refused(GPUIPC_ERR_RELEASED, "the context was destroyed",
+                  gpuipc_buffer_open(self->by, &self->ticket, NULL, &opened));
+    return GPUIPC_ERR_RELEASED;
+}
+
+Test(ready, who_waits_in_an_opening_is_told_that_the_context_was_destroyed) {
+    const gpuipc_share_config at_once = {.struct_size = sizeof(at_once),
+                                         .flags = GPUIPC_SEND_READY};
+    again self = {.by = core_context_new()};
+    gpuipc_server *server = NULL;
+    gpuipc_buffer *view = NULL;
+    core_waiter waiter;
+    send_late();
+    check_ok(receive(GPUIPC_RECEIVE_DEFERRED | GPUIPC_RECEIVE_KEEP_HANDLES));
+    check_ok(gpuipc_server_create(other, NULL, &server));
+    check_ok(gpuipc_buffer_share(server, received, &at_once, &self.ticket));
+    check_ok(gpuipc_buffer_open(self.by, &self.ticket, NULL, &view));
+    core_waiter_start(&waiter, open_again, &self);
+    check_ok(gpuipc_context_destroy(self.by));
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    settle();
+    check_ok(gpuipc_buffer_release(view));
+    check_ok(gpuipc_server_destroy(server));
+}
+
 Test(ready, what_was_returned_or_given_up_answers_so) {
     receive_late();
     settle();
