@@ -213,6 +213,38 @@ Test(staging, a_device_that_reaches_both_copies_itself) {
     check_ok(gpuipc_buffer_release(from));
 }
 
+/* ---- the end ------------------------------------------------------------------------------ */
+
+/* What the end of a context costs after a staged copy, with calls that fail. */
+static void copy_and_end(const char *failures) {
+    gpuipc_context *context = core_context_new();
+    gpuipc_buffer *from = buffer_of(context, 0, FEW);
+    gpuipc_buffer *into = buffer_of(context, 1, FEW);
+    check_ok(gpuipc_buffer_fill_async(from, 0, FEW, 1, 1, NULL));
+    check_ok(gpuipc_buffer_copy_async(into, 0, from, 0, FEW, NULL));
+    cr_assert_eq(core_driver()->cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(into));
+    check_ok(gpuipc_buffer_release(from));
+    core_set_failures(failures);
+    check_ok(gpuipc_context_destroy(context));
+}
+
+/* 600 is CUDA_ERROR_NOT_READY: a stream that goes on for ever, behind one that waits for another process. */
+Test(staging, a_ring_that_stays_busy_keeps_its_context_from_ending_a_second_at_most) {
+    core_need_emulated();
+    core_need_devices(2);
+    core_enter_device(1);
+    copy_and_end("");
+    cr_assert_eq(calls_of("cuStreamSynchronize"), 0); /* which knows no deadline */
+    cr_assert_eq(calls_of("cuMemFreeHost"), 1);
+    const uint64_t start = os_clock_ns();
+    copy_and_end("cuStreamQuery:*=600");
+    cr_assert_lt(os_clock_ns() - start, UINT64_C(10000000000));
+    cr_assert_eq(calls_of("cuMemFreeHost"), 0);
+    core_set_failures("");
+    core_is_emulated = false; /* so that nobody looks for what was left behind on purpose */
+}
+
 /* ---- failures ----------------------------------------------------------------------------- */
 
 /* Makes a copy in a context of its own, with the Nth call of a function failing. */

@@ -77,24 +77,43 @@ static void half_end(context *ctx, half *self) {
     device_leave(&scope);
 }
 
-static void wait_for(context *ctx, const half *self) {
+/* Whether its stream is through in time with what it has: it may be behind one that waits for another process. */
+static bool is_through(context *ctx, const half *self, os_deadline deadline) {
+    unsigned pause = 0;
     device_scope scope;
-    if (self->stream != NULL && device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
-        (void)ctx->driver.cuStreamSynchronize(self->stream);
-        device_leave(&scope);
+    CUresult result;
+    if (self->stream == NULL) {
+        return true;
     }
+    if (device_enter(ctx, self->device, &scope) != GPUIPC_OK) {
+        return false;
+    }
+    while ((result = ctx->driver.cuStreamQuery(self->stream)) == CUDA_ERROR_NOT_READY &&
+           !os_deadline_passed(deadline)) {
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    device_leave(&scope);
+    return result != CUDA_ERROR_NOT_READY;
 }
 
-static void ring_free(context *ctx, staging_ring *self, bool forked) {
+/* Freeing waits for all streams, so it would wait for another process with one that does. */
+static void slots_free(context *ctx, const staging_ring *self) {
     device_scope scope;
+    if (self->slots == NULL || !deferred_free_begins()) {
+        return;
+    }
+    if (device_enter(ctx, self->reader.device, &scope) == GPUIPC_OK) {
+        (void)ctx->driver.cuMemFreeHost(self->slots);
+        device_leave(&scope);
+    }
+    deferred_free_ends();
+}
+
+/* Slots that a copy may still use are left to the end of the process; streams end when they are through. */
+static void ring_free(context *ctx, staging_ring *self, os_deadline deadline, bool forked) {
     if (!forked) {
-        wait_for(ctx, &self->reader);
-        wait_for(ctx, &self->writer);
-        /* While a stream waits for another process, it would wait with it: left to the end of the process. */
-        if (self->slots != NULL && deferred_is_quiet() &&
-            device_enter(ctx, self->reader.device, &scope) == GPUIPC_OK) {
-            (void)ctx->driver.cuMemFreeHost(self->slots);
-            device_leave(&scope);
+        if (is_through(ctx, &self->reader, deadline) && is_through(ctx, &self->writer, deadline)) {
+            slots_free(ctx, self);
         }
         half_end(ctx, &self->reader);
         half_end(ctx, &self->writer);
@@ -138,7 +157,7 @@ static gpuipc_status ring_make(context *ctx, uint32_t writer, uint32_t reader,
         (status = half_make(ctx, &self->reader)) != GPUIPC_OK ||
         (status = half_make(ctx, &self->writer)) != GPUIPC_OK) {
         gpuipc_error why = status_save();
-        ring_free(ctx, self, false);
+        ring_free(ctx, self, os_deadline_after(0), false); /* nothing was put on its streams */
         status_restore(&why);
         return status;
     }
@@ -212,9 +231,8 @@ static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, g
 
 static void end(context *ctx, os_deadline deadline, bool is_forked) {
     list_link *at;
-    (void)deadline;
     while ((at = list_take(&ctx->staging->rings)) != NULL) {
-        ring_free(ctx, LIST_ITEM(at, staging_ring, link), is_forked);
+        ring_free(ctx, LIST_ITEM(at, staging_ring, link), deadline, is_forked);
     }
 }
 

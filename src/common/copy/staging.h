@@ -32,7 +32,8 @@ typedef struct staging_list {
     linked_list rings; /**< new ones first */
 } staging_list;
 
-/** Its end waits for copies that are still under way. */
+/** Its end waits for copies that are still under way, as long as the end of a context may; then their rings are left to
+ *  the end of the process. */
 extern const struct context_part staging_part;
 
 /** Memory as one device reaches it. */
