@@ -29,7 +29,7 @@ _Static_assert(offsetof(OBJECT_ATTRIBUTES, SecurityQualityOfService) == 40,
 
 /** Room for it with the longest user. */
 #define SDDL_MAX (sizeof(OWNER_ONLY_SDDL) + 2 * WIN32_SID_TEXT_MAX)
-/** And as the system reads it: the owner, and a DACL of one entry. */
+/** Room for the same as the system reads it: the owner, and a DACL of one entry. */
 #define DESCRIPTOR_MAX                                                                             \
     (sizeof(SECURITY_DESCRIPTOR) + sizeof(ACL) + sizeof(ACCESS_ALLOWED_ACE) +                      \
      2 * SECURITY_MAX_SID_SIZE)

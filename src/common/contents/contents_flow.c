@@ -285,7 +285,7 @@ static void give_up(const work *self) {
     status_restore(&why);
 }
 
-/* And so does the caller's stream. Where that fails as well, the words stay mapped for ever. */
+/* The streams, and the caller's, go on. Where that fails as well, the words stay mapped for ever. */
 static void let_go(const work *self) {
     const contents_lane *lane = self->lane;
     const gpuipc_error why = status_save();

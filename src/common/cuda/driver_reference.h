@@ -42,7 +42,7 @@ typedef struct driver_reference_maker {
     /** One thing may be made under several keys, which the value tells: it is undone when none of them holds
      *  it any more. */
     bool value_tells;
-    /** And then as often as it was made: the driver counts that. */
+    /** Then it is undone as often as it was made: the driver counts that. */
     bool undo_each;
 } driver_reference_maker;
 

@@ -18,7 +18,7 @@ struct export_record {
 
 /** A hand-over of this buffer has begun. */
 void export_buffer_joined(buffer_exports *of);
-/** And one is over. */
+/** A hand-over of it is over. */
 void export_buffer_left(buffer_exports *of);
 
 /** Looks what has become of it. @return whether it has left the list that it was in */

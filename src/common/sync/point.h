@@ -40,7 +40,7 @@ typedef struct point {
 point_word point_ready_word(const point *at);
 /** The receiver no longer uses the memory. */
 point_word point_returned_word(const point *at);
-/** And no longer has it open: the same word, with the value after that. Only then is the point given
+/** The receiver no longer has it open either: the same word, with the value after that. Only then is the point given
  *  out again. */
 point_word point_released_word(const point *at);
 

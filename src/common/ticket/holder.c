@@ -110,7 +110,7 @@ static void end_hold(hold *self, bool forked) {
     free(self);
 }
 
-/* And its holder, if it was the last one of one that has left. */
+/* Its holder ends with it, if it was the last one of one that has left. */
 static void end_with_holder(hold *self, bool forked) {
     holder *by = self->in->by;
     end_hold(self, forked);

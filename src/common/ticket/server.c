@@ -60,7 +60,7 @@ server *server_find(const uint8_t id[16]) {
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Or until something expires, if that is earlier. */
+/* The deadline, or when something expires, if that is earlier. */
 static os_deadline until_expiry(server *self, os_deadline deadline) {
     const os_deadline next = share_next_expiry(&self->shares);
     return next.at_ns < deadline.at_ns ? os_deadline_inherit(next, deadline) : deadline;
