@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+#include "array.hpp"
+
+#include "buffer.hpp"
+#include "share.hpp"
+#include "stream.hpp"
+
+namespace binding {
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static array_object empty(nb::handle shape, nb::handle dtype, int64_t device, nb::handle openers,
+                          nb::handle access_devices, nb::handle transport, nb::handle context) {
+    const layout form = layout_compact(element_from(dtype), numbers_from(shape));
+    return {create_memory(form.extent(), device, openers, access_devices, transport, context),
+            form};
+}
+
+/* An array anywhere in a buffer. */
+static array_object place(const buffer_object &buffer, nb::handle shape, nb::handle dtype,
+                          uint64_t offset, nb::handle strides) {
+    const element type = element_from(dtype);
+    layout form = strides.is_none()
+                      ? layout_compact(type, numbers_from(shape))
+                      : layout_strided(type, numbers_from(shape), numbers_from(strides), offset);
+    form.offset = offset;
+    layout_check(form, buffer.core->bytes());
+    return {buffer.core, form};
+}
+
+/* ---- sharing -------------------------------------------------------------------------------- */
+
+std::string manifest_of(const std::vector<gpuipc_range> &ranges) {
+    size_t size = 0;
+    gpuipc_status status = gpuipc_manifest_write(ranges.data(), ranges.size(), nullptr, 0, &size);
+    std::string bytes(size, '\0');
+    if (status == GPUIPC_ERR_TOO_SMALL) {
+        status =
+            gpuipc_manifest_write(ranges.data(), ranges.size(), bytes.data(), bytes.size(), &size);
+    }
+    check(status);
+    return bytes;
+}
+
+std::string manifest_of(const layout &form) {
+    gpuipc_range range = form.range();
+    range.name = "."; /* the ticket's memory itself, and no name in it */
+    range.offset = 0;
+    return manifest_of(std::vector<gpuipc_range>{range});
+}
+
+static gpuipc_ticket share_array(const array_object &self, nb::handle access,
+                                 std::optional<double> expires,
+                                 std::optional<uint32_t> max_processes, bool one_shot,
+                                 nb::handle stream, bool ready, bool wait) {
+    share_options options;
+    options.offset = self.form.offset;
+    options.bytes = self.form.extent();
+    options.access = access_from(access);
+    options.expires = expires;
+    options.max_processes = max_processes;
+    options.one_shot = one_shot;
+    options.stream = stream_from(stream);
+    options.is_ready = ready;
+    options.waits = wait;
+    options.attachment = manifest_of(self.form);
+    const gpuipc_ticket ticket = share(*self.core, options);
+    self.core->note_share(expires ? static_cast<uint64_t>(*expires * 1000) + 1 : 0);
+    return ticket;
+}
+
+static gpuipc_ticket ticket_of(const array_object &self) {
+    return self.core->ticket(self.form.offset, self.form.extent(), manifest_of(self.form));
+}
+
+/* ---- pickling ------------------------------------------------------------------------------- */
+
+/* Waits for what the default stream was given. */
+static void await_default_stream(const memory &core) {
+    uint8_t byte;
+    check(released([&] { return gpuipc_buffer_read(core.handle(), 0, &byte, 1); }));
+}
+
+/* The point on the default stream at which the contents are ready. Of memory that came from elsewhere nobody could
+ * wait for one of ours; then the host waits. */
+static nb::object mark_of(const memory &core) {
+    gpuipc_mark mark;
+    if (core.origin() != GPUIPC_BUFFER_OPENED) {
+        const gpuipc_status status =
+            released([&] { return gpuipc_buffer_mark(core.handle(), nullptr, &mark); });
+        if (status == GPUIPC_OK) {
+            return nb::bytes(mark.bytes, sizeof(mark.bytes));
+        }
+        if (status != GPUIPC_ERR_LIMIT) { /* so many are not reached yet */
+            check(status);
+        }
+    }
+    await_default_stream(core);
+    return nb::none();
+}
+
+static nb::tuple reduce(const array_object &self) {
+    self.core->check_open();
+    self.core->ready_here(patience(std::nullopt));
+    const gpuipc_ticket ticket = self.core->hand_over_ticket();
+    nb::object strides = nb::none();
+    if (!self.form.is_compact()) {
+        strides = tuple_of(self.form.strides.data(), self.form.dimensions);
+    }
+    return nb::make_tuple(nb::module_::import_("gpuipc").attr("_rebuild"),
+                          nb::make_tuple(nb::bytes(ticket.bytes, sizeof(ticket.bytes)),
+                                         self.form.offset,
+                                         tuple_of(self.form.shape.data(), self.form.dimensions),
+                                         strides, self.form.type.packed(), mark_of(*self.core)));
+}
+
+[[noreturn]] static void refuse_copy(nb::handle, nb::args) {
+    throw nb::type_error(
+        "an Array is memory that others may have: make a tensor of it (from_dlpack) and copy that");
+}
+
+/* ---- what Python sees ----------------------------------------------------------------------- */
+
+static nb::str represent(const array_object &self) {
+    return nb::str("<gpuipc.Array {} of {}, {}, device {}>")
+        .format(tuple_of(self.form.shape.data(), self.form.dimensions),
+                element_name(self.form.type), gpuipc_transport_name(self.core->transport()),
+                self.core->access_device());
+}
+
+static void bind_form(nb::class_<array_object> &type) {
+    type.def_prop_ro(
+            "shape",
+            [](const array_object &self) {
+                return tuple_of(self.form.shape.data(), self.form.dimensions);
+            },
+            nb::sig("def shape(self) -> tuple[int, ...]"))
+        .def_prop_ro(
+            "strides",
+            [](const array_object &self) {
+                return tuple_of(self.form.strides.data(), self.form.dimensions);
+            },
+            nb::sig("def strides(self) -> tuple[int, ...]"), "In elements, as DLPack has them.")
+        .def_prop_ro("ndim", [](const array_object &self) { return self.form.dimensions; })
+        .def_prop_ro(
+            "size", [](const array_object &self) { return self.form.elements(); },
+            "How many elements.")
+        .def_prop_ro("itemsize", [](const array_object &self) { return self.form.type.bytes(); })
+        .def_prop_ro("nbytes",
+                     [](const array_object &self) {
+                         return self.form.elements() * static_cast<int64_t>(self.form.type.bytes());
+                     })
+        .def_prop_ro(
+            "dtype", [](const array_object &self) { return element_name(self.form.type); },
+            "A name, such as 'bfloat16'.")
+        .def_prop_ro(
+            "dlpack_dtype",
+            [](const array_object &self) {
+                return nb::make_tuple(self.form.type.code, self.form.type.bits,
+                                      self.form.type.lanes);
+            },
+            nb::sig("def dlpack_dtype(self) -> tuple[int, int, int]"), "Code, bits and lanes.")
+        .def_prop_ro("is_contiguous",
+                     [](const array_object &self) { return self.form.is_compact(); })
+        .def_prop_ro(
+            "offset", [](const array_object &self) { return self.form.offset; },
+            "In bytes, in its buffer.")
+        .def("__len__", [](const array_object &self) {
+            if (self.form.dimensions == 0) {
+                throw nb::type_error("an Array without dimensions has no length");
+            }
+            return static_cast<size_t>(self.form.shape[0]);
+        });
+}
+
+static void bind_place(nb::class_<array_object> &type) {
+    type.def_prop_ro(
+            "buffer", [](const array_object &self) { return buffer_object{self.core}; },
+            "The memory that it is in.")
+        .def_prop_ro("address", &array_object::address, "Device address of the first element.")
+        .def_prop_ro(
+            "device",
+            [](const array_object &self) -> std::optional<uint32_t> {
+                const uint32_t device = self.core->device();
+                return device == GPUIPC_DEVICE_NONE ? std::nullopt
+                                                    : std::optional<uint32_t>(device);
+            },
+            "The GPU that owns the memory; None: this process does not see it.")
+        .def_prop_ro(
+            "access_device", [](const array_object &self) { return self.core->access_device(); },
+            "The GPU that it is mapped for.")
+        .def_prop_ro(
+            "transport",
+            [](const array_object &self) { return gpuipc_transport_name(self.core->transport()); })
+        .def_prop_ro("read_only",
+                     [](const array_object &self) { return self.core->is_read_only(); });
+}
+
+static void bind_views(nb::class_<array_object> &type) {
+    type.def(
+            "view",
+            [](const array_object &self, nb::handle shape, nb::handle dtype) {
+                return array_object{self.core, layout_viewed(self.form, shape, dtype)};
+            },
+            nb::arg("shape") = nb::none(), nb::arg("dtype") = nb::none(),
+            nb::sig(
+                "def view(self, shape: int | collections.abc.Sequence[int] | None = None, dtype: object | None = None) -> Array"),
+            "The same bytes with another shape (one dimension may be -1) or as other elements.")
+        .def(
+            "__getitem__",
+            [](const array_object &self, nb::handle index) {
+                return array_object{self.core, layout_sliced(self.form, index)};
+            },
+            nb::sig(
+                "def __getitem__(self, index: slice | types.EllipsisType | tuple[slice | types.EllipsisType, ...], /) -> Array"),
+            "A part, by slices: the same memory.");
+}
+
+static void bind_sharing(nb::class_<array_object> &type) {
+    type.def(
+            "share", share_array, nb::kw_only(), nb::arg("access") = nb::none(),
+            nb::arg("expires") = nb::none(), nb::arg("max_processes") = nb::none(),
+            nb::arg("one_shot") = false, nb::arg("stream") = nb::none(), nb::arg("ready") = false,
+            nb::arg("wait") = true,
+            nb::sig(
+                "def share(self, *, access: str | None = None, expires: float | None = None, max_processes: int "
+                "| None = None, one_shot: bool = False, stream: object | None = None, ready: bool = False, "
+                "wait: bool = True) -> Ticket"),
+            "A new ticket, as Buffer.share(), by which gpuipc.open() makes this array again.")
+        .def(
+            "ticket", ticket_of,
+            "The ticket of this array, the same each time. It ends with the last Buffer or Array of this memory.")
+        .def("__reduce__", reduce, nb::sig("def __reduce__(self) -> tuple[object, ...]"));
+}
+
+void bind_array(nb::module_ &m) {
+    nb::class_<array_object> type(
+        m, "Array", nb::is_weak_referenceable(),
+        "Shape and type of elements over a Buffer: a way into PyTorch, CuPy, JAX, Numba and "
+        "NumPy. It has no arithmetic.");
+    bind_form(type);
+    bind_place(type);
+    bind_views(type);
+    bind_sharing(type);
+    bind_exports(type);
+    type.def(
+            "close",
+            [](const array_object &self, nb::handle stream) {
+                self.core->close(stream.is_none()
+                                     ? std::nullopt
+                                     : std::optional<gpuipc_stream>(stream_from(stream)));
+            },
+            nb::arg("stream") = nb::none(), "Closes its buffer, for all Arrays over it.")
+        .def(
+            "__enter__", [](nb::handle self) { return nb::borrow(self); },
+            nb::sig("def __enter__(self) -> Array"))
+        .def(
+            "__exit__", [](const array_object &self, nb::args) { self.core->close(std::nullopt); },
+            nb::sig("def __exit__(self, *args: object) -> None"))
+        .def("__copy__", refuse_copy, nb::sig("def __copy__(self) -> typing.NoReturn"))
+        .def("__deepcopy__", refuse_copy,
+             nb::sig("def __deepcopy__(self, memo: object) -> typing.NoReturn"))
+        .def("__repr__", represent);
+
+    m.def(
+        "empty", empty, nb::arg("shape"), nb::arg("dtype"), nb::kw_only(), nb::arg("device") = 0,
+        nb::arg("openers") = nb::none(), nb::arg("access_devices") = nb::make_tuple(),
+        nb::arg("transport") = nb::none(), nb::arg("context") = nb::none(),
+        nb::sig(
+            "def empty(shape: int | collections.abc.Sequence[int], dtype: object, *, device: int = 0, openers: "
+            "collections.abc.Iterable[int | bytes] | None = None, access_devices: "
+            "collections.abc.Iterable[int] = (), transport: str | None = None, context: Context | None = None) "
+            "-> Array"),
+        "Makes an Array in memory of its own that can be shared, with undefined contents. openers: the GPUs for "
+        "which others will open it, as numbers here or UUIDs, as far as that is known.");
+    m.def(
+        "place", place, nb::arg("buffer"), nb::arg("shape"), nb::arg("dtype"),
+        nb::arg("offset") = 0, nb::arg("strides") = nb::none(),
+        nb::sig(
+            "def place(buffer: Buffer, shape: int | collections.abc.Sequence[int], dtype: object, offset: int = "
+            "0, strides: collections.abc.Sequence[int] | None = None) -> Array"),
+        "An Array in a Buffer, offset bytes from its beginning.");
+}
+
+} // namespace binding

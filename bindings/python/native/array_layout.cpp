@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+#include "array.hpp"
+
+namespace binding {
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+std::vector<int64_t> numbers_from(nb::handle argument) {
+    if (nb::isinstance<nb::int_>(argument)) {
+        return {nb::cast<int64_t>(argument)};
+    }
+    std::vector<int64_t> numbers;
+    for (nb::handle each : argument) {
+        nb::object number = nb::steal(PyNumber_Index(each.ptr()));
+        if (!number.is_valid()) {
+            throw nb::python_error();
+        }
+        numbers.push_back(nb::cast<int64_t>(number));
+    }
+    return numbers;
+}
+
+nb::tuple tuple_of(const int64_t *numbers, uint32_t count) {
+    nb::list list;
+    for (uint32_t i = 0; i < count; i++) {
+        list.append(numbers[i]);
+    }
+    return nb::tuple(list);
+}
+
+static int64_t product(int64_t one, int64_t other) {
+    int64_t both;
+    if (__builtin_mul_overflow(one, other, &both)) {
+        throw nb::value_error("an array of more bytes than there can be");
+    }
+    return both;
+}
+
+static int64_t sum(int64_t one, int64_t other) {
+    int64_t both;
+    if (__builtin_add_overflow(one, other, &both)) {
+        throw nb::value_error("an array of more bytes than there can be");
+    }
+    return both;
+}
+
+/* ---- what is known of one ------------------------------------------------------------------- */
+
+int64_t layout::elements() const {
+    int64_t count = 1;
+    for (uint32_t i = 0; i < dimensions; i++) {
+        count *= shape[i]; /* was looked at when it was made */
+    }
+    return count;
+}
+
+uint64_t layout::extent() const {
+    int64_t last = 0;
+    for (uint32_t i = 0; i < dimensions; i++) {
+        last = sum(last, product(shape[i] - 1, strides[i]));
+    }
+    return static_cast<uint64_t>(product(sum(last, 1), static_cast<int64_t>(type.bytes())));
+}
+
+bool layout::is_compact() const {
+    int64_t step = 1;
+    for (uint32_t i = dimensions; i > 0; i--) {
+        if (shape[i - 1] != 1 && strides[i - 1] != step) {
+            return false;
+        }
+        step *= shape[i - 1];
+    }
+    return true;
+}
+
+gpuipc_range layout::range() const {
+    gpuipc_range range = {};
+    range.offset = offset;
+    range.bytes = extent();
+    range.element_type = type.packed();
+    range.dimensions = dimensions;
+    for (uint32_t i = 0; i < dimensions; i++) {
+        range.shape[i] = shape[i];
+        range.strides[i] = strides[i];
+    }
+    return range;
+}
+
+/* ---- making one ----------------------------------------------------------------------------- */
+
+static void set_shape(layout &made, const std::vector<int64_t> &shape) {
+    if (shape.size() > GPUIPC_DIMENSIONS_MAX) {
+        throw nb::value_error("an array has 8 dimensions at most");
+    }
+    made.dimensions = static_cast<uint32_t>(shape.size());
+    for (uint32_t i = 0; i < made.dimensions; i++) {
+        if (shape[i] < 0) {
+            throw nb::value_error("a dimension is a number from 1 on");
+        }
+        if (shape[i] == 0) {
+            throw nb::value_error("an array without elements has no memory that could be shared");
+        }
+        made.shape[i] = shape[i];
+    }
+}
+
+layout layout_compact(const element &type, const std::vector<int64_t> &shape) {
+    layout made;
+    made.type = type;
+    set_shape(made, shape);
+    int64_t step = 1;
+    for (uint32_t i = made.dimensions; i > 0; i--) {
+        made.strides[i - 1] = step;
+        step = product(step, made.shape[i - 1]);
+    }
+    (void)product(step, static_cast<int64_t>(type.bytes()));
+    return made;
+}
+
+layout layout_strided(const element &type, const std::vector<int64_t> &shape,
+                      const std::vector<int64_t> &strides, uint64_t offset) {
+    layout made = layout_compact(type, shape);
+    made.offset = offset;
+    if (strides.size() != shape.size()) {
+        throw nb::value_error("there are as many strides as dimensions");
+    }
+    for (uint32_t i = 0; i < made.dimensions; i++) {
+        if (made.shape[i] == 1) {
+            continue; /* whatever it says; the compact one is as right, and all-zero strides mean something else */
+        }
+        if (strides[i] < 0) {
+            throw nb::value_error(
+                "negative strides are what most libraries do not take; copy the array first");
+        }
+        if (strides[i] == 0) {
+            throw nb::value_error(
+                "a stride of 0 makes elements share memory (broadcasting); copy the array first");
+        }
+        made.strides[i] = strides[i];
+    }
+    (void)made.extent();
+    return made;
+}
+
+void layout_check(const layout &of, uint64_t bytes) {
+    if (of.offset > bytes || of.extent() > bytes - of.offset) {
+        throw nb::value_error("the array does not lie in the buffer");
+    }
+}
+
+layout layout_of_range(const gpuipc_range &range, uint64_t bytes) {
+    const std::vector<int64_t> shape(range.shape, range.shape + range.dimensions);
+    const std::vector<int64_t> strides(range.strides, range.strides + range.dimensions);
+    const element type = element_from_packed(range.element_type);
+    bool is_compact = true; /* strides that are all 0 */
+    for (int64_t each : strides) {
+        is_compact = is_compact && each == 0;
+    }
+    layout made =
+        is_compact ? layout_compact(type, shape) : layout_strided(type, shape, strides, 0);
+    made.offset = range.offset;
+    layout_check(made, bytes);
+    return made;
+}
+
+/* ---- slices --------------------------------------------------------------------------------- */
+
+static void slice_dimension(layout &of, uint32_t dimension, nb::handle index) {
+    Py_ssize_t start;
+    Py_ssize_t stop;
+    Py_ssize_t step;
+    if (PySlice_Check(index.ptr()) == 0) {
+        throw nb::type_error(
+            "an Array is indexed by slices only; for its elements make a tensor of it (from_dlpack)");
+    }
+    if (PySlice_Unpack(index.ptr(), &start, &stop, &step) != 0) {
+        throw nb::python_error();
+    }
+    if (step < 0) {
+        throw nb::value_error("negative steps are what most libraries do not take");
+    }
+    const Py_ssize_t count = PySlice_AdjustIndices(of.shape[dimension], &start, &stop, step);
+    if (count == 0) {
+        throw nb::value_error("an array without elements has no memory that could be shared");
+    }
+    of.offset += static_cast<uint64_t>(start * of.strides[dimension]) * of.type.bytes();
+    of.shape[dimension] = count;
+    if (count > 1) { /* of one element any stride is right, and a large step would not fit */
+        of.strides[dimension] *= step;
+    }
+}
+
+layout layout_sliced(const layout &of, nb::handle index) {
+    layout made = of;
+    const nb::tuple indices =
+        nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
+    size_t ellipses = 0;
+    for (nb::handle each : indices) {
+        ellipses += each.ptr() == Py_Ellipsis ? 1 : 0;
+    }
+    if (ellipses > 1) {
+        throw nb::index_error("there is more than one ...");
+    }
+    const size_t named = indices.size() - ellipses;
+    if (named > of.dimensions) {
+        throw nb::index_error("there are more indices than dimensions");
+    }
+    uint32_t dimension = 0;
+    for (nb::handle each : indices) {
+        if (each.ptr() == Py_Ellipsis) {
+            dimension += static_cast<uint32_t>(of.dimensions - named);
+        } else {
+            slice_dimension(made, dimension, each);
+            dimension++;
+        }
+    }
+    return made;
+}
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+/* Puts a number in the place of one -1. */
+static void complete_shape(std::vector<int64_t> &shape, int64_t elements) {
+    int64_t *missing = nullptr;
+    int64_t others = 1;
+    for (int64_t &each : shape) {
+        if (each == -1 && missing == nullptr) {
+            missing = &each;
+        } else {
+            others = product(others, each);
+        }
+    }
+    if (missing != nullptr) {
+        *missing = others > 0 && elements % others == 0 ? elements / others : 0;
+    }
+}
+
+layout layout_viewed(const layout &of, nb::handle shape, nb::handle type) {
+    if (!of.is_compact()) {
+        throw nb::value_error("a view is of elements that lie side by side");
+    }
+    const element viewed = type.is_none() ? of.type : element_from(type);
+    const int64_t bytes = of.elements() * static_cast<int64_t>(of.type.bytes());
+    std::vector<int64_t> dimensions;
+    if (!shape.is_none()) {
+        dimensions = numbers_from(shape);
+        complete_shape(dimensions, bytes / static_cast<int64_t>(viewed.bytes()));
+    } else {
+        dimensions.assign(of.shape.begin(), of.shape.begin() + of.dimensions);
+        if (!dimensions.empty()) { /* the last dimension has as many elements as fill its bytes */
+            const int64_t row = dimensions.back() * static_cast<int64_t>(of.type.bytes());
+            dimensions.back() = row % static_cast<int64_t>(viewed.bytes()) == 0
+                                    ? row / static_cast<int64_t>(viewed.bytes())
+                                    : 0;
+        }
+    }
+    for (int64_t each : dimensions) {
+        if (each <= 0) {
+            throw nb::value_error("a view has as many bytes as the array that it is of");
+        }
+    }
+    layout made = layout_compact(viewed, dimensions);
+    made.offset = of.offset;
+    if (made.extent() != static_cast<uint64_t>(bytes)) {
+        throw nb::value_error("a view has as many bytes as the array that it is of");
+    }
+    return made;
+}
+
+} // namespace binding

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+#include "buffer.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "share.hpp"
+#include "stream.hpp"
+
+namespace binding {
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+std::shared_ptr<memory> memory_of(std::shared_ptr<context> of, gpuipc_buffer *taken) {
+    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
+    const gpuipc_status status = gpuipc_buffer_get_info(taken, &info);
+    if (status != GPUIPC_OK) {
+        (void)gpuipc_buffer_release(taken);
+    }
+    check(status);
+    return std::make_shared<memory>(std::move(of), taken, info);
+}
+
+/* A GPU for which somebody will open the memory: its number here, or its UUID. */
+static gpuipc_uuid uuid_from(const context &of, nb::handle argument) {
+    gpuipc_uuid uuid;
+    if (nb::isinstance<nb::bytes>(argument)) {
+        const nb::bytes bytes = nb::borrow<nb::bytes>(argument);
+        if (bytes.size() != sizeof(uuid.bytes)) {
+            throw nb::value_error("the UUID of a device has 16 bytes");
+        }
+        memcpy(uuid.bytes, bytes.data(), sizeof(uuid.bytes));
+        return uuid;
+    }
+    gpuipc_device_info info = GPUIPC_DEVICE_INFO_INIT;
+    check(gpuipc_device_get_info(of.handle(), nb::cast<uint32_t>(argument), &info));
+    return info.uuid;
+}
+
+std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle openers,
+                                      nb::handle access_devices, nb::handle transport,
+                                      nb::handle context_argument) {
+    std::shared_ptr<context> of = context_from(context_argument);
+    std::vector<gpuipc_uuid> uuids;
+    std::vector<uint32_t> devices;
+    if (!openers.is_none()) {
+        for (nb::handle each : openers) {
+            uuids.push_back(uuid_from(*of, each));
+        }
+    }
+    for (nb::handle each : access_devices) {
+        devices.push_back(device_field(nb::cast<int64_t>(each)));
+    }
+    gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
+    config.bytes = bytes;
+    config.device = device_field(device);
+    config.transport = transport_from(transport);
+    config.openers = uuids.data();
+    config.opener_count = static_cast<uint32_t>(uuids.size());
+    config.access_devices = devices.data();
+    config.access_device_count = static_cast<uint32_t>(devices.size());
+    gpuipc_buffer *made = nullptr;
+    check(released([&] { return gpuipc_buffer_create(of->handle(), &config, &made); }));
+    return memory_of(std::move(of), made);
+}
+
+/* ---- contents ------------------------------------------------------------------------------- */
+
+static uint64_t rest(const memory &of, uint64_t offset, std::optional<uint64_t> bytes) {
+    return bytes.value_or(offset <= of.bytes() ? of.bytes() - offset : 0);
+}
+
+static nb::bytes read(const buffer_object &self, uint64_t offset, std::optional<uint64_t> nbytes) {
+    memory &of = *self.core;
+    const uint64_t count = rest(of, offset, nbytes);
+    if (count > of.bytes()) { /* said before so much is allocated */
+        throw nb::value_error("offset and nbytes reach beyond the buffer");
+    }
+    of.ready_here(patience(std::nullopt));
+    nb::object bytes =
+        nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count)));
+    if (!bytes.is_valid()) {
+        throw nb::python_error();
+    }
+    char *room = PyBytes_AsString(bytes.ptr());
+    check(released([&] { return gpuipc_buffer_read(of.handle(), offset, room, count); }));
+    return nb::borrow<nb::bytes>(bytes);
+}
+
+/* Bytes of an object that has the buffer protocol, for as long as this lives. */
+class host_bytes {
+  public:
+    explicit host_bytes(nb::handle object) {
+        if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS) != 0) {
+            throw nb::python_error();
+        }
+    }
+    host_bytes(const host_bytes &) = delete;
+    host_bytes &operator=(const host_bytes &) = delete;
+    ~host_bytes() {
+        PyBuffer_Release(&view_);
+    }
+    const void *data() const {
+        return view_.buf;
+    }
+    uint64_t size() const {
+        return static_cast<uint64_t>(view_.len);
+    }
+
+  private:
+    Py_buffer view_;
+};
+
+static void write(const buffer_object &self, nb::handle data, uint64_t offset) {
+    const host_bytes bytes(data);
+    self.core->ready_here(patience(std::nullopt));
+    check(released([&] {
+        return gpuipc_buffer_write(self.core->handle(), offset, bytes.data(), bytes.size());
+    }));
+}
+
+static void fill(const buffer_object &self, uint32_t value, uint32_t width, uint64_t offset,
+                 std::optional<uint64_t> nbytes, nb::handle stream) {
+    memory &of = *self.core;
+    const gpuipc_stream on = stream_from(stream);
+    of.ready_for(on);
+    check(released([&] {
+        return gpuipc_buffer_fill_async(of.handle(), offset, rest(of, offset, nbytes), value, width,
+                                        on);
+    }));
+}
+
+static void copy_to(const buffer_object &self, const buffer_object &destination, uint64_t offset,
+                    uint64_t destination_offset, std::optional<uint64_t> nbytes,
+                    nb::handle stream) {
+    memory &from = *self.core;
+    memory &to = *destination.core;
+    const gpuipc_stream on = stream_from(stream);
+    from.ready_for(on);
+    to.ready_for(on);
+    check(released([&] {
+        return gpuipc_buffer_copy_async(to.handle(), destination_offset, from.handle(), offset,
+                                        rest(from, offset, nbytes), on);
+    }));
+}
+
+/* ---- sharing -------------------------------------------------------------------------------- */
+
+static gpuipc_ticket share_buffer(const buffer_object &self, uint64_t offset,
+                                  std::optional<uint64_t> nbytes, nb::handle access,
+                                  std::optional<double> expires,
+                                  std::optional<uint32_t> max_processes, bool one_shot,
+                                  std::optional<nb::bytes> attachment, nb::handle stream,
+                                  bool ready, bool wait) {
+    share_options options;
+    options.offset = offset;
+    options.bytes = nbytes;
+    options.access = access_from(access);
+    options.expires = expires;
+    options.max_processes = max_processes;
+    options.one_shot = one_shot;
+    options.stream = stream_from(stream);
+    options.is_ready = ready;
+    options.waits = wait;
+    if (attachment) {
+        options.attachment.assign(attachment->c_str(), attachment->size());
+    }
+    const gpuipc_ticket ticket = share(*self.core, options);
+    self.core->note_share(expires ? static_cast<uint64_t>(*expires * 1000) + 1 : 0);
+    return ticket;
+}
+
+static void await_returns(const buffer_object &self, std::optional<double> timeout) {
+    wait(patience(timeout),
+         [&](int left) { return gpuipc_buffer_await_returns(self.core->handle(), left); });
+}
+
+static void await_ready(const buffer_object &self, std::optional<double> timeout) {
+    self.core->check_open();
+    self.core->ready_here(patience(timeout));
+}
+
+/* ---- what Python sees ----------------------------------------------------------------------- */
+
+static void close(const buffer_object &self, nb::handle stream) {
+    self.core->close(stream.is_none() ? std::nullopt
+                                      : std::optional<gpuipc_stream>(stream_from(stream)));
+}
+
+static std::optional<uint32_t> device_of(const buffer_object &self) {
+    const uint32_t device = self.core->device();
+    return device == GPUIPC_DEVICE_NONE ? std::nullopt : std::optional<uint32_t>(device);
+}
+
+[[noreturn]] static void refuse_copy(nb::handle, nb::args) {
+    throw nb::type_error(
+        "a Buffer is no value: it is memory, which is copied with copy_to(), and goes to another "
+        "process as an Array, or by its ticket");
+}
+
+static void bind_properties(nb::class_<buffer_object> &type) {
+    type.def_prop_ro(
+            "address", [](const buffer_object &self) { return self.core->address(); },
+            "Device address of the first byte.")
+        .def_prop_ro("nbytes", [](const buffer_object &self) { return self.core->bytes(); })
+        .def_prop_ro("device", device_of,
+                     "The GPU that owns the memory; None: this process does not see it.")
+        .def_prop_ro(
+            "access_device", [](const buffer_object &self) { return self.core->access_device(); },
+            "The GPU that it is mapped for.")
+        .def_prop_ro(
+            "transport",
+            [](const buffer_object &self) { return gpuipc_transport_name(self.core->transport()); })
+        .def_prop_ro("read_only",
+                     [](const buffer_object &self) { return self.core->is_read_only(); })
+        .def_prop_ro(
+            "attachment",
+            [](const buffer_object &self) -> std::optional<nb::bytes> {
+                self.core->check_open();
+                if (self.core->attachment() == nullptr) {
+                    return std::nullopt;
+                }
+                return nb::bytes(self.core->attachment(), self.core->attachment_bytes());
+            },
+            "The bytes that came with the ticket by which it was opened; None: there were none.")
+        .def_prop_ro(
+            "is_ready",
+            [](const buffer_object &self) { return self.core->info_now().is_ready != 0; },
+            "The contents that it was opened with are there.")
+        .def_prop_ro(
+            "is_lost", [](const buffer_object &self) { return self.core->info_now().is_lost != 0; },
+            "The process that was to fill it has ended before: the contents are not valid.")
+        .def_prop_ro(
+            "lent_count",
+            [](const buffer_object &self) { return self.core->info_now().lent_count; },
+            "How often it was handed to other processes and has not come back.")
+        .def_prop_ro("context",
+                     [](const buffer_object &self) { return context_object{self.core->of()}; });
+}
+
+static void bind_contents(nb::class_<buffer_object> &type) {
+    type.def("read", read, nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(),
+             "The contents, when they are there and the work of the default stream is done.")
+        .def(
+            "write", write, nb::arg("data"), nb::arg("offset") = 0,
+            nb::sig("def write(self, data: object, offset: int = 0) -> None"),
+            "Copies bytes (whatever has the buffer protocol) into it, and waits until they are there.")
+        .def(
+            "fill", fill, nb::arg("value") = 0, nb::kw_only(), nb::arg("width") = 1,
+            nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(), nb::arg("stream") = nb::none(),
+            "Fills with a value of 1, 2 or 4 bytes, on a stream; None: the default stream of its device.")
+        .def("copy_to", copy_to, nb::arg("destination"), nb::kw_only(), nb::arg("offset") = 0,
+             nb::arg("destination_offset") = 0, nb::arg("nbytes") = nb::none(),
+             nb::arg("stream") = nb::none(),
+             "Copies into another buffer of the same context, on a stream.")
+        .def("await_ready", await_ready, nb::arg("timeout") = nb::none(),
+             "Waits until the contents that it was opened with are there.");
+}
+
+static void bind_sharing(nb::class_<buffer_object> &type) {
+    type.def(
+            "share", share_buffer, nb::kw_only(), nb::arg("offset") = 0,
+            nb::arg("nbytes") = nb::none(), nb::arg("access") = nb::none(),
+            nb::arg("expires") = nb::none(), nb::arg("max_processes") = nb::none(),
+            nb::arg("one_shot") = false, nb::arg("attachment") = nb::none(),
+            nb::arg("stream") = nb::none(), nb::arg("ready") = false, nb::arg("wait") = true,
+            nb::sig(
+                "def share(self, *, offset: int = 0, nbytes: int | None = None, access: str | None = None, "
+                "expires: float | None = None, max_processes: int | None = None, one_shot: bool = False, "
+                "attachment: bytes | None = None, stream: object | None = None, ready: bool = False, "
+                "wait: bool = True) -> Ticket"),
+            "A new ticket for it or for a part, until it expires (seconds), is used up or is revoked, also when the "
+            "Buffer is gone. stream: whose work makes the contents. ready: they are there already. wait=False: "
+            "who opens it waits for them.")
+        .def(
+            "ticket",
+            [](const buffer_object &self) { return self.core->ticket(0, self.core->bytes(), ""); },
+            "The ticket of all of it, the same each time. It ends with the last Buffer or Array of this memory.")
+        .def("await_returns", await_returns, nb::arg("timeout") = nb::none(),
+             "Waits until every process that it was handed to has returned it or has ended.");
+}
+
+void bind_buffer(nb::module_ &m) {
+    nb::class_<buffer_object> type(
+        m, "Buffer", nb::is_weak_referenceable(),
+        "Memory of a GPU (or pinned memory of the host), made here or opened from another "
+        "process.");
+    bind_properties(type);
+    bind_contents(type);
+    bind_sharing(type);
+    type.def(
+            "close", close, nb::arg("stream") = nb::none(),
+            "Gives the memory up, for all Arrays over it. It is unmapped when the work that the devices have been "
+            "given until now is done, or with a stream, when that is there. Tensors made of it keep it.")
+        .def(
+            "__enter__", [](nb::handle self) { return nb::borrow(self); },
+            nb::sig("def __enter__(self) -> Buffer"))
+        .def(
+            "__exit__", [](const buffer_object &self, nb::args) { self.core->close(std::nullopt); },
+            nb::sig("def __exit__(self, *args: object) -> None"))
+        .def(
+            "__eq__",
+            [](const buffer_object &self, nb::handle other) {
+                return nb::isinstance<buffer_object>(other) &&
+                       nb::inst_ptr<buffer_object>(other)->core == self.core;
+            },
+            nb::sig("def __eq__(self, other: object, /) -> bool"))
+        .def("__hash__",
+             [](const buffer_object &self) {
+                 return reinterpret_cast<intptr_t>(self.core.get()) >> 4;
+             })
+        .def("__copy__", refuse_copy, nb::sig("def __copy__(self) -> typing.NoReturn"))
+        .def("__deepcopy__", refuse_copy,
+             nb::sig("def __deepcopy__(self, memo: object) -> typing.NoReturn"))
+        .def("__reduce__", refuse_copy, nb::sig("def __reduce__(self) -> typing.NoReturn"))
+        .def("__repr__", [](const buffer_object &self) {
+            return nb::str("<gpuipc.Buffer of {} bytes, {}, device {}>")
+                .format(self.core->bytes(), gpuipc_transport_name(self.core->transport()),
+                        self.core->access_device());
+        });
+
+    m.def(
+        "create",
+        [](uint64_t nbytes, int64_t device, nb::handle openers, nb::handle access_devices,
+           nb::handle transport, nb::handle context) {
+            return buffer_object{
+                create_memory(nbytes, device, openers, access_devices, transport, context)};
+        },
+        nb::arg("nbytes"), nb::kw_only(), nb::arg("device") = 0, nb::arg("openers") = nb::none(),
+        nb::arg("access_devices") = nb::make_tuple(), nb::arg("transport") = nb::none(),
+        nb::arg("context") = nb::none(),
+        nb::sig(
+            "def create(nbytes: int, *, device: int = 0, openers: collections.abc.Iterable[int | bytes] | None = "
+            "None, access_devices: collections.abc.Iterable[int] = (), transport: str | None = None, context: "
+            "Context | None = None) -> Buffer"),
+        "Makes a Buffer, whose contents are undefined. openers: the GPUs for which others will open it, as numbers "
+        "here or UUIDs, as far as that is known.");
+}
+
+} // namespace binding

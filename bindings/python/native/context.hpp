@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Contexts, each with the server that answers its tickets. */
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "failure.hpp"
+
+namespace binding {
+
+/** A context of the library. Buffers hold on to it, because sharing them needs its server. */
+class context {
+  public:
+    /** Takes the context over. */
+    explicit context(gpuipc_context *taken) : handle_(taken) {
+    }
+    context(const context &) = delete;
+    context &operator=(const context &) = delete;
+    ~context() {
+        close();
+    }
+
+    /** Of a context that was closed, a handle that the library refuses. */
+    gpuipc_context *handle() const {
+        return handle_;
+    }
+    bool is_closed() const {
+        return is_closed_;
+    }
+
+    /** The server, made when it is first asked for. Without the GIL: the lock is held while it is made. */
+    gpuipc_status server(gpuipc_server **out_server);
+
+    /** The server if there is one. */
+    gpuipc_server *server_if_any() const {
+        return server_;
+    }
+
+    /** Ends the server, and gives the context up. What is made of it stays usable. Blocks; with or without the GIL. */
+    void close();
+
+  private:
+    gpuipc_context *handle_;
+    std::atomic<gpuipc_server *> server_{nullptr};
+    std::mutex server_lock_;
+    std::atomic<bool> is_closed_{false};
+};
+
+/** What Python holds: its own identity is that of the context behind it. */
+struct context_object {
+    std::shared_ptr<context> core;
+};
+
+/** The context that an argument names; None: the default one, which is made at first use. */
+std::shared_ptr<context> context_from(nb::handle argument);
+
+/** Device number @p device as structs that are passed in have it. Throws ValueError. */
+uint32_t device_field(int64_t device);
+
+/** The transport of this name; None: the default. Throws ValueError. */
+gpuipc_transport transport_from(nb::handle argument);
+
+void bind_context(nb::module_ &m);
+
+} // namespace binding

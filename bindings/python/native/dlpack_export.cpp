@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Arrays given to other libraries: DLPack 0.8 and 1.x, and the CUDA array interface. What a consumer gets holds
+ *  the buffer itself and no object of Python, so that it may be given up on any thread and after the interpreter. */
+#include <gpuipc/gpuipc_dlpack.h>
+
+#include <new>
+
+#include "array.hpp"
+#include "stream.hpp"
+
+namespace binding {
+
+namespace {
+
+/* ---- DLPack --------------------------------------------------------------------------------- */
+
+constexpr char managed_name[] = "dltensor";
+constexpr char versioned_name[] = "dltensor_versioned";
+
+/* A tensor over memory of somebody else, who is to keep it until the consumer has given it up. */
+template <typename tensor_type> struct owned {
+    tensor_type seen;
+    tensor_type *inner;
+    std::shared_ptr<owner> held;
+
+    static void end(tensor_type *tensor) {
+        owned *self = static_cast<owned *>(tensor->owner);
+        self->inner->deleter(self->inner);
+        delete self;
+    }
+};
+
+template <typename tensor_type>
+tensor_type *with_owner(tensor_type *tensor, const std::shared_ptr<owner> &of) {
+    if (of == nullptr) {
+        return tensor;
+    }
+    auto *made = new owned<tensor_type>{*tensor, tensor, of};
+    made->seen.owner = made;
+    made->seen.deleter = owned<tensor_type>::end;
+    return &made->seen;
+}
+
+/* Of a capsule that nobody has taken: a consumer gives it another name. */
+template <typename tensor_type> void end_capsule(PyObject *capsule, const char *name) {
+    if (PyCapsule_IsValid(capsule, name) != 0) {
+        auto *tensor = static_cast<tensor_type *>(PyCapsule_GetPointer(capsule, name));
+        tensor->deleter(tensor);
+    }
+}
+
+void end_managed(PyObject *capsule) {
+    end_capsule<gpuipc_dlpack_managed>(capsule, managed_name);
+}
+
+void end_versioned(PyObject *capsule) {
+    end_capsule<gpuipc_dlpack_versioned>(capsule, versioned_name);
+}
+
+/* gpuipc_dlpack.h decides on some of these itself, without the error record. */
+void check_made(const array_object &self, gpuipc_status status) {
+    if (status == GPUIPC_ERR_OUT_OF_MEMORY || status == GPUIPC_ERR_OUT_OF_RANGE) {
+        fail(status, "__dlpack__", gpuipc_status_message(status));
+    }
+    self.core->check_open();
+    check(status);
+}
+
+template <typename tensor_type, typename make_type>
+nb::object capsule_of(const array_object &self, make_type make, const char *name,
+                      PyCapsule_Destructor end) {
+    const gpuipc_range range = self.form.range();
+    tensor_type *tensor = nullptr;
+    check_made(self, make(self.core->handle(), &range, &tensor));
+    tensor = with_owner(tensor, self.core->owned_by());
+    PyObject *capsule = PyCapsule_New(tensor, name, end);
+    if (capsule == nullptr) {
+        tensor->deleter(tensor);
+        throw nb::python_error();
+    }
+    return nb::steal(capsule);
+}
+
+std::pair<int, int> dlpack_device(const array_object &self) {
+    return self.core->is_on_host()
+               ? std::pair<int, int>(GPUIPC_DLPACK_CPU, 0)
+               : std::pair<int, int>(GPUIPC_DLPACK_CUDA, self.core->access_device());
+}
+
+/* The stream of the protocol: None and 1 the legacy default one, 2 that of the thread, -1 none, otherwise a handle. */
+void order_device(memory &core, nb::handle stream) {
+    const int64_t number = stream.is_none() ? legacy_stream : nb::cast<int64_t>(stream);
+    if (number == 0) {
+        throw nb::value_error(
+            "stream 0 is ambiguous: 1 is the legacy default stream, 2 that of the thread");
+    }
+    if (number < -1) {
+        throw nb::value_error("a stream is -1 (no order), 1, 2 or a handle");
+    }
+    if (number != -1) {
+        core.ready_for(stream_of_handle(static_cast<uintptr_t>(number)));
+    }
+}
+
+/* Memory of the host has no streams: its consumer is the host, which waits. */
+void order_host(memory &core, nb::handle stream) {
+    if (!stream.is_none() && nb::cast<int64_t>(stream) != -1) {
+        throw nb::value_error(
+            "this array is in memory of the host, where there are no streams: stream is None");
+    }
+    if (stream.is_none()) {
+        core.ready_here(patience(std::nullopt));
+    }
+}
+
+void check_place(const array_object &self, nb::handle dl_device, nb::handle copy) {
+    if (!copy.is_none() && nb::cast<bool>(copy)) {
+        throw nb::buffer_error(
+            "an Array is shared and not copied; copy the tensor that is made of it");
+    }
+    if (!dl_device.is_none() && nb::cast<std::pair<int, int>>(dl_device) != dlpack_device(self)) {
+        throw nb::buffer_error("the memory is on another device, and is not copied");
+    }
+}
+
+nb::object dlpack(const array_object &self, nb::handle stream, nb::handle max_version,
+                  nb::handle dl_device, nb::handle copy) {
+    self.core->check_open();
+    check_place(self, dl_device, copy);
+    const bool is_versioned =
+        !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
+    if (!is_versioned && self.core->is_read_only()) {
+        throw nb::buffer_error(
+            "this array may only be read, which DLPack before 1.0 cannot say: ask with "
+            "max_version=(1, 0)");
+    }
+    if (self.core->is_on_host()) {
+        order_host(*self.core, stream);
+    } else {
+        order_device(*self.core, stream);
+    }
+    return is_versioned ? capsule_of<gpuipc_dlpack_versioned>(self, gpuipc_dlpack_make_versioned,
+                                                              versioned_name, end_versioned)
+                        : capsule_of<gpuipc_dlpack_managed>(self, gpuipc_dlpack_make, managed_name,
+                                                            end_managed);
+}
+
+/* ---- the CUDA array interface, version 3 ---------------------------------------------------- */
+
+nb::object strides_in_bytes(const layout &form) {
+    if (form.is_compact()) {
+        return nb::none();
+    }
+    std::array<int64_t, GPUIPC_DIMENSIONS_MAX> strides = form.strides;
+    for (int64_t &each : strides) {
+        each *= static_cast<int64_t>(form.type.bytes());
+    }
+    return tuple_of(strides.data(), form.dimensions);
+}
+
+nb::dict cuda_array_interface(const array_object &self) {
+    const std::string typestr = element_typestr(self.form.type);
+    if (self.core->is_on_host()) {
+        throw nb::attribute_error(
+            "this array is in memory of the host: no __cuda_array_interface__");
+    }
+    if (typestr.empty()) {
+        throw nb::attribute_error(
+            "__cuda_array_interface__ has no name for these elements; use from_dlpack");
+    }
+    self.core->check_open();
+    const bool was_ready = self.core->is_settled();
+    if (!was_ready) {
+        self.core->ready_for(stream_of_handle(legacy_stream));
+    }
+    nb::dict interface;
+    interface["shape"] = tuple_of(self.form.shape.data(), self.form.dimensions);
+    interface["typestr"] = typestr;
+    interface["data"] = nb::make_tuple(self.address(), self.core->is_read_only());
+    interface["strides"] = strides_in_bytes(self.form);
+    interface["version"] = 3;
+    interface["stream"] = was_ready ? nb::none() : nb::object(nb::int_(legacy_stream));
+    return interface;
+}
+
+} // namespace
+
+void bind_exports(nb::class_<array_object> &type) {
+    type.def(
+            "__dlpack__", dlpack, nb::arg("stream") = nb::none(),
+            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+            nb::arg("copy") = nb::none(),
+            nb::sig(
+                "def __dlpack__(self, stream: int | None = None, max_version: tuple[int, int] | None = None, "
+                "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
+        .def("__dlpack_device__", dlpack_device)
+        .def_prop_ro("__cuda_array_interface__", cuda_array_interface,
+                     nb::sig("def __cuda_array_interface__(self) -> dict[str, object]"));
+}
+
+} // namespace binding

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Failures of the library as Python's exceptions: the tree is in gpuipc/errors.py. */
+#pragma once
+
+#include <gpuipc/gpuipc.h>
+#include <nanobind/nanobind.h>
+/* Here for all: a file that casts without them would compile, and mean something else. */
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+
+namespace binding {
+
+/** Throws unless the call went well. To be called with the GIL, by the thread that made the call, before anything else
+ *  of gpuipc runs there: the particulars are in that thread's record. */
+void check(gpuipc_status status);
+
+/** Throws the exception of a status that the binding itself decided on, with a sentence of its own. */
+[[noreturn]] void fail(gpuipc_status status, const char *operation, const char *sentence);
+
+/** What a call answers that runs without the GIL; for check(). */
+template <typename call_type> gpuipc_status released(call_type call) {
+    nb::gil_scoped_release without;
+    return call();
+}
+
+} // namespace binding

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The memory behind Buffers and Arrays: one reference on a buffer of the library, and what is known of it. */
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "context.hpp"
+#include "waiting.hpp"
+
+namespace binding {
+
+/** Whom memory that was wrapped belongs to. Let go by its destructor, on any thread, with or without the GIL. */
+class owner {
+  public:
+    virtual ~owner() = default;
+};
+
+/** The owner that is a Python object. */
+std::shared_ptr<owner> owner_of(nb::object object);
+
+/** All Arrays over one Buffer share one of these. */
+class memory {
+  public:
+    /** Takes the reference over. @p known is what the library says of it. */
+    memory(std::shared_ptr<context> of, gpuipc_buffer *taken, const gpuipc_buffer_info &known)
+        : context_(std::move(of)), handle_(taken), info_(known), is_settled_(known.is_ready != 0) {
+    }
+    memory(const memory &) = delete;
+    memory &operator=(const memory &) = delete;
+    ~memory();
+
+    /** Of memory that was closed, a handle that the library refuses. */
+    gpuipc_buffer *handle() const {
+        return handle_;
+    }
+    const std::shared_ptr<context> &of() const {
+        return context_;
+    }
+
+    uint64_t address() const {
+        return info_.address;
+    }
+    uint64_t bytes() const {
+        return info_.bytes;
+    }
+    uint32_t device() const {
+        return info_.device;
+    }
+    uint32_t access_device() const {
+        return info_.access_device;
+    }
+    gpuipc_transport transport() const {
+        return info_.transport;
+    }
+    gpuipc_buffer_origin origin() const {
+        return info_.origin;
+    }
+    /** The instance of the context that made it. */
+    const uint8_t *exporter_id() const {
+        return info_.exporter_id;
+    }
+    bool is_on_host() const {
+        return info_.transport == GPUIPC_TRANSPORT_HOST;
+    }
+    bool is_read_only() const {
+        return info_.access == GPUIPC_ACCESS_READ;
+    }
+    const uint8_t *attachment() const {
+        return static_cast<const uint8_t *>(info_.attachment);
+    }
+    size_t attachment_bytes() const {
+        return info_.attachment == nullptr ? 0 : info_.attachment_bytes;
+    }
+
+    /** What the library says of it now. */
+    gpuipc_buffer_info info_now() const;
+    /** Throws unless it is open. */
+    void check_open() const;
+
+    /** Gives the reference up: when all work that the devices have been given is done, or when @p stream is there. */
+    void close(std::optional<gpuipc_stream> stream);
+
+    /* ---- contents that are not there yet ---- */
+
+    /** A further point before which the contents are not ready. */
+    void set_mark(const gpuipc_mark &mark);
+    /** Looks whether they are there, and waits for nothing. */
+    bool is_settled();
+    /** Lets a stream wait for the contents, unless they are known to be ready. With the GIL. */
+    void ready_for(gpuipc_stream stream);
+    /** Waits for them. With the GIL, which is released meanwhile. */
+    void ready_here(const patience &time);
+
+    /* ---- memory of somebody else ---- */
+
+    void set_owner(std::shared_ptr<owner> of) {
+        owner_ = std::move(of);
+    }
+    const std::shared_ptr<owner> &owned_by() const {
+        return owner_;
+    }
+    /** Others can open it for so long, 0: without end, also when this is gone. */
+    void note_share(uint64_t expires_ms);
+
+    /* ---- tickets ---- */
+
+    /** The ticket of a range with these bytes attached, which is made once, and is revoked with this object. */
+    gpuipc_ticket ticket(uint64_t offset, uint64_t bytes, const std::string &attachment);
+
+    /** The ticket of the whole by which it is handed to other processes again and again. Its contents are not waited
+     *  for: each hand-over says by itself when they are ready. It ends by itself some time after the last one, so that
+     *  what nobody opens is not kept for ever. */
+    gpuipc_ticket hand_over_ticket();
+
+    /** It was opened by this ticket, which so is that of all further hand-overs. */
+    void set_opened_by(const gpuipc_ticket &ticket) {
+        opened_by_ = ticket;
+    }
+
+  private:
+    void revoke_tickets();
+    void give_up();
+
+    std::shared_ptr<context> context_;
+    gpuipc_buffer *handle_;
+    gpuipc_buffer_info info_;
+    std::atomic<bool> is_closed_{false};
+    std::atomic<bool> is_settled_;
+    std::optional<gpuipc_mark> mark_;
+    std::shared_ptr<owner> owner_;
+    std::chrono::steady_clock::time_point shared_until_{};
+    std::map<std::tuple<uint64_t, uint64_t, std::string>, gpuipc_ticket> tickets_;
+    std::optional<gpuipc_ticket> opened_by_;
+    std::optional<gpuipc_ticket> hand_over_;
+    std::chrono::steady_clock::time_point hand_over_until_;
+};
+
+/** Gives up what was wrapped, is gone here, and by now is gone elsewhere. With the GIL. */
+void memory_look_after();
+/** How much of that there still is. */
+size_t memory_lingering_count();
+
+} // namespace binding

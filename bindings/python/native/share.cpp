@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#include "share.hpp"
+
+#include <cmath>
+
+namespace binding {
+
+gpuipc_access access_from(nb::handle argument) {
+    if (argument.is_none()) {
+        return GPUIPC_ACCESS_DEFAULT;
+    }
+    const std::string text = nb::cast<std::string>(argument);
+    if (text == "r") {
+        return GPUIPC_ACCESS_READ;
+    }
+    if (text == "rw") {
+        return GPUIPC_ACCESS_READ_WRITE;
+    }
+    throw nb::value_error("access is 'r' or 'rw'");
+}
+
+gpuipc_ticket share(memory &shared, const gpuipc_share_config &config) {
+    gpuipc_ticket ticket;
+    check(released([&] {
+        gpuipc_server *server = nullptr;
+        const gpuipc_status status = shared.of()->server(&server);
+        return status == GPUIPC_OK ? gpuipc_buffer_share(server, shared.handle(), &config, &ticket)
+                                   : status;
+    }));
+    return ticket;
+}
+
+static uint64_t milliseconds(double seconds) {
+    if (!(seconds > 0) || seconds > 1e12) {
+        throw nb::value_error("expires is a number of seconds above 0, or None: never");
+    }
+    return static_cast<uint64_t>(std::ceil(seconds * 1000));
+}
+
+gpuipc_ticket share(memory &shared, const share_options &options) {
+    gpuipc_share_config config = GPUIPC_SHARE_CONFIG_INIT;
+    if (options.bytes && *options.bytes == 0) {
+        throw nb::value_error("a ticket is for one byte at least");
+    }
+    config.offset = options.offset;
+    config.bytes = options.bytes.value_or(0);
+    config.access = options.access;
+    config.expires_ms = options.expires ? milliseconds(*options.expires) : 0;
+    config.max_processes = options.max_processes.value_or(0);
+    config.flags |= options.one_shot ? GPUIPC_SHARE_ONE_SHOT : 0;
+    config.flags |= options.is_ready ? GPUIPC_SEND_READY : 0;
+    config.flags |= options.waits ? 0 : GPUIPC_SEND_ASYNC;
+    config.stream = options.stream;
+    config.attachment = options.attachment.empty() ? nullptr : options.attachment.data();
+    config.attachment_bytes = options.attachment.size();
+    return share(shared, config);
+}
+
+} // namespace binding

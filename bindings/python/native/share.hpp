@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Tickets given out for memory. */
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "memory.hpp"
+
+namespace binding {
+
+/** Shares by the server of the memory's context. Waits for the GPU work that makes the contents, as @p config says. */
+gpuipc_ticket share(memory &shared, const gpuipc_share_config &config);
+
+/** What may be said of a ticket, as Python's arguments have it. */
+struct share_options {
+    uint64_t offset = 0;
+    std::optional<uint64_t> bytes;
+    gpuipc_access access = GPUIPC_ACCESS_DEFAULT;
+    std::optional<double> expires;
+    std::optional<uint32_t> max_processes;
+    bool one_shot = false;
+    gpuipc_stream stream = nullptr;
+    bool is_ready = false;
+    bool waits = true;
+    std::string attachment;
+};
+
+gpuipc_ticket share(memory &shared, const share_options &options);
+
+/** "r" or "rw"; None: the default. Throws ValueError. */
+gpuipc_access access_from(nb::handle argument);
+
+} // namespace binding

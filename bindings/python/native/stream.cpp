@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#include "stream.hpp"
+
+namespace binding {
+
+/* The handle that an object gives by the protocol of cuda.core: a pair of version and handle. */
+static bool from_protocol(nb::handle argument, uintptr_t &out_handle) {
+    if (!nb::hasattr(argument, "__cuda_stream__")) {
+        return false;
+    }
+    nb::object method = argument.attr("__cuda_stream__");
+    /* Early versions of the protocol had an attribute here. */
+    nb::object pair = PyCallable_Check(method.ptr()) != 0 ? method() : method;
+    out_handle = nb::cast<uintptr_t>(nb::object(pair[1]));
+    return true;
+}
+
+gpuipc_stream stream_from(nb::handle argument) {
+    uintptr_t handle = 0;
+    if (argument.is_none()) {
+        return nullptr;
+    }
+    if (nb::isinstance<nb::int_>(argument)) {
+        return stream_of_handle(nb::cast<uintptr_t>(argument));
+    }
+    if (from_protocol(argument, handle)) {
+        return stream_of_handle(handle);
+    }
+    for (const char *name : {"cuda_stream", "ptr", "handle"}) {
+        if (nb::hasattr(argument, name)) {
+            nb::object value = argument.attr(name);
+            if (nb::hasattr(
+                    value, "value")) { /* Numba's are of ctypes; None there is the default stream */
+                value = nb::object(value.attr("value"));
+            }
+            return value.is_none() ? nullptr : stream_of_handle(nb::cast<uintptr_t>(value));
+        }
+    }
+    throw nb::type_error(
+        "a stream is None, a handle as a number, or a stream of PyTorch, CuPy, Numba or cuda.core");
+}
+
+} // namespace binding

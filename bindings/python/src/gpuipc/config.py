@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+"""What may be chosen for the whole process."""
+
+from contextvars import ContextVar
+
+orphan_seconds: float = 600.0
+"""How long the memory of a pickled Array, whose process has let go of it, is kept for whoever has yet to unpickle it."""
+
+open_device: ContextVar[int | None] = ContextVar("gpuipc.config.open_device", default=None)
+"""The GPU for which unpickling opens memory; None: the one that owns it."""

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""What a failed call raises. All are GpuipcError; most are also what Python's own calls raise in such a case."""
+
+from gpuipc import _native
+
+
+class GpuipcError(RuntimeError):
+    """A call of the library failed. str() says which, the cause, and what to do."""
+
+    status: int = 0
+    """The number of the status."""
+    name: str = ""
+    """Its name, such as GPUIPC_ERR_TIMEOUT."""
+    operation: str = ""
+    """The call that failed, of this library, of the driver or of the system."""
+    native_origin: str = ""
+    """Where native_code comes from: 'os', 'cuda', or '' where there is none."""
+    native_code: int = 0
+    """errno or CUresult."""
+    sentence: str = ""
+    """What happened, for a person."""
+
+
+class ReleasedError(GpuipcError):
+    """The object was closed before."""
+
+
+class ForkedError(GpuipcError):
+    """CUDA was started, or the object made, before fork(), and this is the child."""
+
+
+class BusyError(GpuipcError):
+    """Another thread does the same on this object now."""
+
+
+class NotSupported(GpuipcError, NotImplementedError):
+    """This platform, GPU or driver does not have what was asked for."""
+
+
+class OutOfRange(GpuipcError, ValueError):
+    """Offset and length reach beyond the buffer."""
+
+
+class NotShareable(GpuipcError, BufferError):
+    """This memory cannot be shared; the sentence says why, and what can."""
+
+
+class DriverError(GpuipcError):
+    """The driver or the GPU: there is none, it is too old, it failed, or it refused."""
+
+
+class OutOfDeviceMemory(DriverError, MemoryError):
+    """The GPU has not enough free memory."""
+
+
+class OutOfMemory(GpuipcError, MemoryError):
+    """The process has not enough host memory."""
+
+
+class AccessDenied(GpuipcError, PermissionError):
+    """Another user's process, a policy that refused, or memory that may only be read."""
+
+
+class Timeout(GpuipcError, TimeoutError):
+    """The time given ran out; nothing was lost."""
+
+
+class NotFound(GpuipcError, LookupError):
+    """Nothing has this name or address."""
+
+
+class PeerClosed(GpuipcError, ConnectionError):
+    """The other process closed the connection or ended."""
+
+
+class LostError(GpuipcError):
+    """The process that was to fill the memory, or that owns it, has ended."""
+
+
+class ProtocolError(GpuipcError, ConnectionError):
+    """The peer sent what no peer sends."""
+
+
+class TicketError(GpuipcError):
+    """The ticket does not open; the sentence says why."""
+
+
+class TicketRevoked(TicketError):
+    """Its owner has revoked it."""
+
+
+class TicketExpired(TicketError):
+    """Its time is over."""
+
+
+class ExporterGone(TicketError):
+    """The process that gave it out has ended."""
+
+
+_BY_NAME: dict[str, type[GpuipcError]] = {
+    "ERR_RELEASED": ReleasedError,
+    "ERR_OUT_OF_RANGE": OutOfRange,
+    "ERR_NOT_DEVICE_MEMORY": NotShareable,
+    "ERR_NOT_SHAREABLE": NotShareable,
+    "ERR_FORKED": ForkedError,
+    "ERR_BUSY": BusyError,
+    "ERR_NOT_SUPPORTED": NotSupported,
+    "ERR_OUT_OF_DEVICE_MEMORY": OutOfDeviceMemory,
+    "ERR_OUT_OF_MEMORY": OutOfMemory,
+    "ERR_CUDA": DriverError,
+    "ERR_TIMEOUT": Timeout,
+    "ERR_NOT_FOUND": NotFound,
+    "ERR_ACCESS_DENIED": AccessDenied,
+    "ERR_PEER_CLOSED": PeerClosed,
+    "ERR_CONNECTION_BROKEN": PeerClosed,
+    "ERR_LOST": LostError,
+    "ERR_TICKET_EXPIRED": TicketExpired,
+    "ERR_TICKET_REVOKED": TicketRevoked,
+    "ERR_EXPORTER_GONE": ExporterGone,
+}
+
+
+def _class_of(name: str, status: int) -> type[GpuipcError]:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if 30 <= status <= 38:
+        return DriverError
+    if 80 <= status < 100:
+        return ProtocolError
+    return TicketError if 100 <= status < 120 else GpuipcError
+
+
+_CLASSES: dict[int, tuple[str, type[GpuipcError]]] = {
+    status: (f"GPUIPC_{name}", _class_of(name, status)) for name, (status, _) in _native.statuses().items()
+}
+
+
+def _make(
+    status: int, text: str, operation: str, native_origin: str, native_code: int, sentence: str
+) -> GpuipcError:
+    name, kind = _CLASSES.get(status, ("GPUIPC_UNKNOWN_STATUS", GpuipcError))
+    error = kind(text)
+    error.status = status
+    error.name = name
+    error.operation = operation
+    error.native_origin = native_origin
+    error.native_code = native_code
+    error.sentence = sentence
+    return error

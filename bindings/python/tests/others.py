@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""What other processes do in the tests: functions, because multiprocessing wants to find them by name."""
+
+import ctypes
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.queues import Queue
+from typing import Any
+
+import numpy as np
+
+import gpuipc
+
+
+def open_and_add(ticket: str, answer: "Queue[Any]") -> None:
+    """Adds 1 to what a ticket of the host's memory opens, and says what it found there."""
+    array = gpuipc.open(ticket)
+    assert isinstance(array, gpuipc.Array)
+    numpy = np.from_dlpack(array).view(np.int32)
+    answer.put((array.shape, array.dtype, int(numpy.sum()), array.buffer.device))
+    numpy += 1
+
+
+def receive_and_add(arrays: "Queue[Any]", answer: "Queue[Any]") -> None:
+    """The same with what comes as arrays, until None comes."""
+    while (array := arrays.get()) is not None:
+        numpy = np.from_dlpack(array).view(np.int32)
+        answer.put((array.shape, int(numpy.sum())))
+        numpy += 1
+
+
+def pass_on(arrays: "Queue[Any]", further: "Queue[Any]") -> None:
+    """Puts what it gets on another queue, and waits until it may end."""
+    while (array := arrays.get()) is not None:
+        further.put(array)
+
+
+def fill_and_send(transport: str, as_ticket: bool, values: list[int], pipe: Connection) -> None:
+    """Puts fills on its stream, and hands the memory over before they are done. Ends when told so."""
+    array = gpuipc.empty(1 << 16, "uint8", transport=transport)
+    for value in values:
+        array.buffer.fill(value)
+        pipe.send(array.share(wait=False) if as_ticket else pickle.dumps(array))
+        if pipe.recv() == "end":
+            os._exit(0)
+    pipe.recv()
+
+
+def give_out_and_end(answer: "Queue[Any]") -> None:
+    array = gpuipc.empty(16, "int8")
+    answer.put(str(array.share()))
+    array.buffer.fill(3)
+    answer.close()
+    answer.join_thread()
+
+
+class Managed(ctypes.Structure):
+    """DLManagedTensor of dlpack.h, as far as this needs it."""
+
+    _fields_ = [("tensor", ctypes.c_uint8 * 48), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+def take(array: gpuipc.Array) -> "ctypes._Pointer[Managed]":
+    """As a consumer in C takes it: from now on its deleter has to be called."""
+    capsule = array.__dlpack__()
+    get, rename = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_SetName
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    tensor = get(capsule, b"dltensor")
+    take.names.append(ctypes.c_char_p(b"used_dltensor"))  # type: ignore[attr-defined]
+    rename(capsule, take.names[-1])  # type: ignore[attr-defined]
+    return ctypes.cast(tensor, ctypes.POINTER(Managed))
+
+
+take.names = []  # type: ignore[attr-defined]
+
+
+def delete_on_a_thread(tensor: "ctypes._Pointer[Managed]") -> None:
+    """On one that Python knows nothing of, while this one waits without the GIL."""
+    c = ctypes.CDLL(None)
+    thread = ctypes.c_ulong()
+    assert c.pthread_create(ctypes.byref(thread), None, ctypes.c_void_p(tensor.contents.deleter), tensor) == 0
+    assert c.pthread_join(thread, None) == 0
+
+
+def hold_until_told(ticket: str, told: Connection) -> None:
+    """Holds an array by a tensor alone; gives it up on a thread of C when told, and then stays."""
+    array = gpuipc.open(ticket)
+    assert isinstance(array, gpuipc.Array)
+    tensor = take(array)
+    del array
+    told.send("holding")
+    told.recv()
+    delete_on_a_thread(tensor)
+    told.send("gone")
+    told.recv()
+
+
+def interrupted(ready: Connection, wait: Callable[[], object], array: gpuipc.Array) -> None:
+    """Waits in a call of the library until the test's SIGINT, and uses the library again. A signal that comes before
+    the wait has begun comes again."""
+    waiting = False
+
+    def handle(number: int, frame: object) -> None:
+        if not waiting:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+        else:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGALRM, handle)
+    ready.send("waiting")
+    try:
+        waiting = True
+        wait()
+        ready.send("not interrupted")
+    except KeyboardInterrupt:
+        ready.send("interrupted")
+        array.buffer.write(b"still usable")
+        ready.send("usable")
+
+
+def wait_for_returns(ready: Connection) -> None:
+    array = gpuipc.empty(16, "int8")
+    ready.send(array.ticket())
+    ready.recv()  # it is open elsewhere
+    interrupted(ready, array.buffer.await_returns, array)
+
+
+def wait_for_contents(sent: Any, ready: Connection) -> None:
+    array = gpuipc.empty(16, "int8")
+    if isinstance(sent, bytes):
+        interrupted(ready, pickle.loads(sent).buffer.read, array)
+    else:
+        interrupted(ready, lambda: gpuipc.open(sent, timeout=None), array)

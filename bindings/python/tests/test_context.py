@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+import os
+from pathlib import Path
+
+import pytest
+from conftest import Run
+
+import gpuipc
+
+
+def test_importing_touches_no_driver(run_python: Run) -> None:
+    run_python("import gpuipc, gpuipc.testing", GPUIPC_CUDA_DRIVER="/nowhere/libcuda.so")
+
+
+def test_a_missing_driver_is_said_at_first_use(run_python: Run) -> None:
+    run_python(
+        "import gpuipc\n"
+        "try: gpuipc.empty(1, 'int8')\n"
+        "except gpuipc.errors.DriverError as error: assert '/nowhere' in str(error), error\n"
+        "else: raise SystemExit('no error')",
+        GPUIPC_CUDA_DRIVER="/nowhere/libcuda.so",
+    )
+
+
+def test_the_default_is_one_and_emulated() -> None:
+    context = gpuipc.Context.default()
+    assert context == gpuipc.Context.default()
+    assert hash(context) == hash(gpuipc.Context.default())
+    assert context.is_emulated and context.device_count == 2
+    assert [device.number for device in context.devices] == [0, 1]
+    assert all(len(device.uuid) == 16 and device.can_share and not device.why_not for device in context.devices)
+    assert "emulated" in context.driver_path
+
+
+def test_another_context_is_another(tmp_path: Path) -> None:
+    with gpuipc.Context(driver="emulated", max_cached_imports=4) as context:
+        assert context != gpuipc.Context.default()
+        array = gpuipc.empty(8, "int8", context=context)
+        assert array.buffer.context == context
+        ticket = array.ticket()
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        context.device_count  # noqa: B018
+    with pytest.raises(gpuipc.errors.TicketError):
+        gpuipc.open(ticket)
+    array.buffer.write(b"here")
+    assert array.buffer.read(0, 4) == b"here"
+    context.close()
+
+
+def test_a_closed_default_is_made_anew(run_python: Run) -> None:
+    run_python(
+        "import gpuipc\n"
+        "first = gpuipc.Context.default()\n"
+        "first.close()\n"
+        "assert gpuipc.Context.default() != first\n"
+        "gpuipc.empty(1, 'int8')"
+    )
+
+
+def test_a_forked_child_is_told(run_python: Run) -> None:
+    run_python(
+        "import gpuipc, os\n"
+        "array = gpuipc.empty(8, 'int8')\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    code = 3\n"
+        "    try: array.buffer.read()\n"
+        "    except gpuipc.errors.ForkedError: code = 0\n"
+        "    try: gpuipc.empty(8, 'int8')\n"
+        "    except gpuipc.errors.ForkedError: pass\n"
+        "    else: code = 4\n"
+        "    del array\n"
+        "    os._exit(code)\n"
+        "_, status = os.waitpid(child, 0)\n"
+        "assert os.waitstatus_to_exitcode(status) == 0, status\n"
+        "array.buffer.write(bytes(8))"
+    )
+
+
+def test_a_child_forked_before_has_a_context_of_its_own(run_python: Run) -> None:
+    run_python(
+        "import gpuipc, os\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    gpuipc.empty(8, 'int8').ticket()\n"
+        "    os._exit(0)\n"
+        "_, status = os.waitpid(child, 0)\n"
+        "assert os.waitstatus_to_exitcode(status) == 0, status"
+    )
+
+
+def test_emulated_is_for_those_begun_from_here_too(run_python: Run) -> None:
+    done = run_python(
+        "import gpuipc.testing, os\n"
+        "gpuipc.testing.emulated()\n"
+        "print(os.environ['GPUIPC_CUDA_DRIVER'])",
+        GPUIPC_CUDA_DRIVER="",
+    )
+    assert done.stdout.strip() == "emulated"
+
+
+def test_what_comes_with_the_package() -> None:
+    assert os.path.isfile(gpuipc.get_library())
+    assert (Path(gpuipc.get_include()) / "gpuipc" / "gpuipc.h").is_file()
+    assert gpuipc.__version__ == gpuipc.version()

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: MIT
+"""Several processes: what one writes the other reads."""
+
+import os
+import pickle
+import signal
+import time
+from collections.abc import Iterator
+from multiprocessing.context import SpawnContext
+from typing import Any, cast
+
+import numpy as np
+import others
+import pytest
+from conftest import PATIENCE, Run
+
+import gpuipc
+
+
+def filled(shape: Any, **options: Any) -> gpuipc.Array:
+    array = gpuipc.empty(shape, "int32", transport="host", **options)
+    np.from_dlpack(array)[...] = np.arange(array.size).reshape(array.shape)
+    return array
+
+
+def started(spawn: SpawnContext, target: Any, *arguments: Any) -> Any:
+    process = spawn.Process(target=target, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def received(pipe: Any) -> Any:
+    assert pipe.poll(PATIENCE), "the other process says nothing"
+    return pipe.recv()
+
+
+def ended(process: Any) -> None:
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+# ---- tickets
+
+
+def test_another_process_opens_the_text(spawn: SpawnContext) -> None:
+    array = filled((4, 6))
+    answer = spawn.Queue()
+    process = started(spawn, others.open_and_add, str(array.ticket()), answer)
+    assert answer.get(timeout=PATIENCE) == ((4, 6), "int32", sum(range(24)), 0)
+    ended(process)
+    assert int(np.from_dlpack(array).sum()) == sum(range(24)) + 24
+
+
+def test_a_part_is_opened_as_that_part(spawn: SpawnContext) -> None:
+    array = filled((4, 6))
+    answer = spawn.Queue()
+    process = started(spawn, others.open_and_add, str(array[1:3, ::2].ticket()), answer)
+    assert answer.get(timeout=PATIENCE)[:3] == ((2, 3), "int32", 6 + 8 + 10 + 12 + 14 + 16)
+    ended(process)
+    assert np.from_dlpack(array)[1].tolist() == [7, 7, 9, 9, 11, 11]
+
+
+def test_a_ticket_of_one_that_has_ended(spawn: SpawnContext) -> None:
+    answer = spawn.Queue()
+    process = started(spawn, others.give_out_and_end, answer)
+    ticket = answer.get(timeout=PATIENCE)
+    ended(process)
+    with pytest.raises(gpuipc.errors.ExporterGone) as caught:
+        gpuipc.open(ticket)
+    assert "ask for a new ticket" in str(caught.value)
+
+
+# ---- arrays through queues
+
+
+def test_arrays_go_through_a_queue(spawn: SpawnContext) -> None:
+    arrays, answer = spawn.Queue(), spawn.Queue()
+    process = started(spawn, others.receive_and_add, arrays, answer)
+    array = filled((8, 8))
+    for part in (array, array[2:4], array[:, ::3], array[4:5, 1:2]):
+        expected = (part.shape, int(np.from_dlpack(part).sum()))
+        arrays.put(part)
+        assert answer.get(timeout=PATIENCE) == expected
+    arrays.put(None)
+    ended(process)
+    assert int(np.from_dlpack(array).sum()) == sum(range(64)) + 64 + 16 + 24 + 1
+
+
+def test_the_sender_may_let_go_at_once(spawn: SpawnContext) -> None:
+    arrays, answer = spawn.Queue(), spawn.Queue()
+    process = started(spawn, others.receive_and_add, arrays, answer)
+    for i in range(8):
+        array = filled(16)
+        arrays.put(array)
+        del array
+    for i in range(8):
+        assert answer.get(timeout=PATIENCE)[1] == sum(range(16))
+    arrays.put(None)
+    ended(process)
+
+
+def test_what_came_is_passed_on(spawn: SpawnContext) -> None:
+    first, second, answer = spawn.Queue(), spawn.Queue(), spawn.Queue()
+    between = started(spawn, others.pass_on, first, second)
+    last = started(spawn, others.receive_and_add, second, answer)
+    array = filled(16)
+    first.put(array[4:8])
+    assert answer.get(timeout=PATIENCE) == ((4,), 4 + 5 + 6 + 7)
+    first.put(None)
+    second.put(None)
+    ended(between)
+    ended(last)
+
+
+@pytest.fixture
+def late(spawn: SpawnContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A process whose streams begin each piece of work late: what it is told to send, by which transport and how late
+    in milliseconds."""
+    begun = []
+
+    def begin(milliseconds: int, transport: str, as_ticket: bool, values: list[int]) -> Any:
+        here, there = spawn.Pipe()
+        with monkeypatch.context() as patch:
+            patch.setenv("GPUIPC_EMULATED_MACHINE", f"stream-delay-ms={milliseconds}")
+            begun.append((started(spawn, others.fill_and_send, transport, as_ticket, values, there), here))
+        return here
+
+    yield begin
+    for process, _ in begun:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.parametrize("transport", ["vmm", "host"])
+def test_who_unpickles_waits_for_contents_that_are_not_there_yet(late: Any, transport: str) -> None:
+    """Of one memory, again and again: each hand-over has a point of its own."""
+    pipe = late(100, transport, False, [1, 2, 3])
+    for value in (1, 2, 3):
+        array = pickle.loads(received(pipe))
+        if transport == "host":
+            assert set(np.from_dlpack(array).tolist()) == {value}
+        else:
+            assert set(array.buffer.read()) == {value}
+        pipe.send("next")
+
+
+def test_a_stream_waits_for_contents_that_are_not_there_yet(late: Any) -> None:
+    pipe = late(300, "vmm", False, [7])
+    array = pickle.loads(received(pipe))
+    copied = gpuipc.create(array.nbytes)
+    array.__dlpack__(stream=1)  # the default stream waits, and not this thread
+    array.buffer.copy_to(copied, stream=1)
+    assert set(copied.read()) == {7}
+    assert array.__cuda_array_interface__["stream"] is None
+
+
+def test_a_ticket_whose_contents_are_not_there_yet(late: Any) -> None:
+    ticket = received(late(300, "vmm", True, [9]))
+    with pytest.raises(gpuipc.errors.Timeout):
+        gpuipc.open(ticket, timeout=0.01)
+    array = gpuipc.open(ticket, wait=False)
+    assert isinstance(array, gpuipc.Array) and not array.buffer.is_ready
+    with pytest.raises(gpuipc.errors.Timeout):
+        array.buffer.await_ready(0.001)
+    array.buffer.await_ready(PATIENCE)
+    assert array.buffer.is_ready and set(array.buffer.read()) == {9}
+
+
+def test_contents_that_never_come_are_lost(late: Any) -> None:
+    pipe = late(60_000, "vmm", True, [9])
+    array = gpuipc.open(received(pipe), wait=False)
+    assert isinstance(array, gpuipc.Array)
+    pipe.send("end")
+    with pytest.raises(gpuipc.errors.LostError):
+        array.buffer.await_ready(PATIENCE)
+    assert array.buffer.is_lost
+    with pytest.raises(gpuipc.errors.LostError):
+        array.__dlpack__()
+
+
+def test_pickled_within_one_process() -> None:
+    array = filled(16)
+    again = pickle.loads(pickle.dumps(array))
+    np.from_dlpack(again)[3] = 99
+    assert np.from_dlpack(array)[3] == 99
+    assert len(pickle.dumps(array)) < 250
+
+
+def test_one_pickle_share_for_an_allocation() -> None:
+    array = filled(16)
+    (_, one), (_, other) = cast(Any, (array.__reduce__(), array[2:4].__reduce__()))
+    assert one[0] == other[0]
+
+
+def test_an_orphan_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpuipc.config, "orphan_seconds", 0.05)
+    array = filled(16)
+    text = pickle.dumps(array)
+    del array
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            pickle.loads(text)
+        except gpuipc.errors.TicketExpired:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_unpickling_opens_for_the_device_chosen() -> None:
+    array = gpuipc.empty(16, "int8", device=0)
+    text = pickle.dumps(array)
+    token = gpuipc.config.open_device.set(1)
+    try:
+        assert pickle.loads(text).access_device == 1
+    finally:
+        gpuipc.config.open_device.reset(token)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 64])
+def test_a_damaged_pickle_is_refused(damage: bytes) -> None:
+    function, arguments = cast(Any, filled(4).__reduce__())
+    with pytest.raises(gpuipc.errors.TicketError):
+        function(damage, *arguments[1:])
+
+
+def test_a_pickle_that_reaches_beyond_is_refused() -> None:
+    array = filled(4)
+    function, arguments = cast(Any, array.__reduce__())
+    ticket, _, _, _, kind, mark = arguments
+    for offset, shape, strides in ((8, (4,), None), (0, (5,), None), (0, (2,), (4,)), (0, (1 << 61,), None)):
+        with pytest.raises(ValueError):
+            function(ticket, offset, shape, strides, kind, mark)
+
+
+# ---- the end of things
+
+
+def test_a_deleter_runs_on_a_thread_of_c(spawn: SpawnContext) -> None:
+    array = gpuipc.empty(16, "int8")
+    here, there = spawn.Pipe()
+    process = started(spawn, others.hold_until_told, str(array.ticket()), there)
+    assert received(here) == "holding"
+    with pytest.raises(gpuipc.errors.Timeout):
+        array.buffer.await_returns(0.05)
+    assert array.buffer.lent_count == 1
+    (holder,) = gpuipc.Context.default().holders(array.ticket())
+    assert holder.process_id == process.pid and holder.is_running and holder.openings == 1
+    here.send("let go")
+    assert received(here) == "gone"
+    array.buffer.await_returns(PATIENCE)
+    here.send("end")
+    ended(process)
+
+
+def test_a_process_that_is_killed_returns_what_it_had(spawn: SpawnContext) -> None:
+    array = gpuipc.empty(16, "int8")
+    here, there = spawn.Pipe()
+    process = started(spawn, others.hold_until_told, str(array.ticket()), there)
+    assert received(here) == "holding"
+    process.kill()
+    array.buffer.await_returns(PATIENCE)
+
+
+def test_deleters_run_after_python_has_ended(run_python: Run) -> None:
+    """By atexit of C, which comes after the interpreter's end."""
+    run_python(
+        "import ctypes, gpuipc, numpy, others\n"
+        "kept = gpuipc.empty(16, 'int8')\n"
+        "numpy_kept = numpy.from_dlpack(gpuipc.empty(16, 'int8', transport='host'))\n"
+        "wrapped = gpuipc.wrap((kept.address, 16))\n"
+        "owned = gpuipc.wrap(gpuipc.empty(16, 'int8'))\n"
+        "c = ctypes.CDLL(None)\n"
+        "for array in (kept, wrapped, owned):\n"
+        "    tensor = others.take(array)\n"
+        "    assert getattr(c, '__cxa_atexit')(ctypes.c_void_p(tensor.contents.deleter), tensor, None) == 0\n"
+        "ticket = kept.ticket()\n"
+        "import sys; sys.kept = kept, owned\n"
+    )
+
+
+def test_a_process_ends_with_everything_open(run_python: Run) -> None:
+    run_python(
+        "import gpuipc\n"
+        "buffer = gpuipc.create(64); buffer.fill(1)\n"
+        "array = gpuipc.empty(64, 'int8'); ticket = array.ticket(); again = gpuipc.open(ticket, wait=False)\n"
+        "context = gpuipc.Context(); other = gpuipc.empty(4, 'int8', context=context); other.ticket()\n"
+    )
+    assert not [name for name in os.listdir(os.environ["GPUIPC_RUNTIME_DIR"]) if "never" in name]
+
+
+# ---- Ctrl-C
+
+
+def check_interrupted(here: Any, process: Any) -> None:
+    assert received(here) == "waiting"
+    os.kill(process.pid, signal.SIGINT)
+    assert received(here) == "interrupted"
+    assert received(here) == "usable"
+    ended(process)
+
+
+def test_ctrl_c_while_waiting_for_returns(spawn: SpawnContext) -> None:
+    here, there = spawn.Pipe()
+    process = started(spawn, others.wait_for_returns, there)
+    opened = gpuipc.open(received(here))
+    here.send("open")
+    check_interrupted(here, process)
+    del opened
+
+
+@pytest.mark.parametrize("as_ticket", [True, False])
+def test_ctrl_c_while_waiting_for_contents(spawn: SpawnContext, late: Any, as_ticket: bool) -> None:
+    here, there = spawn.Pipe()
+    sent = received(late(60_000, "vmm", as_ticket, [1]))
+    check_interrupted(here, started(spawn, others.wait_for_contents, sent, there))
