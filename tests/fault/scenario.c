@@ -82,6 +82,18 @@ give_back: /* scenario_end does */
     return status;
 }
 
+/* What streams tell by that they have passed is made once in a context. */
+static gpuipc_status prepare_loan(scenario_state *state) {
+    gpuipc_mark made;
+    gpuipc_status status;
+    TRY(prepare_data(state))
+    TRY(gpuipc_buffer_lend(state->buffer, state->stream, &made))
+    TRY(gpuipc_buffer_cancel_loan(state->buffer, &made))
+    TRY(cuda(state->driver.cuStreamSynchronize(state->stream)))
+give_back: /* scenario_end does */
+    return status;
+}
+
 static gpuipc_status prepare_own_memory(scenario_state *state) {
     const driver *drv = &state->driver;
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
@@ -392,6 +404,34 @@ give_back:
     return status;
 }
 
+/* A part is lent, and returned on a stream; another is taken back. No stream waits: what looks after that is freed by a
+ * thread of its own. */
+static gpuipc_status run_loan(scenario_state *state) {
+    ends both = {NULL, NULL, NULL};
+    gpuipc_buffer *opened = NULL;
+    gpuipc_mark loans[2];
+    gpuipc_loan_state states[2];
+    gpuipc_status status;
+    TRY(ends_open(state, &both))
+    TRY(send_one(both.client, state->buffer, NULL))
+    TRY(receive_one(both.server, 0, &opened))
+    TRY(gpuipc_buffer_lend(state->buffer, state->stream, &loans[0]))
+    TRY(gpuipc_buffer_lend(state->buffer, state->stream, &loans[1]))
+    TRY(gpuipc_buffer_take_loan(opened, &loans[0]))
+    TRY(gpuipc_buffer_await_mark(opened, &loans[0], 10000))
+    TRY(gpuipc_buffer_return_loan_async(opened, &loans[0], state->stream))
+    TRY(gpuipc_buffer_await_loan(state->buffer, &loans[0], 10000))
+    TRY(gpuipc_buffer_await_loan_async(state->buffer, &loans[0], state->stream, 0))
+    TRY(gpuipc_buffer_cancel_loan(state->buffer, &loans[1]))
+    TRY(gpuipc_buffer_get_loan_states(state->buffer, loans, 2, states))
+give_back:
+    while (state->driver.cuStreamQuery(state->stream) == CUDA_ERROR_NOT_READY) {
+    }
+    (void)gpuipc_buffer_release(opened);
+    ends_close(&both);
+    return status;
+}
+
 const scenario scenarios[] = {
     {"context", prepare_nothing, run_context}, {"create", prepare_context, run_create},
     {"life", prepare_nothing, run_life},       {"wrap", prepare_own_memory, run_wrap},
@@ -400,7 +440,7 @@ const scenario scenarios[] = {
     {"access", prepare_buffer, run_access},    {"legacy", prepare_context, run_legacy},
     {"host", prepare_context, run_host},       {"pool", prepare_pool, run_pool},
     {"staged", prepare_pinned, run_staged},    {"p2p", prepare_p2p, run_p2p},
-    {"ticket", prepare_data, run_ticket},
+    {"ticket", prepare_data, run_ticket},      {"loan", prepare_loan, run_loan},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 
