@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file Many threads on one context at once: buffers made, held and given up, one buffer that all use
- * while it goes, connections in both directions, and tickets that all open. A plain program, so that it runs under
- * ThreadSanitizer. Exit code 0: every answer was one that may be, and every word was right.
+ * while it goes, connections in both directions with marks and loans, and tickets that all open. A plain program, so
+ * that it runs under ThreadSanitizer. Exit code 0: every answer was one that may be, and every word was right.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -100,6 +100,25 @@ typedef struct direction {
     gpuipc_connection *to;
 } direction;
 
+/* Of the two that take it and take it back at the same time, one is told that it was late. */
+static bool check_race(gpuipc_status status, gpuipc_status late, const char *what) {
+    if (status != GPUIPC_OK && status != late) {
+        fail(what);
+    }
+    return status == GPUIPC_OK;
+}
+
+/* Returned on a stream, at once, or with the buffer. */
+static void borrow(gpuipc_buffer *opened, const gpuipc_mark *loan, uint32_t value) {
+    const bool is_taken =
+        check_race(gpuipc_buffer_take_loan(opened, loan), GPUIPC_ERR_RELEASED, "taking a loan");
+    if (is_taken && value % 3 == 0) {
+        CHECK(gpuipc_buffer_return_loan_async(opened, loan, NULL));
+    } else if (is_taken && value % 3 == 1) {
+        CHECK(gpuipc_buffer_return_loan(opened, loan));
+    }
+}
+
 static void receive_all(void *argument) {
     const direction *way = argument;
     for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -113,6 +132,7 @@ static void receive_all(void *argument) {
         CHECK(gpuipc_connection_receive(way->to, &message, SOON_MS));
         CHECK(gpuipc_buffer_await_mark_async(opened, &mark, NULL));
         CHECK(gpuipc_buffer_await_mark(opened, &mark, SOON_MS));
+        borrow(opened, &mark, i);
         check_word(opened, i);
         give_up(opened, i);
     }
@@ -123,6 +143,7 @@ static void send_all(const direction *way) {
         gpuipc_buffer *own = make(i);
         gpuipc_mark mark; /* its word is in the pages of all threads */
         CHECK(gpuipc_buffer_mark(own, NULL, &mark));
+        CHECK(gpuipc_buffer_lend(own, NULL, &mark));
         const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                          .bytes = &mark,
                                          .bytes_size = sizeof(mark),
@@ -130,6 +151,10 @@ static void send_all(const direction *way) {
                                          .buffer_count = 1};
         intptr_t native;
         CHECK(gpuipc_connection_send(way->from, &message, SOON_MS));
+        if (i % 2 == 0) {
+            (void)check_race(gpuipc_buffer_cancel_loan(own, &mark), GPUIPC_ERR_BUSY,
+                             "taking a loan back");
+        }
         CHECK(gpuipc_buffer_get_returns_wait_handle(own, &native));
         give_up(own, i / 3);
         use_shared(i);

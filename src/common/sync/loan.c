@@ -317,11 +317,13 @@ gpuipc_status loan_lend(struct context *ctx, linked_list *of, gpuipc_stream stre
 }
 
 void loan_forget(struct context *ctx, linked_list *of, bool forked) {
-    if (forked || of->count == 0) {
-        return; /* in a child the mutex may be held for ever */
+    if (forked) {
+        return; /* the mutex may be held for ever */
     }
-    os_mutex_lock(&ctx->points->mutex);
-    look(ctx->loans);
+    os_mutex_lock(&ctx->points->mutex); /* also for none: the last may just be leaving the list */
+    if (of->count > 0) {
+        look(ctx->loans);
+    }
     for (list_link *at; (at = list_take(of)) != NULL;) {
         loan *one = LIST_ITEM(at, loan, of);
         if (one->taker == NULL) {
