@@ -47,14 +47,14 @@ static void unlock(void) {
 /* ---- the thread -------------------------------------------------------------------------------- */
 
 /* One that was not looked at in this round, with a reference on what it is of; NULL: there is none. */
-static lookout *next_of_round(uint64_t *out_begun) {
+static lookout *next_of_round(lookout *out_copy) {
     lookout *found = NULL;
     lock();
     for (list_link *at = all.lookouts.first; at != NULL && found == NULL; at = at->next) {
         lookout *one = LIST_ITEM(at, lookout, link);
         if (one->round != all.round && object_try_reference(one->of)) {
             one->round = all.round;
-            *out_begun = one->begun;
+            *out_copy = *one;
             found = one;
         }
     }
@@ -63,19 +63,18 @@ static lookout *next_of_round(uint64_t *out_begun) {
 }
 
 static void look_at_all(void) {
-    uint64_t begun = 0;
-    for (lookout *at; (at = next_of_round(&begun)) != NULL;) {
-        object *of = at->of;
-        const bool has_come = at->look(of);
+    lookout asked; /* as it was: another thread may begin it again meanwhile */
+    for (lookout *at; (at = next_of_round(&asked)) != NULL;) {
+        const bool has_come = asked.look(asked.of);
         lock();
-        if (has_come && at->begun == begun) {
+        if (has_come && at->begun == asked.begun) {
             list_remove(&at->link);
             if (at->tells != NULL) {
                 wait_handle_tell(at->tells, true);
             }
         }
         unlock();
-        object_unreference(of); /* which may end it */
+        object_unreference(asked.of); /* which may end it */
     }
 }
 
