@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "handle_table.h"
-#include "little_endian.h"
 #include "live.h"
 
 /* The header takes a page, so that the bytes behind it stay aligned to one.

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "little_endian.h"
+#include "base/little_endian.h"
 
 /*   0  magic (4 bytes)   4  kind (4)     8  process (4)   12  number (4)
  *  16  id (16)          32  offset (8)  40  bytes (8)     48  zero (16)

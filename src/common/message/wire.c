@@ -7,91 +7,75 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "base/little_endian.h"
+
 static const uint8_t magic[4] = {'G', 'I', 'P', 'C'};
 
-/* Positions in the header; docs/wire-format.md has the table. */
+/* The fields of the records; docs/wire-format.md has the tables. */
+/* clang-format off */
+#define HEADER_FIELDS(NUMBER, BYTES) \
+    NUMBER(12, 16, kind) \
+    NUMBER(16, 64, number) \
+    NUMBER(24, 32, total_bytes) \
+    NUMBER(28, 32, total_buffers) \
+    NUMBER(32, 32, total_segments) \
+    NUMBER(36, 32, bytes) \
+    NUMBER(40, 16, buffers) \
+    NUMBER(42, 16, segments)
+
+#define BUFFER_FIELDS(NUMBER, BYTES) \
+    BYTES(0, exporter_id) \
+    NUMBER(16, 64, buffer_id) \
+    BYTES(32, device_uuid) \
+    NUMBER(48, 64, offset) \
+    NUMBER(56, 64, bytes) \
+    NUMBER(64, 32, segment_count) \
+    NUMBER(68, 16, memory) \
+    NUMBER(70, 16, handle_type) \
+    NUMBER(72, 16, access) \
+    NUMBER(74, 16, ready) \
+    NUMBER(76, 32, point_index) \
+    NUMBER(80, 64, point_value) \
+    BYTES(96, event_name)
+
+#define SEGMENT_FIELDS(NUMBER, BYTES) \
+    NUMBER(0, 64, bytes) \
+    NUMBER(8, 16, naming) \
+    NUMBER(12, 32, group) \
+    BYTES(16, name)
+
+#define CONTENTS_FIELDS(NUMBER, BYTES) \
+    NUMBER(0, 16, memory) \
+    NUMBER(8, 64, offset) \
+    NUMBER(16, 64, bytes) \
+    NUMBER(24, 64, number)
+
+#define REQUEST_FIELDS(NUMBER, BYTES) \
+    NUMBER(0, 16, wish) \
+    BYTES(8, ticket)
+
+#define REPLY_FIELDS(NUMBER, BYTES) \
+    NUMBER(0, 16, answer) \
+    NUMBER(4, 32, attachment_bytes)
+/* clang-format on */
+
+/* Where else something is: in the header what describes the format itself, and of the records what is zero. */
 enum {
     HEADER_MAGIC = 0,
     HEADER_MAJOR = 4,
     HEADER_MINOR = 6,
     HEADER_LENGTH = 8,
-    HEADER_KIND = 12,
     HEADER_FLAGS = 14,
-    HEADER_NUMBER = 16,
-    HEADER_TOTAL_BYTES = 24,
-    HEADER_TOTAL_BUFFERS = 28,
-    HEADER_TOTAL_SEGMENTS = 32,
-    HEADER_BYTES = 36,
-    HEADER_BUFFERS = 40,
-    HEADER_SEGMENTS = 42,
     HEADER_BUFFER_RECORD = 44,
-    HEADER_SEGMENT_RECORD = 46
-};
-
-/* Positions in a buffer record. */
-enum {
-    BUFFER_EXPORTER = 0,
-    BUFFER_ID = 16,
-    BUFFER_DEVICE = 32,
-    BUFFER_OFFSET = 48,
-    BUFFER_SIZE = 56,
-    BUFFER_SEGMENTS = 64,
-    BUFFER_MEMORY = 68,
-    BUFFER_HANDLE_TYPE = 70,
-    BUFFER_ACCESS = 72,
-    BUFFER_READY = 74,
-    BUFFER_POINT_INDEX = 76,
-    BUFFER_POINT_VALUE = 80,
+    HEADER_SEGMENT_RECORD = 46,
     BUFFER_RESERVED = 88,
-    BUFFER_EVENT_NAME = 96
-};
-
-/* Positions in a segment record. */
-enum {
-    SEGMENT_SIZE = 0,
     SEGMENT_NAMING = 8,
     SEGMENT_RESERVED = 10,
-    SEGMENT_GROUP = 12,
-    SEGMENT_NAME = 16
+    REPLY_RESERVED = 2
 };
-
-/* Positions in the bytes of contents. */
-enum {
-    CONTENTS_MEMORY = 0,
-    CONTENTS_OFFSET = 8,
-    CONTENTS_SIZE = 16,
-    CONTENTS_NUMBER = 24
-};
-
-/* Positions in the bytes of a request, and of a reply. */
-enum {
-    REQUEST_WISH = 0,
-    REQUEST_TICKET = 8,
-    REPLY_ANSWER = 0,
-    REPLY_RESERVED = 2,
-    REPLY_ATTACHMENT = 4
-};
-
-static void put(uint8_t *at, uint64_t value, unsigned width) {
-    for (unsigned i = 0; i < width; i++) {
-        at[i] = (uint8_t)(value >> (8 * i));
-    }
-}
-
-static uint64_t get(const uint8_t *at, unsigned width) {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < width; i++) {
-        value |= (uint64_t)at[i] << (8 * i);
-    }
-    return value;
-}
 
 static uint16_t get16(const uint8_t *at) {
-    return (uint16_t)get(at, 2);
-}
-
-static uint32_t get32(const uint8_t *at) {
-    return (uint32_t)get(at, 4);
+    return (uint16_t)little_endian_get(at, 2);
 }
 
 size_t wire_packet_bytes(const wire_header *header) {
@@ -99,47 +83,25 @@ size_t wire_packet_bytes(const wire_header *header) {
            (size_t)header->segments * WIRE_SEGMENT_BYTES;
 }
 
-void wire_encode_header(const wire_header *header, uint8_t *out) {
-    memset(out, 0, WIRE_HEADER_BYTES);
-    memcpy(out + HEADER_MAGIC, magic, sizeof(magic));
-    put(out + HEADER_MAJOR, WIRE_MAJOR, 2);
-    put(out + HEADER_MINOR, WIRE_MINOR, 2);
-    put(out + HEADER_LENGTH, wire_packet_bytes(header), 4);
-    put(out + HEADER_KIND, (uint64_t)header->kind, 2);
-    put(out + HEADER_NUMBER, header->number, 8);
-    put(out + HEADER_TOTAL_BYTES, header->total_bytes, 4);
-    put(out + HEADER_TOTAL_BUFFERS, header->total_buffers, 4);
-    put(out + HEADER_TOTAL_SEGMENTS, header->total_segments, 4);
-    put(out + HEADER_BYTES, header->bytes, 4);
-    put(out + HEADER_BUFFERS, header->buffers, 2);
-    put(out + HEADER_SEGMENTS, header->segments, 2);
-    put(out + HEADER_BUFFER_RECORD, WIRE_BUFFER_BYTES, 2);
-    put(out + HEADER_SEGMENT_RECORD, WIRE_SEGMENT_BYTES, 2);
+void wire_encode_header(const wire_header *record, uint8_t *at) {
+    memset(at, 0, WIRE_HEADER_BYTES);
+    memcpy(at + HEADER_MAGIC, magic, sizeof(magic));
+    little_endian_put(at + HEADER_MAJOR, 2, WIRE_MAJOR);
+    little_endian_put(at + HEADER_MINOR, 2, WIRE_MINOR);
+    little_endian_put(at + HEADER_LENGTH, 4, wire_packet_bytes(record));
+    FIELDS_PUT(HEADER_FIELDS)
+    little_endian_put(at + HEADER_BUFFER_RECORD, 2, WIRE_BUFFER_BYTES);
+    little_endian_put(at + HEADER_SEGMENT_RECORD, 2, WIRE_SEGMENT_BYTES);
 }
 
-void wire_encode_buffer(const wire_buffer *record, uint8_t *out) {
-    memset(out, 0, WIRE_BUFFER_BYTES);
-    memcpy(out + BUFFER_EXPORTER, record->exporter_id, sizeof(record->exporter_id));
-    put(out + BUFFER_ID, record->buffer_id, 8);
-    memcpy(out + BUFFER_DEVICE, record->device_uuid, sizeof(record->device_uuid));
-    put(out + BUFFER_OFFSET, record->offset, 8);
-    put(out + BUFFER_SIZE, record->bytes, 8);
-    put(out + BUFFER_SEGMENTS, record->segment_count, 4);
-    put(out + BUFFER_MEMORY, record->memory, 2);
-    put(out + BUFFER_HANDLE_TYPE, record->handle_type, 2);
-    put(out + BUFFER_ACCESS, record->access, 2);
-    put(out + BUFFER_READY, record->ready, 2);
-    put(out + BUFFER_POINT_INDEX, record->point_index, 4);
-    put(out + BUFFER_POINT_VALUE, record->point_value, 8);
-    memcpy(out + BUFFER_EVENT_NAME, record->event_name, sizeof(record->event_name));
+void wire_encode_buffer(const wire_buffer *record, uint8_t *at) {
+    memset(at, 0, WIRE_BUFFER_BYTES);
+    FIELDS_PUT(BUFFER_FIELDS)
 }
 
-void wire_encode_segment(const segment_record *record, uint8_t *out) {
-    memset(out, 0, WIRE_SEGMENT_BYTES);
-    put(out + SEGMENT_SIZE, record->bytes, 8);
-    put(out + SEGMENT_NAMING, record->naming, 2);
-    put(out + SEGMENT_GROUP, record->group, 4);
-    memcpy(out + SEGMENT_NAME, record->name, sizeof(record->name));
+void wire_encode_segment(const segment_record *record, uint8_t *at) {
+    memset(at, 0, WIRE_SEGMENT_BYTES);
+    FIELDS_PUT(SEGMENT_FIELDS)
 }
 
 static gpuipc_status bad(const char *sentence) {
@@ -160,28 +122,21 @@ static gpuipc_status check_version(const uint8_t *packet, size_t size) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status decode_header(const uint8_t *packet, size_t size, wire_packet *out) {
-    gpuipc_status status = check_version(packet, size);
+static gpuipc_status decode_header(const uint8_t *at, size_t size, wire_packet *out) {
+    wire_header *record = &out->header;
+    gpuipc_status status = check_version(at, size);
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (size < WIRE_HEADER_BYTES || get32(packet + HEADER_LENGTH) != size) {
+    if (size < WIRE_HEADER_BYTES || little_endian_get(at + HEADER_LENGTH, 4) != size) {
         return bad("the packet has not the length it says");
     }
-    unsigned kind = get16(packet + HEADER_KIND);
-    if (kind < WIRE_MESSAGE || kind > WIRE_REPLY || get16(packet + HEADER_FLAGS) != 0) {
+    FIELDS_GET(HEADER_FIELDS)
+    if (record->kind < WIRE_MESSAGE || record->kind > WIRE_REPLY || get16(at + HEADER_FLAGS) != 0) {
         return bad("the packet is of a kind that this version does not know");
     }
-    out->header = (wire_header){.kind = (wire_kind)kind,
-                                .number = get(packet + HEADER_NUMBER, 8),
-                                .total_bytes = get32(packet + HEADER_TOTAL_BYTES),
-                                .total_buffers = get32(packet + HEADER_TOTAL_BUFFERS),
-                                .total_segments = get32(packet + HEADER_TOTAL_SEGMENTS),
-                                .bytes = get32(packet + HEADER_BYTES),
-                                .buffers = get16(packet + HEADER_BUFFERS),
-                                .segments = get16(packet + HEADER_SEGMENTS)};
-    out->buffer_record_bytes = get16(packet + HEADER_BUFFER_RECORD);
-    out->segment_record_bytes = get16(packet + HEADER_SEGMENT_RECORD);
+    out->buffer_record_bytes = get16(at + HEADER_BUFFER_RECORD);
+    out->segment_record_bytes = get16(at + HEADER_SEGMENT_RECORD);
     if (out->buffer_record_bytes < WIRE_BUFFER_BYTES ||
         out->segment_record_bytes < WIRE_SEGMENT_BYTES) {
         return bad("the records are shorter than this version has them");
@@ -279,25 +234,15 @@ static gpuipc_status check_buffer(const wire_buffer *record) {
 gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
                                  wire_buffer *out_record) {
     const uint8_t *at = packet->buffers + (size_t)index * packet->buffer_record_bytes;
-    wire_buffer record = {.buffer_id = get(at + BUFFER_ID, 8),
-                          .offset = get(at + BUFFER_OFFSET, 8),
-                          .bytes = get(at + BUFFER_SIZE, 8),
-                          .segment_count = get32(at + BUFFER_SEGMENTS),
-                          .memory = get16(at + BUFFER_MEMORY),
-                          .handle_type = get16(at + BUFFER_HANDLE_TYPE),
-                          .access = get16(at + BUFFER_ACCESS),
-                          .ready = get16(at + BUFFER_READY),
-                          .point_index = get32(at + BUFFER_POINT_INDEX),
-                          .point_value = get(at + BUFFER_POINT_VALUE, 8)};
-    memcpy(record.exporter_id, at + BUFFER_EXPORTER, sizeof(record.exporter_id));
-    memcpy(record.device_uuid, at + BUFFER_DEVICE, sizeof(record.device_uuid));
-    memcpy(record.event_name, at + BUFFER_EVENT_NAME, sizeof(record.event_name));
-    if (get(at + BUFFER_RESERVED, 8) != 0) {
+    wire_buffer decoded;
+    wire_buffer *record = &decoded;
+    FIELDS_GET(BUFFER_FIELDS)
+    if (little_endian_get(at + BUFFER_RESERVED, 8) != 0) {
         return bad("the reserved part of a buffer record is not zero");
     }
-    gpuipc_status status = check_buffer(&record);
+    gpuipc_status status = check_buffer(record);
     if (status == GPUIPC_OK) {
-        *out_record = record;
+        *out_record = decoded;
     }
     return status;
 }
@@ -305,92 +250,87 @@ gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
 gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
                                   segment_record *out_record) {
     const uint8_t *at = packet->segments + (size_t)index * packet->segment_record_bytes;
-    segment_record record = {.bytes = get(at + SEGMENT_SIZE, 8),
-                             .naming = get16(at + SEGMENT_NAMING),
-                             .group = get32(at + SEGMENT_GROUP)};
-    memcpy(record.name, at + SEGMENT_NAME, sizeof(record.name));
-    if (get16(at + SEGMENT_RESERVED) != 0 || record.naming > SEGMENT_NAMED_BY_BOTH) {
+    segment_record decoded;
+    segment_record *record = &decoded;
+    FIELDS_GET(SEGMENT_FIELDS)
+    if (get16(at + SEGMENT_RESERVED) != 0 || record->naming > SEGMENT_NAMED_BY_BOTH) {
         return bad("a segment record is named in a way that this version does not know");
     }
-    *out_record = record;
+    *out_record = decoded;
     return GPUIPC_OK;
 }
 
-void wire_encode_contents(const wire_contents *record, uint8_t *out) {
-    memset(out, 0, WIRE_CONTENTS_BYTES);
-    put(out + CONTENTS_MEMORY, record->memory, 2);
-    put(out + CONTENTS_OFFSET, record->offset, 8);
-    put(out + CONTENTS_SIZE, record->bytes, 8);
-    put(out + CONTENTS_NUMBER, record->number, 8);
+void wire_encode_contents(const wire_contents *record, uint8_t *at) {
+    memset(at, 0, WIRE_CONTENTS_BYTES);
+    FIELDS_PUT(CONTENTS_FIELDS)
 }
 
-gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_contents *out_record) {
+gpuipc_status wire_decode_contents(const uint8_t *at, size_t size, wire_contents *out_record) {
+    wire_contents decoded;
+    wire_contents *record = &decoded;
     if (size < WIRE_CONTENTS_BYTES) { /* a later minor version may have more */
         return bad("the contents do not say how they come");
     }
-    wire_contents record = {.memory = get16(bytes + CONTENTS_MEMORY),
-                            .offset = get(bytes + CONTENTS_OFFSET, 8),
-                            .bytes = get(bytes + CONTENTS_SIZE, 8),
-                            .number = get(bytes + CONTENTS_NUMBER, 8)};
-    if (record.memory < SEGMENT_MEMORY_VMM || record.memory > SEGMENT_MEMORY_FABRIC) {
+    FIELDS_GET(CONTENTS_FIELDS)
+    if (record->memory < SEGMENT_MEMORY_VMM || record->memory > SEGMENT_MEMORY_FABRIC) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the contents come in a way (%u) that this version does not know",
-                           (unsigned)record.memory);
+                           (unsigned)record->memory);
     }
-    if (get(bytes + CONTENTS_MEMORY, 8) != record.memory || record.bytes == 0 ||
-        record.bytes > UINT64_MAX - record.offset ||
-        (record.memory == SEGMENT_MEMORY_HOST ? record.offset : record.number) != 0) {
+    if (little_endian_get(at, 8) != record->memory || record->bytes == 0 ||
+        record->bytes > UINT64_MAX - record->offset ||
+        (record->memory == SEGMENT_MEMORY_HOST ? record->offset : record->number) != 0) {
         return bad("the contents are empty, reach beyond 64 bits, or have a reserved part");
     }
-    *out_record = record;
+    *out_record = decoded;
     return GPUIPC_OK;
 }
 
-void wire_encode_request(const wire_request *record, uint8_t *out) {
-    memset(out, 0, WIRE_REQUEST_BYTES);
-    put(out + REQUEST_WISH, record->wish, 2);
-    memcpy(out + REQUEST_TICKET, record->ticket, sizeof(record->ticket));
+void wire_encode_request(const wire_request *record, uint8_t *at) {
+    memset(at, 0, WIRE_REQUEST_BYTES);
+    FIELDS_PUT(REQUEST_FIELDS)
 }
 
-gpuipc_status wire_decode_request(const uint8_t *bytes, size_t size, wire_request *out_record) {
+gpuipc_status wire_decode_request(const uint8_t *at, size_t size, wire_request *out_record) {
+    wire_request decoded;
+    wire_request *record = &decoded;
     if (size < WIRE_REQUEST_BYTES) { /* a later minor version may have more */
         return bad("a request is shorter than this version has it");
     }
-    wire_request record = {.wish = get16(bytes + REQUEST_WISH)};
-    if (record.wish != WIRE_OPEN) {
+    FIELDS_GET(REQUEST_FIELDS)
+    if (record->wish != WIRE_OPEN) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the request wants something (%u) that this version does not know",
-                           (unsigned)record.wish);
+                           (unsigned)record->wish);
     }
-    if (get(bytes + REQUEST_WISH, 8) != record.wish) {
+    if (little_endian_get(at, 8) != record->wish) {
         return bad("the reserved part of a request is not zero");
     }
-    memcpy(record.ticket, bytes + REQUEST_TICKET, sizeof(record.ticket));
-    *out_record = record;
+    *out_record = decoded;
     return GPUIPC_OK;
 }
 
-void wire_encode_reply(const wire_reply *record, uint8_t *out) {
-    memset(out, 0, WIRE_REPLY_BYTES);
-    put(out + REPLY_ANSWER, record->answer, 2);
-    put(out + REPLY_ATTACHMENT, record->attachment_bytes, 4);
+void wire_encode_reply(const wire_reply *record, uint8_t *at) {
+    memset(at, 0, WIRE_REPLY_BYTES);
+    FIELDS_PUT(REPLY_FIELDS)
 }
 
-gpuipc_status wire_decode_reply(const uint8_t *bytes, size_t size, wire_reply *out_record) {
+gpuipc_status wire_decode_reply(const uint8_t *at, size_t size, wire_reply *out_record) {
+    wire_reply decoded;
+    wire_reply *record = &decoded;
     if (size < WIRE_REPLY_BYTES) {
         return bad("a reply is shorter than this version has it");
     }
-    const wire_reply record = {.answer = get16(bytes + REPLY_ANSWER),
-                               .attachment_bytes = get32(bytes + REPLY_ATTACHMENT)};
-    if (record.answer > WIRE_FAILED) {
+    FIELDS_GET(REPLY_FIELDS)
+    if (record->answer > WIRE_FAILED) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the server answers something (%u) that this version does not know",
-                           (unsigned)record.answer);
+                           (unsigned)record->answer);
     }
-    if (get16(bytes + REPLY_RESERVED) != 0 || record.attachment_bytes != size - WIRE_REPLY_BYTES ||
-        (record.answer != WIRE_GRANTED && record.attachment_bytes != 0)) {
+    if (get16(at + REPLY_RESERVED) != 0 || record->attachment_bytes != size - WIRE_REPLY_BYTES ||
+        (record->answer != WIRE_GRANTED && record->attachment_bytes != 0)) {
         return bad("a reply has a reserved part, or an attachment of another length than it says");
     }
-    *out_record = record;
+    *out_record = decoded;
     return GPUIPC_OK;
 }

@@ -118,9 +118,9 @@ typedef struct wire_packet {
 /** Length of a packet with this header. */
 size_t wire_packet_bytes(const wire_header *header);
 
-void wire_encode_header(const wire_header *header, uint8_t *out);
-void wire_encode_buffer(const wire_buffer *record, uint8_t *out);
-void wire_encode_segment(const segment_record *record, uint8_t *out);
+void wire_encode_header(const wire_header *record, uint8_t *at);
+void wire_encode_buffer(const wire_buffer *record, uint8_t *at);
+void wire_encode_segment(const segment_record *record, uint8_t *at);
 
 /** Checks a packet whole. @param handle_count how many handles came with it
  *  ERR_PROTOCOL, ERR_VERSION, ERR_HANDLE_COUNT */
@@ -133,19 +133,19 @@ gpuipc_status wire_decode_buffer(const wire_packet *packet, uint32_t index,
 gpuipc_status wire_decode_segment(const wire_packet *packet, uint32_t index,
                                   segment_record *out_record);
 
-/** @param out WIRE_CONTENTS_BYTES of room */
-void wire_encode_contents(const wire_contents *record, uint8_t *out);
+/** @param at WIRE_CONTENTS_BYTES of room */
+void wire_encode_contents(const wire_contents *record, uint8_t *at);
 /** ERR_PROTOCOL, ERR_VERSION */
-gpuipc_status wire_decode_contents(const uint8_t *bytes, size_t size, wire_contents *out_record);
+gpuipc_status wire_decode_contents(const uint8_t *at, size_t size, wire_contents *out_record);
 
-/** @param out WIRE_REQUEST_BYTES of room */
-void wire_encode_request(const wire_request *record, uint8_t *out);
+/** @param at WIRE_REQUEST_BYTES of room */
+void wire_encode_request(const wire_request *record, uint8_t *at);
 /** ERR_PROTOCOL, ERR_VERSION (a wish that this version does not know) */
-gpuipc_status wire_decode_request(const uint8_t *bytes, size_t size, wire_request *out_record);
-/** @param out WIRE_REPLY_BYTES of room */
-void wire_encode_reply(const wire_reply *record, uint8_t *out);
+gpuipc_status wire_decode_request(const uint8_t *at, size_t size, wire_request *out_record);
+/** @param at WIRE_REPLY_BYTES of room */
+void wire_encode_reply(const wire_reply *record, uint8_t *at);
 /** @param size of all bytes: the attachment uses up what is behind the record
  *  ERR_PROTOCOL, ERR_VERSION */
-gpuipc_status wire_decode_reply(const uint8_t *bytes, size_t size, wire_reply *out_record);
+gpuipc_status wire_decode_reply(const uint8_t *at, size_t size, wire_reply *out_record);
 
 #endif

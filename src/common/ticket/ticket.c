@@ -5,24 +5,29 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "base/status.h"
 #include "os.h"
 
 #define VERSION 1u
 
-/* Positions in a ticket; docs/wire-format.md has the table. That of the check and what it is made of stay in
- * every version there will be: a damaged ticket is told from one of another version. */
+/* The fields of a ticket; docs/wire-format.md has the table. Where the check is and what it is made of stay in every
+ * version there will be: a damaged ticket is told from one of another version. */
+/* clang-format off */
+#define TICKET_FIELDS(NUMBER, BYTES) \
+    NUMBER(2, 16, boot) \
+    NUMBER(4, 32, user) \
+    NUMBER(8, 32, share) \
+    BYTES(16, server_id) \
+    BYTES(32, secret) \
+    NUMBER(48, 64, offset) \
+    NUMBER(56, 64, bytes)
+/* clang-format on */
+
 enum {
     TICKET_VERSION = 0,
     TICKET_FLAGS = 1,
-    TICKET_BOOT = 2,
-    TICKET_USER = 4,
-    TICKET_SHARE = 8,
-    TICKET_CHECK = 12,
-    TICKET_SERVER = 16,
-    TICKET_SECRET = 32,
-    TICKET_OFFSET = 48,
-    TICKET_SIZE = 56
+    TICKET_CHECK = 12
 };
 
 #define CHECK_BYTES 4
@@ -36,20 +41,6 @@ enum {
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 _Static_assert(PREFIX_LENGTH + TEXT_DIGITS + 1 == GPUIPC_TICKET_TEXT_SIZE, "the text fits");
-
-static void put(uint8_t *at, uint64_t value, unsigned width) {
-    for (unsigned i = 0; i < width; i++) {
-        at[i] = (uint8_t)(value >> (8 * i));
-    }
-}
-
-static uint64_t get(const uint8_t *at, unsigned width) {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < width; i++) {
-        value |= (uint64_t)at[i] << (8 * i);
-    }
-    return value;
-}
 
 /* CRC-32 of IEEE 802.3, as zlib's crc32(), a half byte at a time. */
 static uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t size) {
@@ -72,23 +63,19 @@ static uint32_t check_of(const uint8_t bytes[GPUIPC_TICKET_BYTES]) {
     return ~crc_add(crc, bytes + behind, GPUIPC_TICKET_BYTES - behind);
 }
 
-void ticket_encode(const ticket *self, gpuipc_ticket *out_bytes) {
+void ticket_encode(const ticket *record, gpuipc_ticket *out_bytes) {
     uint8_t *at = out_bytes->bytes;
-    put(at + TICKET_VERSION, VERSION, 1);
-    put(at + TICKET_FLAGS, 0, 1);
-    put(at + TICKET_BOOT, self->boot, 2);
-    put(at + TICKET_USER, self->user, 4);
-    put(at + TICKET_SHARE, self->share, 4);
-    memcpy(at + TICKET_SERVER, self->server_id, sizeof(self->server_id));
-    memcpy(at + TICKET_SECRET, self->secret, sizeof(self->secret));
-    put(at + TICKET_OFFSET, self->offset, 8);
-    put(at + TICKET_SIZE, self->bytes, 8);
-    put(at + TICKET_CHECK, check_of(at), CHECK_BYTES);
+    at[TICKET_VERSION] = VERSION;
+    at[TICKET_FLAGS] = 0;
+    FIELDS_PUT(TICKET_FIELDS)
+    little_endian_put(at + TICKET_CHECK, CHECK_BYTES, check_of(at));
 }
 
 gpuipc_status ticket_decode(const gpuipc_ticket *bytes, ticket *out_ticket) {
     const uint8_t *at = bytes->bytes;
-    if (get(at + TICKET_CHECK, CHECK_BYTES) != check_of(at)) {
+    ticket decoded;
+    ticket *record = &decoded;
+    if (little_endian_get(at + TICKET_CHECK, CHECK_BYTES) != check_of(at)) {
         return status_fail(GPUIPC_ERR_TICKET_DAMAGED,
                            "the ticket's check is not that of its bytes");
     }
@@ -97,17 +84,11 @@ gpuipc_status ticket_decode(const gpuipc_ticket *bytes, ticket *out_ticket) {
                            "the ticket is of version %u, flags %u; this library reads version %u",
                            (unsigned)at[TICKET_VERSION], (unsigned)at[TICKET_FLAGS], VERSION);
     }
-    ticket decoded = {.share = (uint32_t)get(at + TICKET_SHARE, 4),
-                      .offset = get(at + TICKET_OFFSET, 8),
-                      .bytes = get(at + TICKET_SIZE, 8),
-                      .boot = (uint16_t)get(at + TICKET_BOOT, 2),
-                      .user = (uint32_t)get(at + TICKET_USER, 4)};
+    FIELDS_GET(TICKET_FIELDS)
     if (decoded.share == 0 || decoded.bytes == 0 || decoded.bytes > UINT64_MAX - decoded.offset) {
         return status_fail(GPUIPC_ERR_TICKET_DAMAGED,
                            "the ticket stands for nothing: no share, or an impossible range");
     }
-    memcpy(decoded.server_id, at + TICKET_SERVER, sizeof(decoded.server_id));
-    memcpy(decoded.secret, at + TICKET_SECRET, sizeof(decoded.secret));
     *out_ticket = decoded;
     return GPUIPC_OK;
 }

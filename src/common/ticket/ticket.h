@@ -23,7 +23,7 @@ typedef struct ticket {
     uint32_t user; /**< of the exporter's user; 0: not known */
 } ticket;
 
-void ticket_encode(const ticket *self, gpuipc_ticket *out_bytes);
+void ticket_encode(const ticket *record, gpuipc_ticket *out_bytes);
 /** ERR_TICKET_DAMAGED, ERR_TICKET_VERSION */
 gpuipc_status ticket_decode(const gpuipc_ticket *bytes, ticket *out_ticket);
 
