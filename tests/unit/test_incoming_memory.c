@@ -133,7 +133,7 @@ Test(incoming_memory, what_is_one_allocation_has_one_segment) {
     check_costs_the_message(GPUIPC_ERR_SIZE_MISMATCH, "2 allocations", &from,
                             (said){SEGMENT_MEMORY_LEGACY, SEGMENT_NAMED_BY_NAME, 2, 0, 1, {-1}});
     check_costs_the_message(
-        GPUIPC_ERR_SIZE_MISMATCH, "2 pieces", &from,
+        GPUIPC_ERR_SIZE_MISMATCH, "2 allocations", &from,
         (said){SEGMENT_MEMORY_HOST, SEGMENT_NAMED_BY_HANDLE, 2, 0, 65536, handle});
     if (inner()->driver.has_pool) {
         check_costs_the_message(

@@ -24,7 +24,7 @@ static uint32_t device_of(const context *ctx, int ordinal) {
 
 /* How far one mapping reaches: where several touch, this tells each on its own. It needs a context of a
  * device that has access; the owner's is the likeliest. */
-static gpuipc_status find_mapping(context *ctx, CUdeviceptr address, pointer *self) {
+gpuipc_status pointer_find_mapping(context *ctx, uint64_t address, pointer *self) {
     const driver *drv = &ctx->driver;
     device_scope scope;
     CUdeviceptr base = 0;
@@ -38,8 +38,8 @@ static gpuipc_status find_mapping(context *ctx, CUdeviceptr address, pointer *se
     device_leave(&scope);
     if (result == CUDA_ERROR_NOT_FOUND) {
         return status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemGetAddressRange",
-                                "the memory at 0x%llx is mapped, but its device has no access to "
-                                "it; call cuMemSetAccess first",
+                                "the memory at 0x%" PRIx64 " is mapped, but no device has access "
+                                "to it; call cuMemSetAccess first",
                                 address);
     }
     self->base = base;
@@ -47,21 +47,19 @@ static gpuipc_status find_mapping(context *ctx, CUdeviceptr address, pointer *se
     return driver_status(drv, result, "cuMemGetAddressRange", "asking how far a mapping reaches");
 }
 
-static gpuipc_status look_at_mapping(context *ctx, CUmemGenericAllocationHandle allocation,
-                                     CUdeviceptr address, pointer *self) {
+gpuipc_status pointer_look_allocation(const context *ctx, CUmemGenericAllocationHandle allocation,
+                                      pointer *self) {
     CUmemAllocationProp prop;
-    gpuipc_status status = driver_status(
-        &ctx->driver, ctx->driver.cuMemGetAllocationPropertiesFromHandle(&prop, allocation),
-        "cuMemGetAllocationPropertiesFromHandle", "asking how memory was allocated");
-    if (status != GPUIPC_OK) {
-        return status;
+    gpuipc_status status = DRIVER_CALL(&ctx->driver, cuMemGetAllocationPropertiesFromHandle,
+                                       (&prop, allocation), "asking how memory was allocated");
+    if (status == GPUIPC_OK) {
+        *self = (pointer){.kind = GPUIPC_MEMORY_VMM,
+                          .is_host = prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE,
+                          .handle_types = (int)prop.requestedHandleTypes};
+        self->ordinal = self->is_host ? -1 : prop.location.id;
+        self->device = device_of(ctx, self->ordinal);
     }
-    self->kind = GPUIPC_MEMORY_VMM;
-    self->is_host = prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-    self->handle_types = (int)prop.requestedHandleTypes;
-    self->ordinal = self->is_host ? -1 : prop.location.id;
-    self->device = device_of(ctx, self->ordinal);
-    return find_mapping(ctx, address, self);
+    return status;
 }
 
 /* Memory of a pool: one of our own answers what its threshold is, an imported one does not. */
@@ -161,7 +159,10 @@ gpuipc_status pointer_look(context *ctx, uint64_t address, pointer *out_pointer)
         result = drv->cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)address);
     }
     if (result == CUDA_SUCCESS) {
-        status = look_at_mapping(ctx, allocation, address, &found);
+        status = pointer_look_allocation(ctx, allocation, &found);
+        if (status == GPUIPC_OK) {
+            status = pointer_find_mapping(ctx, address, &found);
+        }
         (void)drv->cuMemRelease(allocation);
     } else if (result == CUDA_ERROR_INVALID_VALUE) { /* the one answer for other memory */
         status = look_at_other(ctx, address, &found);

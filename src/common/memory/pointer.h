@@ -24,4 +24,10 @@ gpuipc_status pointer_look(context *ctx, uint64_t address, pointer *out_pointer)
 /** The same for an address that cuMemRetainAllocationHandle does not take for VMM memory. */
 gpuipc_status pointer_look_other(const context *ctx, uint64_t address, pointer *out_pointer);
 
+/** How VMM memory was allocated: all but where it is mapped. */
+gpuipc_status pointer_look_allocation(const context *ctx, CUmemGenericAllocationHandle allocation,
+                                      pointer *out_pointer);
+/** And how far the mapping reaches that has this address. */
+gpuipc_status pointer_find_mapping(context *ctx, uint64_t address, pointer *self);
+
 #endif

@@ -29,11 +29,29 @@ static gpuipc_status check(const pointer *found, uint64_t address, uint64_t byte
                            ", before the %" PRIu64 " bytes asked for",
                            address, found->base + found->bytes, bytes);
     }
+    return GPUIPC_OK;
+}
+
+/* All of it is one device's: the first one's. */
+static gpuipc_status set_owner(buffer *self, const pointer *found, uint64_t address) {
+    const context *ctx = self->context;
+    if (found->is_host) {
+        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY,
+                           "0x%" PRIx64 " lies in host memory, not on a device", address);
+    }
+    if (self->segment_count > 0 && found->ordinal != ctx->devices[self->owner].ordinal) {
+        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
+                           "the range spans devices %d and %d; wrap each part on its own",
+                           ctx->devices[self->owner].ordinal, found->ordinal);
+    }
     if (found->device == GPUIPC_DEVICE_NONE) {
         return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                            "the memory is on device %d, which this process does not see",
                            found->ordinal);
     }
+    self->owner = found->device;
+    self->owner_uuid = ctx->devices[found->device].info.uuid;
+    self->access_device = found->device;
     return GPUIPC_OK;
 }
 
@@ -60,13 +78,11 @@ static gpuipc_status wrap_other(buffer *self, uint64_t address, uint64_t bytes) 
     gpuipc_status status = pointer_look_other(self->context, address, &found);
     self->transport = &transport_staged;
     if (status != GPUIPC_OK || (status = check(&found, address, bytes)) != GPUIPC_OK ||
+        (status = set_owner(self, &found, address)) != GPUIPC_OK ||
         (status = buffer_grow(self)) != GPUIPC_OK) {
         return status;
     }
     self->kind = found.kind;
-    self->owner = found.device;
-    self->access_device = found.device;
-    self->owner_uuid = self->context->devices[found.device].info.uuid;
     self->mapping = (mapping){.base = found.base, .bytes = found.bytes};
     self->offset = address - found.base;
     self->bytes = bytes;
@@ -98,99 +114,41 @@ static gpuipc_status check_next(const buffer *self, uint64_t address) {
 
 /* ---- memory of virtual memory management ---------------------------------------------------- */
 
-/* Which device's it is. in_out_types keeps the handle types that all allocations have; the properties of
- * imported memory name none. */
-static gpuipc_status check_allocation(const driver *drv, CUmemGenericAllocationHandle allocation,
-                                      CUdeviceptr address, int *in_out_types, int *out_ordinal) {
-    CUmemAllocationProp prop;
-    gpuipc_status status = DRIVER_CALL(drv, cuMemGetAllocationPropertiesFromHandle,
-                                       (&prop, allocation), "asking how memory was allocated");
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    *in_out_types &= (int)prop.requestedHandleTypes;
-    if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return status_fail(GPUIPC_ERR_NOT_DEVICE_MEMORY,
-                           "0x%llx lies in host memory, not on a device", address);
-    }
-    *out_ordinal = prop.location.id;
-    return GPUIPC_OK;
-}
-
-static gpuipc_status set_owner(buffer *self, int ordinal) {
-    const context *ctx = self->context;
-    for (uint32_t i = 0; i < ctx->device_count; i++) {
-        if (ctx->devices[i].ordinal == ordinal) {
-            self->owner = i;
-            self->owner_uuid = ctx->devices[i].info.uuid;
-            self->access_device = i;
-            return GPUIPC_OK;
-        }
-    }
-    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
-                       "the memory is on device %d, which this process does not see", ordinal);
-}
-
-/* Takes in the mapping that holds @p address: cuMemGetAddressRange tells each mapping on its own,
- * also where several touch (measured on driver 580), and needs a current context. */
-static gpuipc_status take_mapping(buffer *self, CUdeviceptr address, int *in_out_types,
+/* Takes in the mapping that holds @p address: cuMemGetAddressRange tells each mapping on its own, also where several
+ * touch (measured on driver 580).
+ * @param in_out_types keeps the handle types that all allocations have; the properties of imported memory name none */
+static gpuipc_status take_mapping(buffer *self, uint64_t address, int *in_out_types,
                                   CUdeviceptr *out_base, bool *out_is_other) {
-    const driver *drv = &self->context->driver;
+    context *ctx = self->context;
     segment taken = SEGMENT_NONE;
-    device_scope scope;
-    int ordinal = -1;
-    size_t bytes = 0;
+    pointer found;
     gpuipc_status status = buffer_grow(self);
     if (status != GPUIPC_OK) {
         return status;
     }
     /* the argument is a device address in the form of a pointer: cuda.h has it so */
     CUresult result =
-        drv->cuMemRetainAllocationHandle(&taken.allocation, (void *)(uintptr_t)address);
+        ctx->driver.cuMemRetainAllocationHandle(&taken.allocation, (void *)(uintptr_t)address);
     if (result ==
         CUDA_ERROR_INVALID_VALUE) { /* the one answer for what is no VMM memory: measured */
         *out_is_other = true;
         return GPUIPC_OK;
     }
     if (result != CUDA_SUCCESS) {
-        return driver_status(drv, result, "cuMemRetainAllocationHandle",
+        return driver_status(&ctx->driver, result, "cuMemRetainAllocationHandle",
                              "asking which allocation an address belongs to");
     }
-    if ((status = check_allocation(drv, taken.allocation, address, in_out_types, &ordinal)) !=
-            GPUIPC_OK ||
-        (self->segment_count == 0 && (status = set_owner(self, ordinal)) != GPUIPC_OK)) {
-        goto release;
+    if ((status = pointer_look_allocation(ctx, taken.allocation, &found)) != GPUIPC_OK ||
+        (status = set_owner(self, &found, address)) != GPUIPC_OK ||
+        (status = pointer_find_mapping(ctx, address, &found)) != GPUIPC_OK) {
+        segment_release(&ctx->driver, &taken, false);
+        return status;
     }
-    if (ordinal != self->context->devices[self->owner].ordinal) {
-        status = status_fail(GPUIPC_ERR_NOT_SHAREABLE,
-                             "the range spans devices %d and %d; wrap each part on its own",
-                             self->context->devices[self->owner].ordinal, ordinal);
-        goto release;
-    }
-    if ((status = device_enter(self->context, self->owner, &scope)) != GPUIPC_OK) {
-        goto release;
-    }
-    result = drv->cuMemGetAddressRange(out_base, &bytes, address);
-    device_leave(&scope);
-    /* It is mapped, as the retain has shown, but the driver does not find a mapping that no device may
-     * use (measured on an H200, driver 580). */
-    status = result == CUDA_ERROR_NOT_FOUND
-                 ? status_fail_cuda(GPUIPC_ERR_NOT_DEVICE_MEMORY, result, "cuMemGetAddressRange",
-                                    "the memory at 0x%llx is mapped, but no device has access to "
-                                    "it; call cuMemSetAccess first",
-                                    address)
-                 : driver_status(drv, result, "cuMemGetAddressRange",
-                                 "asking how far a mapping reaches");
-    if (status != GPUIPC_OK) {
-        goto release;
-    }
-    taken.bytes = bytes;
+    *in_out_types &= found.handle_types;
+    *out_base = found.base;
+    taken.bytes = found.bytes;
     self->segments[self->segment_count++] = taken;
     return GPUIPC_OK;
-
-release:
-    segment_release(drv, &taken, false);
-    return status;
 }
 
 /* What the caller has given the owner: the values of both types are the same, 0 for nothing. */
@@ -212,7 +170,7 @@ static gpuipc_status note_access(buffer *self) {
 static gpuipc_status take_all(buffer *self, uint64_t address, uint64_t bytes, int *in_out_types,
                               bool *out_is_other) {
     CUdeviceptr next = address;
-    CUdeviceptr base;
+    CUdeviceptr base = 0;
     do {
         bool is_other = false;
         gpuipc_status status = take_mapping(self, next, in_out_types, &base, &is_other);

@@ -76,16 +76,6 @@ static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status export_segment(const buffer *self, segment *of, bool has_pool,
-                                    exported_segment *out_export) {
-    (void)self;
-    (void)has_pool;
-    *out_export = (exported_segment){
-        .record = {.bytes = of->bytes, .naming = SEGMENT_NAMED_BY_NAME}, .handle = OS_HANDLE_NONE};
-    memcpy(out_export->record.name, of->name, sizeof(of->name));
-    return GPUIPC_OK;
-}
-
 static gpuipc_status import_segment(import_source *from, const segment_record *record,
                                     os_handle *handle, bool keep_handle, segment *out_segment) {
     const driver *drv = &from->context->driver;
@@ -126,7 +116,7 @@ const transport transport_fabric = {
     .naming = SEGMENT_NAMED_BY_NAME,
     .allocate = allocate,
     .check_export = check_export,
-    .export_segment = export_segment,
+    .export_segment = transport_export_name,
     .import_segment = import_segment,
     .open = transport_vmm_open,
     .set_access = transport_vmm_set_access,

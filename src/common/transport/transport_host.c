@@ -102,12 +102,11 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
                                     os_handle *handle, bool keep_handle, segment *out_segment) {
     uint64_t bytes = 0;
     segment taken = SEGMENT_NONE;
-    if (from->segment_count != 1) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
-                           "a buffer of host memory is said to have %u pieces",
-                           from->segment_count);
+    gpuipc_status status = transport_check_single(from, "host memory");
+    if (status != GPUIPC_OK) {
+        return status;
     }
-    gpuipc_status status = os_memory_inspect(*handle, &bytes);
+    status = os_memory_inspect(*handle, &bytes);
     if (status == GPUIPC_ERR_PROTOCOL) {
         /* it could shrink while a device reads it; the message is lost, not the connection */
         return status_change(GPUIPC_ERR_NOT_GPU_MEMORY);

@@ -51,24 +51,13 @@ static gpuipc_status fail_namespace(gpuipc_status status) {
 }
 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
-    if (self->origin == GPUIPC_BUFFER_OPENED && self->original == NULL) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
-                           "the buffer came from another process by legacy IPC, which only its "
-                           "owner can send on");
+    gpuipc_status status = transport_check_owned(self, "legacy memory");
+    if (status != GPUIPC_OK) {
+        return status;
     }
     if (peer != NULL && peer->other_pid_namespace) {
         return fail_namespace(GPUIPC_ERR_NOT_SHAREABLE);
     }
-    return GPUIPC_OK;
-}
-
-static gpuipc_status export_segment(const buffer *self, segment *of, bool has_pool,
-                                    exported_segment *out_export) {
-    (void)self;
-    (void)has_pool;
-    *out_export = (exported_segment){
-        .record = {.bytes = of->bytes, .naming = SEGMENT_NAMED_BY_NAME}, .handle = OS_HANDLE_NONE};
-    memcpy(out_export->record.name, of->name, sizeof(of->name));
     return GPUIPC_OK;
 }
 
@@ -81,18 +70,11 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
     if (status == GPUIPC_OK && from->peer != NULL && from->peer->other_pid_namespace) {
         status = fail_namespace(GPUIPC_ERR_NOT_SUPPORTED);
     }
-    if (status != GPUIPC_OK || (status = transport_check_trusted(from)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = transport_check_trusted(from)) != GPUIPC_OK ||
+        (status = transport_check_single(from, "legacy IPC")) != GPUIPC_OK) {
         return status;
     }
-    if (from->segment_count != 1) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH,
-                           "a buffer of legacy IPC is said to have %u allocations",
-                           from->segment_count);
-    }
-    segment taken = SEGMENT_NONE;
-    taken.bytes = record->bytes;
-    memcpy(taken.name, record->name, sizeof(taken.name));
-    *out_segment = taken;
+    *out_segment = transport_named_segment(record);
     return GPUIPC_OK;
 }
 
@@ -260,7 +242,7 @@ const transport transport_legacy = {
     .naming = SEGMENT_NAMED_BY_NAME,
     .allocate = allocate,
     .check_export = check_export,
-    .export_segment = export_segment,
+    .export_segment = transport_export_name,
     .import_segment = import_segment,
     .open = open_buffer,
     .set_access = set_access,

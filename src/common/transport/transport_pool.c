@@ -186,27 +186,19 @@ static gpuipc_status allocate(buffer *self, const gpuipc_buffer_config *config) 
 
 static gpuipc_status check_export(const buffer *self, const os_peer *peer) {
     (void)peer;
-    if (self->origin == GPUIPC_BUFFER_OPENED && self->original == NULL) {
-        return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
-                           "the buffer is of another process's pool, which only its owner can send "
-                           "on");
-    }
-    return GPUIPC_OK;
+    return transport_check_owned(self, "memory of a pool");
 }
 
 static gpuipc_status export_segment(const buffer *self, segment *of, bool has_pool,
                                     exported_segment *out_export) {
-    *out_export = (exported_segment){
-        .record = {.bytes = of->bytes,
-                   .naming = has_pool ? SEGMENT_NAMED_BY_NAME : SEGMENT_NAMED_BY_BOTH,
-                   .group = of->group},
-        .handle = OS_HANDLE_NONE};
-    memcpy(out_export->record.name, of->name, sizeof(of->name));
-    return has_pool
-               ? GPUIPC_OK
-               : export_pool(self->context,
+    gpuipc_status status = transport_export_name(self, of, has_pool, out_export);
+    if (!has_pool) {
+        out_export->record.naming = SEGMENT_NAMED_BY_BOTH;
+        status = export_pool(self->context,
                              (CUmemoryPool)(uintptr_t)driver_reference_key_of(of->made)->number,
                              &out_export->handle);
+    }
+    return status;
 }
 
 /* ---- pools of other processes --------------------------------------------------------------- */
@@ -284,12 +276,7 @@ static gpuipc_status check_record(const import_source *from) {
         status = status_fail(GPUIPC_ERR_NOT_SUPPORTED,
                              "the driver has no calls for stream-ordered memory");
     }
-    if (status == GPUIPC_OK && from->segment_count != 1) {
-        status =
-            status_fail(GPUIPC_ERR_SIZE_MISMATCH,
-                        "a buffer of a pool is said to have %u allocations", from->segment_count);
-    }
-    return status;
+    return status == GPUIPC_OK ? transport_check_single(from, "a pool") : status;
 }
 
 static gpuipc_status import_segment(import_source *from, const segment_record *record,
@@ -303,11 +290,8 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
     if (status != GPUIPC_OK) {
         return status;
     }
-    segment taken = SEGMENT_NONE;
-    taken.bytes = record->bytes;
-    taken.group = record->group;
+    segment taken = transport_named_segment(record);
     taken.pool = known_pool(from, &key) == NULL ? NULL : driver_reference_find(from->context, &key);
-    memcpy(taken.name, record->name, sizeof(taken.name));
     if (taken.pool == NULL) {
         return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY,
                            "the buffer lies in pool %u of the peer, whose handle has not come or "

@@ -58,6 +58,16 @@ bool transport_plain_release_waits(buffer *self);
 /** transport::release_segment of all memory that has neither an allocation nor host memory. */
 void transport_plain_release_segment(context *ctx, segment *of, bool forked);
 
+/** transport::export_segment of memory that has a name. */
+gpuipc_status transport_export_name(const buffer *self, segment *of, bool has_pool,
+                                    exported_segment *out_export);
+/** ERR_NOT_SHAREABLE for memory of another process, which only its owner can send on. @param what of it is the buffer */
+gpuipc_status transport_check_owned(const buffer *self, const char *what);
+/** ERR_SIZE_MISMATCH unless a buffer has one segment. @param what it is of */
+gpuipc_status transport_check_single(const import_source *from, const char *what);
+/** What a record says of memory that is opened later. */
+segment transport_named_segment(const segment_record *record);
+
 /** The first bytes of a name come from another process, and the driver does not check them: it would open
  *  something else, and work on that may end the CUDA context (measured on an H200, driver 580). So they
  *  are taken from this user's own processes only. ERR_ACCESS_DENIED */
