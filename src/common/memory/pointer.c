@@ -148,7 +148,7 @@ gpuipc_status pointer_look_other(const context *ctx, uint64_t address, pointer *
     return status;
 }
 
-gpuipc_status pointer_look(context *ctx, uint64_t address, pointer *out_pointer) {
+static gpuipc_status look(context *ctx, uint64_t address, pointer *out_pointer) {
     const driver *drv = &ctx->driver;
     pointer found = unknown;
     CUmemGenericAllocationHandle allocation = 0;
@@ -286,7 +286,7 @@ static gpuipc_status walk(context *ctx, uint64_t address, uint64_t bytes, const 
     pointer next;
     info->allocation_count = 1;
     while (end - address < bytes) {
-        gpuipc_status status = pointer_look(ctx, end, &next);
+        gpuipc_status status = look(ctx, end, &next);
         if (status != GPUIPC_OK) {
             return status;
         }
@@ -316,7 +316,7 @@ static gpuipc_status walk(context *ctx, uint64_t address, uint64_t bytes, const 
 static gpuipc_status classify(context *ctx, uint64_t address, uint64_t bytes,
                               gpuipc_pointer_info *out_info) {
     pointer first;
-    gpuipc_status status = pointer_look(ctx, address, &first);
+    gpuipc_status status = look(ctx, address, &first);
     if (status != GPUIPC_OK) {
         return status;
     }

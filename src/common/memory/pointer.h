@@ -18,10 +18,8 @@ typedef struct pointer {
     uint64_t bytes;
 } pointer;
 
-/** Looks at one address. What CUDA does not know is of kind UNKNOWN; that is no failure. */
-gpuipc_status pointer_look(context *ctx, uint64_t address, pointer *out_pointer);
-
-/** The same for an address that cuMemRetainAllocationHandle does not take for VMM memory. */
+/** Looks at an address that cuMemRetainAllocationHandle does not take for VMM memory. What CUDA does not know is of kind
+ *  UNKNOWN; that is no failure. */
 gpuipc_status pointer_look_other(const context *ctx, uint64_t address, pointer *out_pointer);
 
 /** How VMM memory was allocated: all but where it is mapped. */

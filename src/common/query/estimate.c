@@ -37,10 +37,6 @@ static const double pcie_lane_gigabytes[] = {0, 0.25, 0.5, 0.985, 1.969, 3.938, 
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-double estimate_staged_efficiency(void) {
-    return STAGED_EFFICIENCY;
-}
-
 static uint64_t nvlink_bandwidth(uint32_t generation, uint32_t width) {
     if (generation >= COUNT_OF(nvlink_gigabytes)) {
         generation = COUNT_OF(nvlink_gigabytes) - 1;

@@ -14,7 +14,4 @@ typedef struct estimate {
 estimate estimate_make(const context *ctx, gpuipc_transport transport, uint32_t owner,
                        uint32_t user);
 
-/** What a pipeline of copies through the host reaches of the slower of its two directions. */
-double estimate_staged_efficiency(void);
-
 #endif

@@ -46,28 +46,11 @@ typedef struct lanes {
 
 /* ---- staged copies need no way but memory ------------------------------------------------- */
 
-static bool open_plain(probe *self) {
-    device_scope scope;
-    if (!probe_enter(self, PROBE_OWNER, &scope)) {
-        return false;
-    }
-    const bool passed =
-        PROBE_CALL(self, cuMemAlloc, (&self->plain[PROBE_OWNER], (size_t)self->bytes));
-    self->at[PROBE_OWNER] = self->plain[PROBE_OWNER];
-    device_leave(&scope);
-    return passed;
-}
-
 static void close_plain(probe *self) {
-    device_scope scope;
-    if (self->plain[PROBE_OWNER] != 0 &&
-        device_enter(self->ctx, self->devices[PROBE_OWNER], &scope) == GPUIPC_OK) {
-        (void)self->ctx->driver.cuMemFree(self->plain[PROBE_OWNER]);
-        device_leave(&scope);
-    }
+    probe_end_memory(self, PROBE_OWNER);
 }
 
-static const probe_way plain_way = {open_plain, close_plain, NULL};
+static const probe_way plain_way = {probe_allocate, close_plain, NULL};
 
 /* ---- one direction ------------------------------------------------------------------------ */
 

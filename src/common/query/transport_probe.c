@@ -33,11 +33,8 @@ probe probe_begin(context *ctx, uint32_t owner, uint32_t user, uint64_t bytes) {
                    .bytes = bytes,
                    .answer = {.reason = GPUIPC_REASON_NONE, .proof = GPUIPC_PROOF_TRIED},
                    .failure = GPUIPC_OK,
+                   .segments = {SEGMENT_NONE, SEGMENT_NONE},
                    .handle = OS_HANDLE_NONE};
-}
-
-bool probe_open(probe *self, const probe_way *way) {
-    return way->open(self);
 }
 
 gpuipc_status probe_failure(const probe *self) {
@@ -51,7 +48,7 @@ gpuipc_status transport_probe(context *ctx, gpuipc_transport which, uint32_t own
                               transport_answer *out_answer) {
     const probe_way *way = probe_way_of(which);
     probe self = probe_begin(ctx, owner, user, PROBE_BYTES);
-    if (probe_open(&self, way)) {
+    if (way->open(&self)) {
         (void)(way->exchange != NULL ? way->exchange : probe_exchange)(&self);
     }
     way->close(&self);

@@ -24,14 +24,6 @@ typedef struct transport_answer {
 /** A piece of a pattern: all of its words are the same, and no other piece's. */
 #define PROBE_STRIPE_BYTES (UINT64_C(128) << 10)
 
-/** One allocation, mapped once. Zero is none. */
-typedef struct probe_range {
-    CUmemGenericAllocationHandle allocation;
-    CUdeviceptr at;
-    uint64_t bytes; /**< of the addresses */
-    bool is_mapped;
-} probe_range;
-
 /** The two ends of what is shared: owner first, then user. */
 enum {
     PROBE_OWNER = 0,
@@ -51,7 +43,8 @@ typedef struct probe {
     CUdeviceptr at[PROBE_ENDS]; /**< how each device reaches the memory; host: each its own */
 
     /* what a way made, for its close */
-    probe_range ranges[PROBE_ENDS];
+    segment segments[PROBE_ENDS];
+    mapping mappings[PROBE_ENDS];
     os_handle handle;
     CUdeviceptr plain[PROBE_ENDS]; /**< cuMemAlloc */
     driver_reference *peer;        /**< peer access */
@@ -94,9 +87,6 @@ gpuipc_status transport_probe(context *ctx, gpuipc_transport which, uint32_t own
 /** A trial that has not begun. */
 probe probe_begin(context *ctx, uint32_t owner, uint32_t user, uint64_t bytes);
 
-/** Opens it. Ended by way->close() whatever it answers. */
-bool probe_open(probe *self, const probe_way *way);
-
 /** The status of what stopped it, if that was no refusal; the record is then that failure's. */
 gpuipc_status probe_failure(const probe *self);
 
@@ -116,6 +106,9 @@ bool probe_done(probe *self, gpuipc_status status);
 bool probe_prepare_end(probe *self, unsigned end);
 /** Frees the plain and the host memory of an end, or defers that. */
 void probe_end_memory(probe *self, unsigned end);
+
+/** Memory of cuMemAlloc of the owner's, at both ends; probe_end_memory() frees it. */
+bool probe_allocate(probe *self);
 
 /** Makes the context of an end's device current until device_leave. */
 bool probe_enter(probe *self, unsigned end, device_scope *out_scope);

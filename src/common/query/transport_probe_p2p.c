@@ -7,7 +7,7 @@
 #include "query/transport_probe.h"
 #include "transport/transport.h"
 
-static bool allocate(probe *self) {
+bool probe_allocate(probe *self) {
     device_scope scope;
     if (!probe_prepare_end(self, PROBE_OWNER) || !probe_enter(self, PROBE_OWNER, &scope)) {
         return false;
@@ -33,7 +33,7 @@ static void close_peer(probe *self) {
 }
 
 static bool open_p2p(probe *self) {
-    return probe_reaches(self) && allocate(self) && reach(self);
+    return probe_reaches(self) && probe_allocate(self) && reach(self);
 }
 
 static bool make_handle(probe *self) {
@@ -52,7 +52,7 @@ static bool open_legacy(probe *self) {
     if (!self->ctx->driver.has_legacy) {
         return probe_refuse(self, GPUIPC_REASON_DRIVER_TOO_OLD, "it has no calls for legacy IPC");
     }
-    return probe_reaches(self) && allocate(self) && make_handle(self) && reach(self);
+    return probe_reaches(self) && probe_allocate(self) && make_handle(self) && reach(self);
 }
 
 const probe_way probe_way_p2p = {open_p2p, close_peer, NULL};

@@ -23,42 +23,31 @@ static bool check_device(probe *self, unsigned end) {
     return true;
 }
 
-static bool range_map(probe *self, unsigned end, probe_range *range) {
-    const CUmemAccessDesc desc = {
-        .location = {CU_MEM_LOCATION_TYPE_DEVICE, self->ctx->devices[self->devices[end]].ordinal},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    if (!PROBE_CALL(self, cuMemAddressReserve, (&range->at, range->bytes, 0, 0, 0)) ||
-        !PROBE_CALL(self, cuMemMap, (range->at, range->bytes, 0, range->allocation, 0))) {
-        return false;
-    }
-    range->is_mapped = true;
-    self->at[end] = range->at;
-    return PROBE_CALL(self, cuMemSetAccess, (range->at, range->bytes, &desc, 1));
+static bool map(probe *self, unsigned end) {
+    const driver *drv = &self->ctx->driver;
+    mapping *made = &self->mappings[end];
+    const bool is_mapped = probe_done(self, mapping_create(drv, &self->segments[end], 1, made));
+    self->at[end] = made->base;
+    return is_mapped &&
+           probe_done(self,
+                      mapping_set_access(drv, made, self->ctx->devices[self->devices[end]].ordinal,
+                                         CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
-static void range_end(const driver *drv, probe_range *range) {
-    if (range->is_mapped) {
-        (void)drv->cuMemUnmap(range->at, range->bytes);
-    }
-    if (range->at != 0) {
-        (void)drv->cuMemAddressFree(range->at, range->bytes);
-    }
-    if (range->allocation != 0) {
-        (void)drv->cuMemRelease(range->allocation);
-    }
+static bool map_both(probe *self) {
+    return map(self, PROBE_OWNER) && map(self, PROBE_USER);
 }
 
 static void close_both(probe *self) {
     for (unsigned end = 0; end < PROBE_ENDS; end++) {
-        range_end(&self->ctx->driver, &self->ranges[end]);
+        mapping_destroy(&self->ctx->driver, &self->mappings[end]);
+        segment_release(&self->ctx->driver, &self->segments[end], false);
     }
     os_handle_close(&self->handle);
 }
 
 /* Makes the owner's memory, in whole units. */
 static bool create(probe *self, const CUmemAllocationProp *prop) {
-    const driver *drv = &self->ctx->driver;
-    probe_range *range = &self->ranges[PROBE_OWNER];
     size_t unit = 0;
     if (!PROBE_CALL(self, cuMemGetAllocationGranularity,
                     (&unit, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM))) {
@@ -67,28 +56,23 @@ static bool create(probe *self, const CUmemAllocationProp *prop) {
     if (unit == 0) {
         return probe_refuse(self, GPUIPC_REASON_DRIVER_REFUSED, "it allocates in units of 0 bytes");
     }
-    range->bytes = (self->bytes + unit - 1) / unit * unit;
-    const CUresult result = drv->cuMemCreate(&range->allocation, range->bytes, prop, 0);
+    const gpuipc_status status =
+        segment_create(&self->ctx->driver, prop, (self->bytes + unit - 1) / unit * unit,
+                       &self->segments[PROBE_OWNER]);
     /* Measured on an H200, driver 580: the attribute promises fabric handles also without a channel. */
-    if (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_FABRIC &&
-        result == CUDA_ERROR_NOT_PERMITTED) {
+    if (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_FABRIC && status != GPUIPC_OK &&
+        gpuipc_error_get()->native_code == CUDA_ERROR_NOT_PERMITTED) {
         return probe_refuse(self, GPUIPC_REASON_NO_IMEX_CHANNEL,
                             "cuMemCreate answered CUDA_ERROR_NOT_PERMITTED");
     }
-    return probe_passed(self, result, "cuMemCreate");
-}
-
-static bool map_both(probe *self) {
-    self->ranges[PROBE_USER].bytes = self->ranges[PROBE_OWNER].bytes;
-    return range_map(self, PROBE_OWNER, &self->ranges[PROBE_OWNER]) &&
-           range_map(self, PROBE_USER, &self->ranges[PROBE_USER]);
+    return probe_done(self, status);
 }
 
 static bool open_vmm(probe *self) {
+    const driver *drv = &self->ctx->driver;
     const device *owner = &self->ctx->devices[self->devices[PROBE_OWNER]];
-    const CUmemAllocationHandleType type = (CUmemAllocationHandleType)os_shareable_handle_type;
+    segment *made = &self->segments[PROBE_OWNER];
     CUmemAllocationProp prop;
-    uint64_t written = 0; /* an int or a HANDLE, as the system has it */
     if (!check_device(self, PROBE_OWNER) || !check_device(self, PROBE_USER)) {
         return false;
     }
@@ -97,18 +81,17 @@ static bool open_vmm(probe *self) {
                             self->devices[PROBE_OWNER]);
     }
     return probe_reaches(self) && probe_done(self, device_allocation_prop(owner, &prop)) &&
-           create(self, &prop) &&
-           PROBE_CALL(self, cuMemExportToShareableHandle,
-                      (&written, self->ranges[PROBE_OWNER].allocation, type, 0)) &&
-           probe_done(self, os_handle_adopt_exported(&written, &self->handle)) &&
-           PROBE_CALL(self, cuMemImportFromShareableHandle,
-                      (&self->ranges[PROBE_USER].allocation, (void *)self->handle.value, type)) &&
+           create(self, &prop) && probe_done(self, segment_export(drv, made, &self->handle)) &&
+           probe_done(self, segment_import(drv, self->handle.value, made->bytes,
+                                           &self->segments[PROBE_USER])) &&
            map_both(self);
 }
 
 static bool open_fabric(probe *self) {
     const driver *drv = &self->ctx->driver;
     const device *owner = &self->ctx->devices[self->devices[PROBE_OWNER]];
+    segment *made = &self->segments[PROBE_OWNER];
+    segment *opened = &self->segments[PROBE_USER];
     CUmemFabricHandle handle;
     int can = 0;
     if (!check_device(self, PROBE_OWNER) || !check_device(self, PROBE_USER)) {
@@ -129,12 +112,14 @@ static bool open_fabric(probe *self) {
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC,
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, owner->ordinal},
         .allocFlags = {.gpuDirectRDMACapable = owner->rdma_capable ? 1 : 0}};
-    return probe_reaches(self) && create(self, &prop) &&
-           PROBE_CALL(
-               self, cuMemExportToShareableHandle,
-               (&handle, self->ranges[PROBE_OWNER].allocation, CU_MEM_HANDLE_TYPE_FABRIC, 0)) &&
+    if (!probe_reaches(self) || !create(self, &prop)) {
+        return false;
+    }
+    opened->bytes = made->bytes;
+    return PROBE_CALL(self, cuMemExportToShareableHandle,
+                      (&handle, made->allocation, CU_MEM_HANDLE_TYPE_FABRIC, 0)) &&
            PROBE_CALL(self, cuMemImportFromShareableHandle,
-                      (&self->ranges[PROBE_USER].allocation, &handle, CU_MEM_HANDLE_TYPE_FABRIC)) &&
+                      (&opened->allocation, &handle, CU_MEM_HANDLE_TYPE_FABRIC)) &&
            map_both(self);
 }
 

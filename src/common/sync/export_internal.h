@@ -21,12 +21,11 @@ void export_buffer_joined(buffer_exports *of);
 /** A hand-over of it is over. */
 void export_buffer_left(buffer_exports *of);
 
-/** Looks what has become of it. @return whether it has left the list that it was in */
-bool export_settle(export_record *self);
 /** The buffer whose list it has just left has ended. */
 void export_forget_buffer(export_record *self);
-/** As export_settle() for who found it in a list: afterwards its table may be gone, if its connection is over.
- *  @param asks whether somebody is there who would return it; else it is forgotten, with all that he had */
+/** Looks what has become of one that was found in a list: afterwards its table may be gone, if its connection is over.
+ *  @param asks whether somebody is there who would return it; else it is forgotten, with all that he had
+ *  @return whether it has left the list */
 bool export_settle_listed(export_record *self, bool asks);
 
 #endif

@@ -100,7 +100,8 @@ static void free_if_over(export_record *self) {
     }
 }
 
-bool export_settle(export_record *self) {
+/* Looks what has become of it. @return whether it has left the list that it was in */
+static bool export_settle(export_record *self) {
     const point_word returned = point_returned_word(&self->at);
     const point_word released = point_released_word(&self->at);
     bool is_moved = false;

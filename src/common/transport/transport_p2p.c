@@ -101,7 +101,9 @@ static gpuipc_status enable_again(context *ctx, uint32_t user, CUcontext reached
     return status;
 }
 
-gpuipc_status transport_plain_reach(buffer *self, uint32_t index) {
+/* By peer access, until the buffer's context ends: the application, too, may have come to rely on that, since it can no
+ * longer enable it (CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED). */
+static gpuipc_status reach(buffer *self, uint32_t index) {
     context *ctx = self->context;
     CUcontext reached = NULL;
     driver_reference *access;
@@ -130,7 +132,7 @@ gpuipc_status transport_plain_reach(buffer *self, uint32_t index) {
 
 gpuipc_status transport_plain_set_access(buffer *self, uint32_t index, gpuipc_access access) {
     (void)access; /* peer access is always to read and write */
-    return index == self->owner ? GPUIPC_OK : transport_plain_reach(self, index);
+    return index == self->owner ? GPUIPC_OK : reach(self, index);
 }
 
 bool transport_plain_release_waits(buffer *self) {

@@ -43,10 +43,6 @@ gpuipc_status transport_vmm_check_driver(const context *ctx);
 /** Allocates in the primary context of the buffer's device. */
 gpuipc_status transport_plain_make(buffer *self, const gpuipc_buffer_config *config);
 
-/** Lets a device reach it by peer access, until the buffer's context ends: the application, too, may have
- *  come to rely on that, since it can no longer enable it (CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED). */
-gpuipc_status transport_plain_reach(buffer *self, uint32_t index);
-
 /** transport::set_access of memory of this process. */
 gpuipc_status transport_plain_set_access(buffer *self, uint32_t index, gpuipc_access access);
 
