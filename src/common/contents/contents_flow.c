@@ -104,14 +104,7 @@ void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count) {
 /* ---- pieces ------------------------------------------------------------------------------- */
 
 static gpuipc_status after(const work *self, CUstream later, CUstream earlier, CUevent marker) {
-    const driver *drv = self->drv;
-    gpuipc_status status =
-        DRIVER_CALL(drv, cuEventRecord, (marker, earlier), "marking a place in contents");
-    if (status == GPUIPC_OK) {
-        status = DRIVER_CALL(drv, cuStreamWaitEvent, (later, marker, 0),
-                             "waiting for a place in contents");
-    }
-    return status;
+    return detour_return(self->drv, earlier, marker, later);
 }
 
 /* A piece that both ends have in host memory. */
@@ -314,7 +307,7 @@ gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow
 
 void contents_ring_stay(const contents_ring *self, const contents_flow *flow) {
     const gpuipc_error why = status_save();
-    detour_forget(&self->context->driver, flow->left);
+    detour_event_end(&self->context->driver, flow->left);
     status_restore(&why);
 }
 

@@ -6,6 +6,7 @@
 #include "base/struct_size.h"
 #include "contents/contents.h"
 #include "copy/buffer_copy.h"
+#include "copy/detour.h"
 #include "transport/transport.h"
 
 static gpuipc_status bad(const char *sentence) {
@@ -83,8 +84,7 @@ static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc
     if (status != GPUIPC_OK) {
         goto release;
     }
-    status = DRIVER_CALL(drv, cuEventCreate, (&one->passed, CU_EVENT_DISABLE_TIMING),
-                         "marking the end of contents");
+    status = detour_event_new(drv, &one->passed);
     if (status != GPUIPC_OK) {
         device_leave(&scope);
         goto release;

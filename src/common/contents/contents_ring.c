@@ -3,46 +3,25 @@
 #include <stdlib.h>
 
 #include "contents/contents_lane.h"
+#include "copy/detour.h"
 
 /* Beyond every number of a piece; the comparison is cyclic (cuda.h, CU_STREAM_WAIT_VALUE_GEQ). */
 #define FOR_EVER (UINT64_C(1) << 62)
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-static gpuipc_status make_event(const driver *drv, CUevent *out_event) {
-    return DRIVER_CALL(drv, cuEventCreate, (out_event, CU_EVENT_DISABLE_TIMING),
-                       "making an event for contents");
-}
-
-static gpuipc_status make_stream(const driver *drv, CUstream *out_stream) {
-    return DRIVER_CALL(drv, cuStreamCreate, (out_stream, CU_STREAM_NON_BLOCKING),
-                       "making a stream for contents");
-}
-
-static void destroy_event(const driver *drv, CUevent event) {
-    if (event != NULL) {
-        (void)drv->cuEventDestroy(event);
-    }
-}
-
-static void destroy_stream(const driver *drv, CUstream stream) {
-    if (stream != NULL) {
-        (void)drv->cuStreamDestroy(stream);
-    }
-}
-
 static void lane_free(context *ctx, contents_lane *self, bool forked) {
     const driver *drv = &ctx->driver;
     device_scope scope;
     if (self != NULL && !forked && device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
         for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
-            destroy_event(drv, self->came[i]);
-            destroy_event(drv, self->done[i]);
+            detour_event_end(drv, self->came[i]);
+            detour_event_end(drv, self->done[i]);
         }
-        destroy_event(drv, self->end);
-        destroy_stream(drv, self->copies);
-        destroy_stream(drv, self->waits);
-        destroy_stream(drv, self->signals);
+        detour_event_end(drv, self->end);
+        detour_stream_end(drv, self->copies);
+        detour_stream_end(drv, self->waits);
+        detour_stream_end(drv, self->signals);
         device_leave(&scope);
     }
     free(self);
@@ -51,15 +30,15 @@ static void lane_free(context *ctx, contents_lane *self, bool forked) {
 /* In the device's primary context. */
 static gpuipc_status lane_fill(const driver *drv, contents_lane *self) {
     gpuipc_status status;
-    if ((status = make_stream(drv, &self->copies)) != GPUIPC_OK ||
-        (status = make_stream(drv, &self->waits)) != GPUIPC_OK ||
-        (status = make_stream(drv, &self->signals)) != GPUIPC_OK ||
-        (status = make_event(drv, &self->end)) != GPUIPC_OK) {
+    if ((status = detour_stream_new(drv, &self->copies)) != GPUIPC_OK ||
+        (status = detour_stream_new(drv, &self->waits)) != GPUIPC_OK ||
+        (status = detour_stream_new(drv, &self->signals)) != GPUIPC_OK ||
+        (status = detour_event_new(drv, &self->end)) != GPUIPC_OK) {
         return status;
     }
     for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
-        if ((status = make_event(drv, &self->came[i])) != GPUIPC_OK ||
-            (status = make_event(drv, &self->done[i])) != GPUIPC_OK) {
+        if ((status = detour_event_new(drv, &self->came[i])) != GPUIPC_OK ||
+            (status = detour_event_new(drv, &self->done[i])) != GPUIPC_OK) {
             return status;
         }
     }

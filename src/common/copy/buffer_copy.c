@@ -16,9 +16,9 @@ static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into
                                   uint64_t bytes, gpuipc_stream stream) {
     const driver *drv = &ctx->driver;
     device_scope scope;
-    CUstream other;
+    CUstream other = NULL;
     CUevent left;
-    CUevent back;
+    CUevent back = NULL;
     gpuipc_status status = detour_leave(drv, stream, &left);
     if (status != GPUIPC_OK) {
         return status;
@@ -26,15 +26,9 @@ static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into
     if ((status = device_enter(ctx, index, &scope)) != GPUIPC_OK) {
         goto forget;
     }
-    if ((status = DRIVER_CALL(drv, cuStreamCreate, (&other, CU_STREAM_NON_BLOCKING),
-                              "making a stream on the device that copies")) != GPUIPC_OK) {
-        goto leave;
-    }
-    if ((status = DRIVER_CALL(drv, cuEventCreate, (&back, CU_EVENT_DISABLE_TIMING),
-                              "making an event on the device that copies")) != GPUIPC_OK) {
-        goto destroy_stream;
-    }
-    if ((status = detour_enter(drv, left, other)) == GPUIPC_OK) {
+    if ((status = detour_stream_new(drv, &other)) == GPUIPC_OK &&
+        (status = detour_event_new(drv, &back)) == GPUIPC_OK &&
+        (status = detour_enter(drv, left, other)) == GPUIPC_OK) {
         status =
             DRIVER_CALL(drv, cuMemcpyAsync, (into, from, bytes, other), "copying between buffers");
     }
@@ -42,17 +36,10 @@ static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into
     if (status == GPUIPC_OK) {
         status = detour_return(drv, other, back, stream);
     }
-    /* cuda.h: what is still under way or waited for goes on */
-    (void)drv->cuEventDestroy(back);
-    (void)drv->cuStreamDestroy(other);
-    goto forget;
-
-destroy_stream:
-    (void)drv->cuStreamDestroy(other);
-leave:
-    device_leave(&scope);
+    detour_event_end(drv, back);
+    detour_stream_end(drv, other);
 forget:
-    detour_forget(drv, left);
+    detour_event_end(drv, left);
     return status;
 }
 

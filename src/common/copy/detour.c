@@ -2,10 +2,30 @@
 /** @file See detour.h. */
 #include "copy/detour.h"
 
+gpuipc_status detour_stream_new(const driver *drv, CUstream *out_stream) {
+    return DRIVER_CALL(drv, cuStreamCreate, (out_stream, CU_STREAM_NON_BLOCKING),
+                       "making a stream");
+}
+
+gpuipc_status detour_event_new(const driver *drv, CUevent *out_event) {
+    return DRIVER_CALL(drv, cuEventCreate, (out_event, CU_EVENT_DISABLE_TIMING), "making an event");
+}
+
+void detour_stream_end(const driver *drv, CUstream stream) {
+    if (stream != NULL) {
+        (void)drv->cuStreamDestroy(stream);
+    }
+}
+
+void detour_event_end(const driver *drv, CUevent event) {
+    if (event != NULL) {
+        (void)drv->cuEventDestroy(event);
+    }
+}
+
 gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out_left) {
     CUevent left;
-    gpuipc_status status =
-        DRIVER_CALL(drv, cuEventCreate, (&left, CU_EVENT_DISABLE_TIMING), "leaving a stream");
+    gpuipc_status status = detour_event_new(drv, &left);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -20,7 +40,7 @@ gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out
         }
     }
     if (status != GPUIPC_OK) {
-        (void)drv->cuEventDestroy(left);
+        detour_event_end(drv, left);
         return status;
     }
     *out_left = left;
@@ -29,11 +49,6 @@ gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out
 
 gpuipc_status detour_enter(const driver *drv, CUevent left, CUstream other) {
     return DRIVER_CALL(drv, cuStreamWaitEvent, (other, left, 0), "going on with another stream");
-}
-
-void detour_forget(const driver *drv, CUevent left) {
-    /* cuda.h: an event that is still waited for is destroyed later, in the background */
-    (void)drv->cuEventDestroy(left);
 }
 
 gpuipc_status detour_return(const driver *drv, CUstream other, CUevent marker,

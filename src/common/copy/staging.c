@@ -52,11 +52,9 @@ static gpuipc_status half_make(context *ctx, half *self) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = DRIVER_CALL(drv, cuStreamCreate, (&self->stream, CU_STREAM_NON_BLOCKING),
-                         "making a stream for staged copies");
+    status = detour_stream_new(drv, &self->stream);
     for (uint32_t i = 0; i < STAGING_SLOTS && status == GPUIPC_OK; i++) {
-        status = DRIVER_CALL(drv, cuEventCreate, (&self->done[i], CU_EVENT_DISABLE_TIMING),
-                             "making an event for staged copies");
+        status = detour_event_new(drv, &self->done[i]);
     }
     device_leave(&scope);
     return status;
@@ -69,11 +67,9 @@ static void half_end(context *ctx, half *self) {
         return;
     }
     for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
-        if (self->done[i] != NULL) {
-            (void)drv->cuEventDestroy(self->done[i]);
-        }
+        detour_event_end(drv, self->done[i]);
     }
-    (void)drv->cuStreamDestroy(self->stream);
+    detour_stream_end(drv, self->stream);
     device_leave(&scope);
 }
 
@@ -244,8 +240,7 @@ static gpuipc_status wait_and_copy(const driver *drv, half *self, uint32_t slot,
                                    CUdeviceptr into, CUdeviceptr from, uint64_t bytes) {
     gpuipc_status status;
     /* a wait for an event that was never recorded is none (cuda.h) */
-    if ((status = DRIVER_CALL(drv, cuStreamWaitEvent, (self->stream, ready, 0),
-                              "waiting for a slot of a staged copy")) != GPUIPC_OK ||
+    if ((status = detour_enter(drv, ready, self->stream)) != GPUIPC_OK ||
         (status = DRIVER_CALL(drv, cuMemcpyAsync, (into, from, bytes, self->stream),
                               "copying a piece between host and device")) != GPUIPC_OK) {
         return status;
@@ -300,7 +295,7 @@ static gpuipc_status put_copy(const job *self, gpuipc_stream stream) {
     if (status == GPUIPC_OK) {
         status = detour_enter(drv, left, ring->writer.stream);
     }
-    detour_forget(drv, left);
+    detour_event_end(drv, left);
     for (uint64_t at = 0; at < self->bytes && status == GPUIPC_OK;
          at += self->piece * STAGING_SLOTS) {
         status = put_round(self, &ring->reader, at);

@@ -109,10 +109,9 @@ static gpuipc_status can_reach(const context *ctx, uint32_t index, uint32_t owne
     const uint64_t bit = owner < DEVICE_REMEMBERED_MAX ? UINT64_C(1) << owner : 0;
     int can = 1;
     if ((atomic_load_explicit(&asked->reaches, memory_order_relaxed) & bit) == 0) {
-        gpuipc_status status = driver_status(
-            &ctx->driver,
-            ctx->driver.cuDeviceCanAccessPeer(&can, asked->ordinal, ctx->devices[owner].ordinal),
-            "cuDeviceCanAccessPeer", "asking whether one device reaches another");
+        gpuipc_status status = DRIVER_CALL(&ctx->driver, cuDeviceCanAccessPeer,
+                                           (&can, asked->ordinal, ctx->devices[owner].ordinal),
+                                           "asking whether one device reaches another");
         if (status != GPUIPC_OK) {
             return status;
         }

@@ -88,13 +88,13 @@ static gpuipc_status look_at_range(const context *ctx, CUdeviceptr address, poin
     const driver *drv = &ctx->driver;
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    gpuipc_status status = driver_status(
-        drv, drv->cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address),
-        "cuPointerGetAttribute", "asking where memory begins");
+    gpuipc_status status = DRIVER_CALL(drv, cuPointerGetAttribute,
+                                       (&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address),
+                                       "asking where memory begins");
     if (status == GPUIPC_OK) {
-        status = driver_status(
-            drv, drv->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address),
-            "cuPointerGetAttribute", "asking how far memory reaches");
+        status = DRIVER_CALL(drv, cuPointerGetAttribute,
+                             (&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address),
+                             "asking how far memory reaches");
     }
     self->base = base;
     self->bytes = bytes;

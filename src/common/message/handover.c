@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copy/detour.h"
 #include "sync/deferred.h"
 #include "sync/export_record.h"
 #include "sync/mark.h"
@@ -157,26 +158,15 @@ static gpuipc_status join_one(context *ctx, gpuipc_stream joined, gpuipc_stream 
                               uint32_t index) {
     const driver *drv = &ctx->driver;
     device_scope scope;
-    CUevent event;
+    CUevent left;
     gpuipc_status status = device_enter(ctx, index, &scope);
     if (status != GPUIPC_OK) {
         return status;
     }
     status = device_check_capture(ctx, stream);
-    if (status == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-                               "cuEventCreate", "joining the default streams of several devices");
-    }
-    if (status == GPUIPC_OK) {
-        status = driver_status(drv, drv->cuEventRecord(event, stream), "cuEventRecord",
-                               "joining the default streams of several devices");
-        if (status == GPUIPC_OK) {
-            status =
-                driver_status(drv, drv->cuStreamWaitEvent(joined, event, 0), "cuStreamWaitEvent",
-                              "joining the default streams of several devices");
-        }
-        /* what waits for it goes on waiting: cuda.h, cuEventDestroy */
-        (void)drv->cuEventDestroy(event);
+    if (status == GPUIPC_OK && (status = detour_leave(drv, stream, &left)) == GPUIPC_OK) {
+        status = detour_enter(drv, left, joined);
+        detour_event_end(drv, left);
     }
     device_leave(&scope);
     return status;
@@ -194,9 +184,7 @@ static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream s
     if (status != GPUIPC_OK) {
         return status;
     }
-    status =
-        driver_status(&ctx->driver, ctx->driver.cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING),
-                      "cuStreamCreate", "joining the default streams of several devices");
+    status = detour_stream_new(&ctx->driver, &joined);
     if (status == GPUIPC_OK) {
         for (uint32_t i = first; i < ctx->device_count && status == GPUIPC_OK; i++) {
             status = is_used(ctx, self->buffers, self->count, i) ? join_one(ctx, joined, stream, i)
@@ -205,7 +193,7 @@ static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream s
         if (status == GPUIPC_OK) {
             status = mark_ready(self, flags, joined);
         }
-        (void)ctx->driver.cuStreamDestroy(joined);
+        detour_stream_end(&ctx->driver, joined);
     }
     device_leave(&scope);
     return status;

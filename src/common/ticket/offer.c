@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copy/detour.h"
 #include "message/handover.h"
 #include "transport/transport.h"
 
@@ -12,25 +13,6 @@
 
 static context *context_of(const offer *self) {
     return self->of->context;
-}
-
-/* In the stream's CUDA context. */
-static gpuipc_status record(offer *self, gpuipc_stream stream) {
-    const driver *drv = &context_of(self)->driver;
-    CUevent event;
-    gpuipc_status status = device_check_capture(context_of(self), stream);
-    if (status != GPUIPC_OK ||
-        (status = DRIVER_CALL(drv, cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING),
-                              "marking when contents are ready")) != GPUIPC_OK) {
-        return status;
-    }
-    status = DRIVER_CALL(drv, cuEventRecord, (event, stream), "marking when contents are ready");
-    if (status == GPUIPC_OK) {
-        self->event = event;
-    } else {
-        (void)drv->cuEventDestroy(event);
-    }
-    return status;
 }
 
 static gpuipc_status record_on_stream(offer *self, gpuipc_stream stream) {
@@ -42,7 +24,10 @@ static gpuipc_status record_on_stream(offer *self, gpuipc_stream stream) {
     }
     gpuipc_status status = device_enter_stream(ctx, stream, index, &scope);
     if (status == GPUIPC_OK) {
-        status = record(self, stream);
+        status = device_check_capture(ctx, stream);
+        if (status == GPUIPC_OK) {
+            status = detour_leave(&ctx->driver, stream, &self->event);
+        }
         device_leave(&scope);
     }
     return status;
@@ -115,8 +100,7 @@ static gpuipc_status await_on_stream(const offer *self, const buffer *opened,
     }
     status = device_check_capture(ctx, stream);
     if (status == GPUIPC_OK) {
-        status = DRIVER_CALL(&ctx->driver, cuStreamWaitEvent, (stream, self->event, 0),
-                             "letting a stream wait for contents");
+        status = detour_enter(&ctx->driver, self->event, stream);
     }
     device_leave(&scope);
     return status;
@@ -242,19 +226,17 @@ static gpuipc_status send_behind(offer *self, connection *to, gpuipc_outgoing *m
                                  const letter *as, int timeout_ms) {
     const driver *drv = &context_of(self)->driver;
     CUstream stream;
-    gpuipc_status status = DRIVER_CALL(drv, cuStreamCreate, (&stream, CU_STREAM_NON_BLOCKING),
-                                       "handing over what is not ready yet");
+    gpuipc_status status = detour_stream_new(drv, &stream);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = DRIVER_CALL(drv, cuStreamWaitEvent, (stream, self->event, 0),
-                         "handing over what is not ready yet");
+    status = detour_enter(drv, self->event, stream);
     if (status == GPUIPC_OK) {
         message->flags = GPUIPC_SEND_ASYNC;
         message->stream = stream;
         status = connection_send_message(to, message, as, timeout_ms);
     }
-    (void)drv->cuStreamDestroy(stream);
+    detour_stream_end(drv, stream);
     return status;
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "copy/detour.h"
+
 #define CREATE "gpuipc_buffer_create"
 #define TYPE   ((CUmemAllocationHandleType)os_shareable_handle_type)
 
@@ -154,8 +156,7 @@ static gpuipc_status allocate_from(buffer *self, CUmemoryPool pool, uint64_t byt
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = DRIVER_CALL(drv, cuStreamCreate, (&stream, CU_STREAM_NON_BLOCKING),
-                         "making a stream to allocate on");
+    status = detour_stream_new(drv, &stream);
     if (status == GPUIPC_OK) {
         CUdeviceptr address = 0;
         status = DRIVER_CALL(drv, cuMemAllocFromPoolAsync, (&address, bytes, pool, stream),
@@ -164,7 +165,7 @@ static gpuipc_status allocate_from(buffer *self, CUmemoryPool pool, uint64_t byt
             *out_address = address;
             status = DRIVER_CALL(drv, cuStreamSynchronize, (stream), "waiting for an allocation");
         }
-        (void)drv->cuStreamDestroy(stream);
+        detour_stream_end(drv, stream);
     }
     device_leave(&scope);
     return status;
