@@ -38,7 +38,7 @@ static late late_begin(void) {
     connection *to;
     check_ok(connection_acquire(pair.client, &to));
     check_ok(point_page_create(ctx, to->other_end, &self.mine));
-    check_ok(point_page_open(ctx, to->other_end, point_page_handle(self.mine), &self.theirs));
+    check_ok(point_page_open(ctx, to->other_end, self.mine->handle, &self.theirs));
     connection_unreference(to);
     self.at = (point){self.mine, 7, 2};
     const point there = {self.theirs, 7, 2};

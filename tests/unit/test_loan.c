@@ -497,7 +497,7 @@ static point_page *page_of(gpuipc_buffer *received) {
 }
 
 static atomic_uint_least64_t *takes_of(gpuipc_buffer *received) {
-    return &point_page_words(page_of(received))[MARK_WORDS_END];
+    return &page_of(received)->words[MARK_WORDS_END];
 }
 
 static atomic_uint_least64_t *word_of(gpuipc_buffer *received, const gpuipc_mark *loan) {

@@ -36,7 +36,7 @@ typedef struct both {
 static both pages_make(void) {
     both made;
     check_ok(point_page_create(ctx, self_peer, &made.mine));
-    check_ok(point_page_open(ctx, self_peer, point_page_handle(made.mine), &made.theirs));
+    check_ok(point_page_open(ctx, self_peer, made.mine->handle, &made.theirs));
     return made;
 }
 

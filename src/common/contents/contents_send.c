@@ -63,7 +63,7 @@ static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_cont
 static gpuipc_status send_words(connection *to, os_deadline deadline) {
     const wire_header header = {.kind = WIRE_RING};
     uint8_t packet[WIRE_HEADER_BYTES];
-    const os_handle handle = point_page_handle(to->ring_out->words);
+    const os_handle handle = to->ring_out->words->handle;
     if (!os_handle_is_valid(handle)) {
         return GPUIPC_OK;
     }

@@ -259,7 +259,7 @@ gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buff
 
 static gpuipc_status send_page(connection *to, point_page *page, os_deadline deadline) {
     const wire_header header = {.kind = WIRE_POINTS};
-    const os_handle handle = point_page_handle(page);
+    const os_handle handle = page->handle;
     uint8_t packet[WIRE_HEADER_BYTES];
     wire_encode_header(&header, packet);
     gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);

@@ -362,7 +362,7 @@ void export_set_event(export_record *self, const point *at, struct ready_event *
 point_page *export_table_unsent(const export_table *self) {
     for (uint32_t i = self->page_count; i > 0; i--) {
         /* They are sent in their order: only the last ones may be left. */
-        if (!os_handle_is_valid(point_page_handle(self->pages[i - 1].page))) {
+        if (!os_handle_is_valid(self->pages[i - 1].page->handle)) {
             return i < self->page_count ? self->pages[i].page : NULL;
         }
     }

@@ -48,7 +48,7 @@ static void end_captures(import_record *self, bool forked) {
 
 gpuipc_status import_record_capture(import_record *self, const point_word *word,
                                     const point_word *passage) {
-    os_mutex *mutex = &point_page_context(word->page)->points->mutex;
+    os_mutex *mutex = &word->page->context->points->mutex;
     import_capture *made = malloc(sizeof(*made));
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
@@ -61,7 +61,7 @@ gpuipc_status import_record_capture(import_record *self, const point_word *word,
 }
 
 bool import_record_is_captured(import_record *self, const point_word *word) {
-    os_mutex *mutex = &point_page_context(word->page)->points->mutex;
+    os_mutex *mutex = &word->page->context->points->mutex;
     os_mutex_lock(mutex);
     const import_capture *one = self->captured;
     while (one != NULL && one->at != word->at) {

@@ -71,7 +71,7 @@ static uint64_t closed_value(uint32_t value) {
 }
 
 static atomic_uint_least64_t *word_at(const point_page *page, uint32_t number) {
-    return &point_page_words(page)[FIRST_WORD + number];
+    return &page->words[FIRST_WORD + number];
 }
 
 static uint64_t word_value(const point_page *page, uint32_t number) {
@@ -145,7 +145,7 @@ static void look_at_word(loan_page *self, loan *one, uint64_t now) {
 /* What was taken there since the last look: if it was one, it says which. */
 static void look_at_page(loan_table *table, loan_page *self) {
     const uint64_t takes =
-        atomic_load_explicit(&point_page_words(self->page)[TAKES_WORD], memory_order_acquire);
+        atomic_load_explicit(&self->page->words[TAKES_WORD], memory_order_acquire);
     if (takes == self->takes) {
         return;
     }
@@ -170,7 +170,7 @@ static void ask_for_the_living(loan_table *table) {
     const size_t count = table->pages.count < ASKS ? table->pages.count : ASKS;
     for (size_t i = 0; i < count && table->pages.count > 0; i++) {
         loan_page *one = LIST_ITEM(list_turn(&table->pages), loan_page, listed);
-        if (one->has_taken && point_peer_is_gone(point_page_peer(one->page))) {
+        if (one->has_taken && point_peer_is_gone(one->page->peer)) {
             loan_page_end(one->page);
         }
     }
@@ -203,14 +203,14 @@ gpuipc_status loan_page_begin(struct context *ctx, point_page *page) {
     os_mutex_lock(&ctx->points->mutex);
     fill_page(ctx->loans, page);
     list_append(&ctx->loans->pages, &self->listed);
-    *point_page_loans(page) = self;
+    page->loans = self;
     os_mutex_unlock(&ctx->points->mutex);
     return GPUIPC_OK;
 }
 
 void loan_page_end(point_page *page) {
-    loan_page *self = *point_page_loans(page);
-    loan_table *table = point_page_context(page)->loans;
+    loan_page *self = page->loans;
+    loan_table *table = page->context->loans;
     if (self == NULL) {
         return;
     }
@@ -221,7 +221,7 @@ void loan_page_end(point_page *page) {
             (void)try_end(table, &table->loans[i]);
         }
     }
-    *point_page_loans(page) = NULL;
+    page->loans = NULL;
     free(self);
 }
 
@@ -448,7 +448,7 @@ static point_word returned_word(point_page *page, const mark *self) {
 
 /* The mutex is held. */
 static gpuipc_status borrowed_at(point_page *page, uint32_t number, borrowed **out_one) {
-    void **all = point_page_loans(page);
+    void **all = &page->loans;
     if (*all == NULL && (*all = calloc(LOAN_SLOTS, sizeof(borrowed))) == NULL) {
         return status_out_of_memory(LOAN_SLOTS * sizeof(borrowed));
     }
@@ -467,7 +467,7 @@ static gpuipc_status check_is_loan(const import_record *of, const mark *self) {
 
 /* The mutex is held, so that nobody else here counts. */
 static void count_take(point_page *page, uint32_t number) {
-    atomic_uint_least64_t *word = &point_page_words(page)[TAKES_WORD];
+    atomic_uint_least64_t *word = &page->words[TAKES_WORD];
     const uint64_t takes = atomic_load_explicit(word, memory_order_relaxed) >> 16;
     atomic_store_explicit(word, (takes + 1) << 16 | number, memory_order_release);
 }
@@ -493,7 +493,7 @@ gpuipc_status loan_take(import_record *by, const mark *self) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    os_mutex *mutex = &point_page_context(by->marks)->points->mutex;
+    os_mutex *mutex = &by->marks->context->points->mutex;
     os_mutex_lock(mutex);
     status = borrowed_at(by->marks, number_of(self), &one);
     if (status == GPUIPC_OK && (one->listed.in != NULL || !take_word(by->marks, self))) {
@@ -516,7 +516,7 @@ static gpuipc_status take_out(import_record *by, const mark *self, borrowed **ou
     if (status != GPUIPC_OK) {
         return status;
     }
-    os_mutex *mutex = &point_page_context(by->marks)->points->mutex;
+    os_mutex *mutex = &by->marks->context->points->mutex;
     os_mutex_lock(mutex);
     status = borrowed_at(by->marks, number_of(self), out_one);
     if (status == GPUIPC_OK &&
@@ -550,7 +550,7 @@ gpuipc_status loan_return_async(import_record *by, const mark *self, gpuipc_stre
     const point_word returned = returned_word(by->marks, self);
     status = point_write_async(&returned, 1, stream, &passage);
     if (status != GPUIPC_OK) {
-        os_mutex *mutex = &point_page_context(by->marks)->points->mutex;
+        os_mutex *mutex = &by->marks->context->points->mutex;
         os_mutex_lock(mutex);
         list_append(&by->loans, &one->listed);
         os_mutex_unlock(mutex);
@@ -562,8 +562,8 @@ void loan_return_all(import_record *by) {
     if (by->marks == NULL) {
         return;
     }
-    os_mutex *mutex = &point_page_context(by->marks)->points->mutex;
-    const borrowed *all = *point_page_loans(by->marks);
+    os_mutex *mutex = &by->marks->context->points->mutex;
+    const borrowed *all = by->marks->loans;
     os_mutex_lock(mutex);
     for (list_link *at; (at = list_take(&by->loans)) != NULL;) {
         const borrowed *one = LIST_ITEM(at, borrowed, listed);

@@ -110,7 +110,7 @@ static point_word word_of(point_page *page, uint32_t slot, uint64_t value) {
 }
 
 static uint64_t word_value(const point_page *page, uint32_t at) {
-    return atomic_load_explicit(&point_page_words(page)[at], memory_order_acquire);
+    return atomic_load_explicit(&page->words[at], memory_order_acquire);
 }
 
 gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word) {

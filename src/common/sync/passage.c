@@ -29,7 +29,7 @@ struct passage_page {
 };
 
 bool passage_all_reached(point_page *of) {
-    linked_list *left = point_page_passages(of);
+    linked_list *left = &of->passages;
     while (left->first != NULL &&
            point_is_reached(&LIST_ITEM(left->first, passage_slot, in_page)->last)) {
         list_remove(left->first);
@@ -99,7 +99,7 @@ gpuipc_status passage_take(struct context *ctx, point_page *of, point_word *out_
     if (status == GPUIPC_OK) {
         slot->last.value++;
         if (of != NULL) {
-            list_append(point_page_passages(of), &slot->in_page);
+            list_append(&of->passages, &slot->in_page);
         }
         list_append(&points->passages.busy, &slot->in_turn);
         *out_passage = slot->last;

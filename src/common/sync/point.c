@@ -18,26 +18,6 @@
 /* Waiting on the host begins with looking again and again, since a word often comes at once. */
 #define SPIN_NS UINT64_C(50000)
 
-/* The latest hand-over under a point that was opened here. The peer may have used the point for others since, when it was
- * returned on a stream. */
-struct opened {
-    uint64_t value;
-    bool is_open;
-};
-
-struct point_page {
-    deferred deferred; /* the first: nothing holds it but streams that may still touch it */
-    atomic_uint references;
-    struct context *context; /* no reference: whoever holds a page holds the context */
-    atomic_uint_least64_t *words;
-    point_peer *peer;      /* a reference; NULL: nobody has it */
-    struct opened *opened; /* of a peer's: what is open here under each point; else NULL */
-    os_handle handle;      /* of an own one, until it has been sent */
-    linked_list passages;
-    void *loans;     /* loan.c */
-    uint32_t device; /* in whose primary context it is registered; or GPUIPC_DEVICE_NONE */
-};
-
 _Static_assert(sizeof(atomic_uint_least64_t) == 8, "a word has 64 bits");
 
 /* ---- words --------------------------------------------------------------------------------- */
@@ -195,34 +175,6 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
     return GPUIPC_OK;
 }
 
-struct context *point_page_context(const point_page *self) {
-    return self->context;
-}
-
-point_peer *point_page_peer(const point_page *self) {
-    return self->peer;
-}
-
-atomic_uint_least64_t *point_page_words(const point_page *self) {
-    return self->words;
-}
-
-uint32_t *point_page_device(point_page *self) {
-    return &self->device;
-}
-
-linked_list *point_page_passages(point_page *self) {
-    return &self->passages;
-}
-
-void **point_page_loans(point_page *self) {
-    return &self->loans;
-}
-
-os_handle point_page_handle(const point_page *self) {
-    return self->handle;
-}
-
 void point_page_sent(point_page *self) {
     os_handle_close(&self->handle);
 }
@@ -230,9 +182,9 @@ void point_page_sent(point_page *self) {
 void point_set_open(const point *at, bool is_open) {
     os_mutex *mutex = &at->page->context->points->mutex;
     os_mutex_lock(mutex);
-    struct opened *known = &at->page->opened[at->index];
+    point_opened *known = &at->page->opened[at->index];
     if (is_open || known->value == at->value) {
-        *known = (struct opened){at->value, is_open};
+        *known = (point_opened){at->value, is_open};
     }
     os_mutex_unlock(mutex);
 }

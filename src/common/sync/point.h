@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "driver.h"
 #include "os.h"
+#include "sync/deferred.h"
 #include "sync/passage.h"
 #include "sync/point_peer.h"
 
@@ -28,6 +29,27 @@ struct context;
 #define POINT_WORDS_END 8192u
 /** How many pages each direction of a connection has at most, on both sides. */
 #define POINT_PAGES_MAX 64u
+
+/** The latest hand-over under a point that was opened here. The peer may have used the point for others since, when it was
+ *  returned on a stream. */
+typedef struct point_opened {
+    uint64_t value;
+    bool is_open;
+} point_opened;
+
+struct point_page {
+    deferred deferred; /**< the first: nothing holds it but streams that may still touch it */
+    atomic_uint references;
+    struct context *context; /**< no reference: whoever holds a page holds the context */
+    atomic_uint_least64_t *words;
+    point_peer *peer;     /**< a reference; NULL: nobody has it */
+    point_opened *opened; /**< of a peer's: what is open here under each point; else NULL */
+    os_handle handle;     /**< of an own one, until it has been sent */
+    linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
+    void *
+        loans; /**< what loan.c keeps of it, guarded by the mutex and freed with the page; or NULL */
+    uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */
+};
 
 /** One hand-over's point, and the value that its words reach. A point is given out with the next value but one. */
 typedef struct point {
@@ -71,13 +93,7 @@ gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_pag
 gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle handle,
                               point_page **out_page);
 
-struct context *point_page_context(const point_page *self);
-/** NULL: nobody. */
-point_peer *point_page_peer(const point_page *self);
-atomic_uint_least64_t *point_page_words(const point_page *self);
-
-/** The handle of an own page, which is there until it has been sent; then none. */
-os_handle point_page_handle(const point_page *self);
+/** The peer has got an own page. */
 void point_page_sent(point_page *self);
 
 void point_page_reference(point_page *self);
@@ -97,13 +113,6 @@ bool point_page_is_taken(const point_page *self);
 void point_set_open(const point *at, bool is_open);
 /** Of a page of the peer's, after which no more records come: what nobody here has open is returned. */
 void point_page_return_rest(point_page *self);
-
-/** In whose device's primary context it is registered is the business of point_stream.c. */
-uint32_t *point_page_device(point_page *self);
-/** What loan.c keeps of it, guarded by the mutex and freed with the page; or NULL. */
-void **point_page_loans(point_page *self);
-/** The passages of streams that may still touch it, which passage.c keeps. */
-linked_list *point_page_passages(point_page *self);
 
 /* ---- words: point.c ------------------------------------------------------------------------ */
 

@@ -8,16 +8,6 @@
 #include "cuda/context.h"
 #include "sync/point.h"
 
-struct point_peer {
-    atomic_uint references;
-    struct context *context; /* no reference: whoever holds a peer holds the context */
-    os_peer process;
-    os_connection *connection; /* NULL: this end is closed */
-    bool has_closed;           /* both found out once, for good */
-    bool is_gone;
-    struct watch_group *watched;
-};
-
 gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_connection *connection,
                              point_peer **out_peer) {
     point_peer *self = calloc(1, sizeof(*self));
@@ -47,10 +37,6 @@ void point_peer_unreference(point_peer *self, bool forked) {
     free(self);
 }
 
-const os_peer *point_peer_process(const point_peer *self) {
-    return &self->process;
-}
-
 bool point_peer_has_closed(point_peer *self) {
     if (!self->has_closed && self->connection != NULL) {
         self->has_closed = os_connection_has_ended(self->connection);
@@ -78,8 +64,4 @@ void point_peer_closed(point_peer *self) {
     os_mutex_lock(&self->context->points->mutex);
     self->has_closed = true;
     os_mutex_unlock(&self->context->points->mutex);
-}
-
-struct watch_group **point_peer_watched(point_peer *self) {
-    return &self->watched;
 }

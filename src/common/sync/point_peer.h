@@ -4,12 +4,22 @@
 #ifndef GPUIPC_POINT_PEER_H
 #define GPUIPC_POINT_PEER_H
 
+#include <stdatomic.h>
+
 #include "base/status.h"
 #include "os.h"
 
 struct context;
 
-typedef struct point_peer point_peer;
+typedef struct point_peer {
+    atomic_uint references;
+    struct context *context; /**< no reference: whoever holds a peer holds the context */
+    os_peer process;
+    os_connection *connection; /**< NULL: this end is closed */
+    bool has_closed;           /**< both found out once, for good */
+    bool is_gone;
+    struct watch_group *watched; /**< what watch.c keeps of it, guarded by the watch's mutex */
+} point_peer;
 
 /** @param process copied, and its handle taken over on success  @param connection stays there until
  *         point_peer_leave(); NULL: it is over */
@@ -18,8 +28,6 @@ gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_con
 void point_peer_reference(point_peer *self);
 /** NULL does nothing. */
 void point_peer_unreference(point_peer *self, bool forked);
-
-const os_peer *point_peer_process(const point_peer *self);
 
 /** This end is about to be closed: looks for the last time whether the other one is. */
 void point_peer_leave(point_peer *self);
@@ -32,8 +40,5 @@ bool point_peer_is_gone(point_peer *self);
 /** Whether it closed its end while this one was open, after it had taken in all that it wanted of what had come: what it
  *  had not taken in by then it never will. */
 bool point_peer_has_closed(point_peer *self);
-
-/** What watch.c keeps of it, guarded by the watch's mutex. */
-struct watch_group **point_peer_watched(point_peer *self);
 
 #endif

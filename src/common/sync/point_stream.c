@@ -29,10 +29,10 @@ static gpuipc_status current_device(const context *ctx, uint32_t *out_index) {
 /* In the primary context, which the library holds: a context of the caller's may end before, and with it
  * what was registered there. */
 static gpuipc_status page_register(point_page *self, uint32_t index) {
-    context *ctx = point_page_context(self);
+    context *ctx = self->context;
     const driver *drv = &ctx->driver;
     device_scope scope;
-    if (*point_page_device(self) != GPUIPC_DEVICE_NONE) {
+    if (self->device != GPUIPC_DEVICE_NONE) {
         return GPUIPC_OK;
     }
     gpuipc_status status = device_enter(ctx, index, &scope);
@@ -40,23 +40,23 @@ static gpuipc_status page_register(point_page *self, uint32_t index) {
         return status;
     }
     status = DRIVER_CALL(drv, cuMemHostRegister,
-                         ((void *)point_page_words(self), POINT_PAGE_BYTES,
+                         ((void *)self->words, POINT_PAGE_BYTES,
                           CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
                          "letting devices reach the words of points");
     device_leave(&scope);
     if (status == GPUIPC_OK) {
-        *point_page_device(self) = index;
+        self->device = index;
     }
     return status;
 }
 
 void point_page_unregister(point_page *self) {
-    context *ctx = point_page_context(self);
+    context *ctx = self->context;
     device_scope scope;
-    uint32_t *index = point_page_device(self);
+    uint32_t *index = &self->device;
     if (*index != GPUIPC_DEVICE_NONE && device_enter(ctx, *index, &scope) == GPUIPC_OK) {
         /* Fails only where its CUDA context is gone or dead, and the registration with it. */
-        (void)ctx->driver.cuMemHostUnregister((void *)point_page_words(self));
+        (void)ctx->driver.cuMemHostUnregister((void *)self->words);
         device_leave(&scope);
         *index = GPUIPC_DEVICE_NONE;
     }
@@ -64,7 +64,7 @@ void point_page_unregister(point_page *self) {
 
 /* Where a page is for the current CUDA context. */
 gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
-    context *ctx = point_page_context(self);
+    context *ctx = self->context;
     uint32_t index = 0;
     gpuipc_status status = current_device(ctx, &index);
     if (status != GPUIPC_OK) {
@@ -77,7 +77,7 @@ gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
         return status;
     }
     return DRIVER_CALL(&ctx->driver, cuMemHostGetDevicePointer,
-                       (out_address, (void *)point_page_words(self), 0),
+                       (out_address, (void *)self->words, 0),
                        "asking where the words of points are");
 }
 
@@ -191,7 +191,7 @@ static gpuipc_status capture(CUstreamBatchMemOpType what, const point_word *word
                              gpuipc_stream stream) {
     const order one = {what, word, 1, NULL};
     size_t submitted;
-    return submit(point_page_context(word->page), &one, stream, &submitted);
+    return submit(word->page->context, &one, stream, &submitted);
 }
 
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream) {
@@ -275,7 +275,7 @@ static gpuipc_status write_by_waiting(const context *ctx, const point_word *word
 
 gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_stream stream,
                                 point_word *out_passage) {
-    context *ctx = point_page_context(words[0].page);
+    context *ctx = words[0].page->context;
     point_word passage = POINT_PASSED;
     const bool by_words = point_has_stream_waits(ctx);
     if (!by_words && !ctx->driver.has_hostfunc) {

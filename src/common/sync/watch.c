@@ -111,7 +111,7 @@ static void look_at_group(watch *self, watch_group *group) {
 static void group_end(watch_group *group, bool forked) {
     list_remove(&group->link);
     if (!forked) {
-        *point_peer_watched(group->peer) = NULL;
+        group->peer->watched = NULL;
     }
     point_peer_unreference(group->peer, forked);
     free(group);
@@ -195,7 +195,7 @@ static watch_thread *dismiss(watch *self) {
 
 /* The mutex is held. */
 static gpuipc_status group_of(watch *self, point_peer *peer, watch_group **out_group) {
-    watch_group **known = point_peer_watched(peer);
+    watch_group **known = &peer->watched;
     if (*known == NULL) {
         watch_group *made = calloc(1, sizeof(*made));
         if (made == NULL) {
@@ -221,7 +221,7 @@ static gpuipc_status add(watch *self, const watch_entry *what) {
     os_mutex_lock(&self->mutex);
     gpuipc_status status = start(self);
     if (status == GPUIPC_OK && page != NULL) {
-        status = group_of(self, point_page_peer(page), &group);
+        status = group_of(self, page->peer, &group);
     }
     if (status == GPUIPC_OK) {
         if (page != NULL) {

@@ -303,8 +303,7 @@ bool holder_is_full(holder *self) {
 
 static void describe(const holding *self, gpuipc_holder *out) {
     const holder *by = self->by;
-    const os_peer *peer =
-        by->page == NULL ? by->peer : point_peer_process(point_page_peer(by->page));
+    const os_peer *peer = by->page == NULL ? by->peer : &by->page->peer->process;
     *out = (gpuipc_holder){.process_id = peer->process_id,
                            .since_ms = hold_of(self->holds.first)->since_ms,
                            .openings = (uint32_t)self->holds.count,
