@@ -3,6 +3,7 @@
  *  do with them. */
 #include "core_fixture.h"
 #include "message/connection.h"
+#include "sync/deferred.h"
 #include "sync/point.h"
 
 static context *ctx;

@@ -2,6 +2,7 @@
 /** @file Waits for words of another process, and the thread that looks after them. */
 #include "core_fixture.h"
 #include "message/connection.h"
+#include "sync/deferred.h"
 #include "sync/watch.h"
 
 static context *ctx;

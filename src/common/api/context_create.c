@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/struct_size.h"
+#include "contents/contents.h"
 #include "copy/staging.h"
 #include "memory/buffer_table.h"
 #include "memory/import.h"
@@ -132,6 +133,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     self->max_handles = config->max_handles_per_message;
     self->shared_directory = (config->flags & GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0;
     self->is_interruptible = (config->flags & GPUIPC_CONTEXT_INTERRUPTIBLE) != 0;
+    self->contents = &contents_of_connections;
     self->log = config->log;
     self->log_user_data = config->log_user_data;
     atomic_init(&self->next_buffer_id, 1u);

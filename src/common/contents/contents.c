@@ -10,7 +10,7 @@
 /* How long the end of a connection waits for streams that still copy. */
 #define ENDING_MS 1000
 
-gpuipc_status contents_take_words(connection *from, os_handle handle) {
+static gpuipc_status take_words(connection *from, os_handle handle) {
     if (from->ring_words != NULL || from->ring_in != NULL || from->in.started) {
         return status_fail(GPUIPC_ERR_PROTOCOL, "the words of a ring came %s",
                            from->in.started ? "inside a message" : "twice");
@@ -122,7 +122,7 @@ static void end_opened(connection *self, bool forked) {
     }
 }
 
-void contents_end_receiving(connection *self, bool forked) {
+static void end_receiving(connection *self, bool forked) {
     contents_ring_end(self->ring_in, forked);
     if (self->ring_words != NULL && !forked) {
         contents_words_end(self->ring_words);
@@ -132,8 +132,11 @@ void contents_end_receiving(connection *self, bool forked) {
     self->ring_words = NULL;
 }
 
-void contents_end(connection *self, bool forked) {
+static void end(connection *self, bool forked) {
     end_opened(self, forked);
     contents_ring_end(self->ring_out, forked);
-    contents_end_receiving(self, forked);
+    end_receiving(self, forked);
 }
+
+const connection_contents contents_of_connections = {
+    .take_words = take_words, .end_receiving = end_receiving, .end = end};

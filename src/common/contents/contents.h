@@ -3,6 +3,7 @@
 #ifndef GPUIPC_CONTENTS_H
 #define GPUIPC_CONTENTS_H
 
+#include "contents/contents_ring.h"
 #include "memory/buffer.h"
 #include "message/connection.h"
 
@@ -14,10 +15,8 @@ typedef struct contents_opened {
     struct contents_opened *next;
 } contents_opened;
 
-/** Takes in a packet with the words of the peer's ring. ERR_PROTOCOL for a second one, one inside a
- *  message, or what is no such page.
- *  @param handle stays the caller's */
-gpuipc_status contents_take_words(connection *from, os_handle handle);
+/** What the connections of a context ask of it. */
+extern const connection_contents contents_of_connections;
 
 /** Closes the peer's memory that the streams have passed. The receive mutex is held. */
 void contents_close_opened(connection *from);
@@ -29,11 +28,5 @@ gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted
 /** The range on its way through a ring. */
 contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
                                const atomic_bool *interrupted);
-
-/** Nothing more is received: what the peer sends goes nowhere, and its streams go on. The receive mutex is held. */
-void contents_end_receiving(connection *self, bool forked);
-
-/** At the end of a connection. Memory that is still copied from is waited for a little. */
-void contents_end(connection *self, bool forked);
 
 #endif

@@ -38,6 +38,7 @@ typedef struct context {
     atomic_uint
         wakes_answered;  /**< so many a call has answered; one that begins begins behind these */
     atomic_bool is_over; /**< the caller has given it up: its last object ends it */
+    const struct connection_contents *contents; /**< what connections ask of them, from below */
     struct answers *answers;
     struct deferred_list *deferred;
     struct drop_table *drops;

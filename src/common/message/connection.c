@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/struct_size.h"
-#include "contents/contents.h"
 #include "memory/registry.h"
 #include "message/peer.h"
 #include "message/receipt.h"
@@ -22,7 +21,7 @@ static void take_in_rest(connection *self, size_t size, os_handle *handles, size
         if (packet.header.kind == WIRE_POINTS) {
             (void)receipt_take_page(self, handles[0]);
         } else if (packet.header.kind == WIRE_RING) {
-            (void)contents_take_words(self, handles[0]);
+            (void)self->context->contents->take_words(self, handles[0]);
         }
     }
     for (size_t i = 0; i < handle_count; i++) {
@@ -57,7 +56,7 @@ static void settle(connection *self) {
         for (; returned < self->points_in_count; returned++) {
             point_page_return_rest(self->points_in[returned]);
         }
-        contents_end_receiving(self, false);
+        self->context->contents->end_receiving(self, false);
     } while (!os_connection_end(self->os, &peer_closed));
     if (peer_closed) {
         point_peer_closed(self->other_end);
@@ -94,7 +93,7 @@ static void destroy(object *base) {
         settle(self);
         import_forget_connection(self->context, self->number);
     }
-    contents_end(self, forked);
+    self->context->contents->end(self, forked);
     incoming_clear(&self->in, self->context, forked);
     import_source_release(&self->from, forked);
     group_set_clear(&self->sent_groups);

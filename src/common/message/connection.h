@@ -4,7 +4,6 @@
 #define GPUIPC_CONNECTION_H
 
 #include "base/wait_handle.h"
-#include "contents/contents_ring.h"
 #include "cuda/context.h"
 #include "memory/import_source.h"
 #include "message/group_set.h"
@@ -22,25 +21,37 @@ typedef struct connection {
     atomic_bool broken;           /**< ended by an error of the protocol or a half-sent message */
     atomic_bool closed;           /**< by its owner, while calls may be waiting in it */
     os_interrupt *send_interrupt; /**< of the call that holds the next; NULL: it has none */
-    os_mutex send_mutex;     /**< held by the one sender; guards the members to the next mutex */
-    uint8_t *packet_out;     /**< OS_PACKET_BYTES_MAX */
-    uint64_t next_out;       /**< number of the next message */
-    export_table *exports;   /**< what was handed over; NULL until a buffer is sent */
-    contents_ring *ring_out; /**< NULL until contents are sent through host memory */
-    group_set sent_groups;   /**< pools whose handles the peer has */
-    os_mutex receive_mutex;  /**< held by the one receiver; guards the rest */
-    uint8_t *packet_in;      /**< OS_PACKET_BYTES_MAX */
+    os_mutex send_mutex;   /**< held by the one sender; guards the members to the next mutex */
+    uint8_t *packet_out;   /**< OS_PACKET_BYTES_MAX */
+    uint64_t next_out;     /**< number of the next message */
+    export_table *exports; /**< what was handed over; NULL until a buffer is sent */
+    struct contents_ring *ring_out; /**< NULL until contents are sent through host memory */
+    group_set sent_groups;          /**< pools whose handles the peer has */
+    os_mutex receive_mutex;         /**< held by the one receiver; guards the rest */
+    uint8_t *packet_in;             /**< OS_PACKET_BYTES_MAX */
     uint64_t next_in;
     point_page *points_in[POINT_PAGES_MAX]; /**< the peer's */
     uint32_t points_in_count;
     bool is_settled;                /**< connection_settle() has been here */
     point_page *ring_words;         /**< of the peer's ring; NULL before it has come, and after */
-    contents_ring *ring_in;         /**< likewise, of the ring with its words */
+    struct contents_ring *ring_in;  /**< likewise, of the ring with its words */
     struct contents_opened *opened; /**< the peer's memory that contents are just copied out of */
     import_source from;             /**< the peer, as the memory that it sends is concerned */
     incoming in;
     wait_handle waited; /**< for something to be received */
 } connection;
+
+/** What contents that go over a connection ask of it: contents.h, of a floor above, which the context knows. The receive
+ *  mutex is held. */
+typedef struct connection_contents {
+    /** Takes in a packet with the words of the peer's ring. ERR_PROTOCOL for a second one, one inside a message, or what is
+     *  no such page.  @param handle stays the caller's */
+    gpuipc_status (*take_words)(connection *from, os_handle handle);
+    /** Nothing more is received: what the peer sends goes nowhere, and its streams go on. */
+    void (*end_receiving)(connection *self, bool forked);
+    /** At the end of a connection, without the mutex. Memory that is still copied from is waited for a little. */
+    void (*end)(connection *self, bool forked);
+} connection_contents;
 
 /** Makes a connection of what the system has connected. On success it takes over @p os and
  *  @p peer. The caller publishes it. */

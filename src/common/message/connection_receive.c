@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/struct_size.h"
-#include "contents/contents.h"
 #include "memory/buffer.h"
 #include "message/connection.h"
 #include "message/receipt.h"
@@ -44,8 +43,9 @@ static gpuipc_status take_packet(connection *from, size_t size, os_handle *handl
     }
     if (status == GPUIPC_OK &&
         (packet.header.kind == WIRE_POINTS || packet.header.kind == WIRE_RING)) {
-        status = packet.header.kind == WIRE_POINTS ? receipt_take_page(from, handles[0])
-                                                   : contents_take_words(from, handles[0]);
+        status = packet.header.kind == WIRE_POINTS
+                     ? receipt_take_page(from, handles[0])
+                     : from->context->contents->take_words(from, handles[0]);
         os_handle_close(&handles[0]);
         return status;
     }
