@@ -47,7 +47,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *buffer
 
 /**
  * Lets a stream wait for a mark. When the process that made it ends before, the stream goes on, and the buffer counts as
- * lost (gpuipc_buffer_info::is_lost). A mark that was reached already costs the stream nothing.
+ * lost (gpuipc_buffer_info::is_lost). A mark that was reached already costs the stream nothing,
+ * unless it repeats: then each call waits for one launch, also where the stream comes to it later.
  *
  * On a stream that is being captured, the mark must be one that repeats. Each launch then waits, and sets the mark back.
  * The graph may be launched until the buffer is released, and no longer. Until then the context puts off what else of it
@@ -69,7 +70,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_bu
                                                                        gpuipc_stream stream);
 
 /**
- * Waits on the host for a mark. One that repeats is set back.
+ * Waits on the host for a mark. One that repeats is set back; no stream may be waiting for it, or about to, meanwhile.
  * @param buffer as in gpuipc_buffer_await_mark_async()
  * @param mark as gpuipc_buffer_mark() made it
  * @param timeout_ms in milliseconds; 0: only looks; negative: without bound

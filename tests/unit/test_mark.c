@@ -355,6 +355,38 @@ Test(mark, that_repeats_is_waited_for_once_each_time) {
     captured_end(&graph);
 }
 
+/* A stream that is behind comes to both waits when the word has long been set: for one launch it passes one of them. */
+Test(mark, that_repeats_is_waited_for_each_time_by_a_stream_that_is_behind) {
+    gpuipc_mark made;
+    CUevent between;
+    cr_assert_eq(core_driver()->cuEventCreate(&between, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    capture_begin(producer);
+    check_ok(gpuipc_buffer_mark(sent, producer, &made));
+    captured graph = capture_end(producer);
+    launch(&graph, producer);
+    stream_gate_synchronize(producer);
+    stream_gate_close(consumer);
+    check_ok(gpuipc_buffer_await_mark_async(opened, &made, consumer));
+    cr_assert_eq(core_driver()->cuEventRecord(between, consumer), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_await_mark_async(opened, &made, consumer));
+    check_ok(gpuipc_buffer_fill_async(opened, 0, 4, 7, 4, consumer));
+    stream_gate_open();
+    cr_assert_eq(core_driver()->cuEventSynchronize(between), CUDA_SUCCESS);
+    uint32_t word = 0;
+    const os_deadline end = os_deadline_after(200); /* what would go on too early does so before */
+    while (!os_deadline_passed(end)) {
+        check_ok(gpuipc_buffer_read(opened, 0, &word, sizeof(word)));
+        cr_assert_neq(word, 7, "one launch let two waits pass");
+    }
+    stream_gate_check_waits(consumer);
+    launch(&graph, producer);
+    stream_gate_synchronize(consumer);
+    check_ok(gpuipc_buffer_read(opened, 0, &word, sizeof(word)));
+    cr_assert_eq(word, 7);
+    captured_end(&graph);
+    cr_assert_eq(core_driver()->cuEventDestroy(between), CUDA_SUCCESS);
+}
+
 Test(mark, that_was_made_once_is_no_wait_of_a_graph) {
     const gpuipc_mark made = make();
     capture_begin(consumer);

@@ -368,7 +368,9 @@ gpuipc_status mark_wait(const point_waiter *by, const mark *self, const point_wo
     const point_word unmade = before(word);
     point_word passage;
     device_scope scope;
-    gpuipc_status status = point_wait(by, word, 1, &passage);
+    point_waiter waiter = *by;
+    waiter.goes_back = self->repeats;
+    gpuipc_status status = point_wait(&waiter, word, 1, &passage);
     if (status != GPUIPC_OK || !self->repeats) {
         return status;
     }

@@ -72,11 +72,13 @@ static gpuipc_status wait_for(const point_waiter *self, const point_word *words,
     return status;
 }
 
-/* One that has passed costs the stream a microsecond to see, and the host nothing. */
-static size_t copy_unreached(const point_word *words, size_t count, point_word *out) {
+/* One that has passed costs the stream a microsecond to see, and the host nothing. One that goes back may have done so
+ * when the stream comes to it. */
+static size_t copy_awaited(const point_waiter *self, const point_word *words, size_t count,
+                           point_word *out) {
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!point_is_reached(&words[i])) {
+        if (self->goes_back || !point_is_reached(&words[i])) {
             out[left++] = words[i];
         }
     }
@@ -91,9 +93,9 @@ gpuipc_status point_wait(const point_waiter *self, const point_word *words, size
     if (count > 1 && (left = malloc(count * sizeof(*left))) == NULL) {
         return status_out_of_memory(count * sizeof(*left));
     }
-    const size_t unreached = copy_unreached(words, count, left);
-    if (unreached > 0) {
-        status = wait_for(self, left, unreached, out_passage);
+    const size_t awaited = copy_awaited(self, words, count, left);
+    if (awaited > 0) {
+        status = wait_for(self, left, awaited, out_passage);
     } else {
         *out_passage = POINT_PASSED;
     }

@@ -16,13 +16,14 @@ typedef struct point_waiter {
         of; /**< marked as lost when nobody is there any more who would write the words; NULL: nothing is */
     bool
         is_alone; /**< nothing else waits for these words: they may be stored when the driver fails */
+    bool goes_back; /**< the words do, when a stream comes to it: what they are now says nothing */
 } point_waiter;
 
 /** Whether the waiter's stream can wait for words by itself; else its host has to. ERR_CUDA: it is being captured */
 gpuipc_status point_can_wait(const point_waiter *self, bool *out_can);
 
-/** Lets a stream that can wait until words have their values; for those that have them already it is not made to. What is
- *  put on the stream afterwards runs then, or when nobody is there any more who would write them.
+/** Lets a stream that can wait until words have their values; for those that have them already, and keep them, it is not
+ *  made to. What is put on the stream afterwards runs then, or when nobody is there any more who would write them.
  *  Blocks while memory is freed, which waits for all streams.
  *  @param out_passage reached when the stream has passed */
 gpuipc_status point_wait(const point_waiter *self, const point_word *words, size_t count,
