@@ -81,19 +81,10 @@ static void await_default_stream(const memory &core) {
     check(released([&] { return gpuipc_buffer_read(core.handle(), 0, &byte, 1); }));
 }
 
-/* The point on the default stream at which the contents are ready. Of memory that came from elsewhere nobody could
- * wait for one of ours; then the host waits. */
-static nb::object mark_of(const memory &core) {
-    gpuipc_mark mark;
-    if (core.origin() != GPUIPC_BUFFER_OPENED) {
-        const gpuipc_status status =
-            released([&] { return gpuipc_buffer_mark(core.handle(), nullptr, &mark); });
-        if (status == GPUIPC_OK) {
-            return nb::bytes(mark.bytes, sizeof(mark.bytes));
-        }
-        if (status != GPUIPC_ERR_LIMIT) { /* so many are not reached yet */
-            check(status);
-        }
+static nb::object mark_of(memory &core) {
+    const std::optional<gpuipc_mark> mark = core.hand_over_mark();
+    if (mark) {
+        return nb::bytes(mark->bytes, sizeof(mark->bytes));
     }
     await_default_stream(core);
     return nb::none();

@@ -130,16 +130,17 @@ nb::object share_any(nb::handle shared, nb::kwargs options) {
 
 /* ---- unpickling ----------------------------------------------------------------------------- */
 
-void set_mark(memory &core, const nb::bytes &bytes) {
+void take(memory &core, const nb::bytes &bytes) {
     gpuipc_mark mark;
     if (bytes.size() != sizeof(mark.bytes)) {
         throw nb::value_error("a mark has 16 bytes");
     }
     memcpy(mark.bytes, bytes.data(), sizeof(mark.bytes));
-    core.set_mark(mark);
+    core.take(mark);
 }
 
-/* Memory of this very process has no mark that it could wait for: the host waits for its default stream. */
+/* Memory of this very process has no mark that it could wait for: the host waits for its default stream. (A loan that
+ * is read in the process that made it stays out until its ticket has expired.) */
 void await_own(const memory &core) {
     uint8_t byte;
     check(released([&] { return gpuipc_buffer_read(core.handle(), 0, &byte, 1); }));
@@ -167,7 +168,7 @@ array_object rebuild(nb::bytes ticket, uint64_t offset, nb::handle shape, nb::ha
     if (mark && is_of_this_process(*core)) {
         await_own(*core);
     } else if (mark) {
-        set_mark(*core, *mark);
+        take(*core, *mark);
     }
     return {core, form};
 }

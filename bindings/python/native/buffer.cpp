@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "buffer.hpp"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "share.hpp"
@@ -37,6 +39,20 @@ static gpuipc_uuid uuid_from(const context &of, nb::handle argument) {
     return info.uuid;
 }
 
+/* What was dropped a moment ago is freed by a thread of the library, which may not have come to it. */
+static gpuipc_status create_in_time(const context &of, const gpuipc_buffer_config &config,
+                                    gpuipc_buffer **out_buffer) {
+    constexpr std::chrono::milliseconds between(10);
+    gpuipc_status status = GPUIPC_ERR_OUT_OF_DEVICE_MEMORY;
+    for (int i = 0; i < 20 && status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY; i++) {
+        if (i > 0) {
+            std::this_thread::sleep_for(between);
+        }
+        status = gpuipc_buffer_create(of.handle(), &config, out_buffer);
+    }
+    return status;
+}
+
 std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle openers,
                                       nb::handle access_devices, nb::handle transport,
                                       nb::handle context_argument) {
@@ -59,8 +75,9 @@ std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle
     config.opener_count = static_cast<uint32_t>(uuids.size());
     config.access_devices = devices.data();
     config.access_device_count = static_cast<uint32_t>(devices.size());
+    memory_look_after(); /* which may make room */
     gpuipc_buffer *made = nullptr;
-    check(released([&] { return gpuipc_buffer_create(of->handle(), &config, &made); }));
+    check(released([&] { return create_in_time(*of, config, &made); }));
     return memory_of(std::move(of), made);
 }
 

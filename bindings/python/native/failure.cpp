@@ -16,10 +16,10 @@ static const char *origin_name(gpuipc_native_origin origin) {
 
 [[noreturn]] static void raise(const gpuipc_error &record, const char *text) {
     /* Looked up here and not when the module is loaded, so that it can be loaded alone, as for its stubs. */
-    nb::object error =
-        nb::module_::import_("gpuipc.errors")
-            .attr("_make")(static_cast<int>(record.status), text, record.operation,
-                           origin_name(record.native_origin), record.native_code, record.sentence);
+    nb::object error = nb::module_::import_("gpuipc.errors")
+                           .attr("_make")(static_cast<int>(record.status), text, record.operation,
+                                          record.native_call, origin_name(record.native_origin),
+                                          record.native_code, record.sentence);
     PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
     throw nb::python_error();
 }

@@ -35,22 +35,27 @@ std::shared_ptr<owner> owner_of(nb::object object) {
     return std::make_shared<python_owner>(std::move(object));
 }
 
-/* ---- memory of somebody else, which is gone here and not elsewhere --------------------------- */
+/* ---- memory that is gone here and not elsewhere ----------------------------------------------- */
 
 namespace {
 
 using clock = std::chrono::steady_clock;
 
-/* The owner may use the memory anew when nobody can open it any more and nobody has it. */
+/* Its owner may use it anew, or it is freed, when nobody can open it any more and nobody has it. */
 struct lingering {
+    std::shared_ptr<context> of;
     gpuipc_buffer *buffer;
     std::shared_ptr<owner> held;
     clock::time_point shared_until;
+    hand_overs handed;
 
-    bool is_over() const {
+    bool is_lent() const {
         gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
-        return shared_until <= clock::now() &&
-               (gpuipc_buffer_get_info(buffer, &info) != GPUIPC_OK || info.lent_count == 0);
+        return gpuipc_buffer_get_info(buffer, &info) == GPUIPC_OK && info.lent_count > 0;
+    }
+    bool is_over() const {
+        return handed.is_over(buffer) &&
+               (held == nullptr || (shared_until <= clock::now() && !is_lent()));
     }
 };
 
@@ -60,12 +65,21 @@ std::vector<lingering> &all_lingering() {
     return only;
 }
 
+/* What a server answers that has ended, or that knows the ticket no more, is what is wanted. */
+void revoke(const context &of, const gpuipc_ticket &ticket) {
+    const gpuipc_status status = gpuipc_server_revoke(of.server_if_any(), &ticket);
+    (void)status;
+}
+
 } // namespace
 
 void memory_look_after() {
     std::vector<lingering> stay;
     for (lingering &each : all_lingering()) {
         if (each.is_over()) {
+            for (const gpuipc_ticket &ticket : each.handed.tickets) {
+                revoke(*each.of, ticket);
+            }
             (void)gpuipc_buffer_drop(each.buffer);
         } else {
             stay.push_back(std::move(each));
@@ -77,6 +91,36 @@ void memory_look_after() {
 size_t memory_lingering_count() {
     memory_look_after();
     return all_lingering().size();
+}
+
+/* ---- hand-overs by pickles ------------------------------------------------------------------ */
+
+bool hand_overs::is_over(gpuipc_buffer *buffer) const {
+    if (tickets.empty() || clock::now() >= open_until) {
+        return true;
+    }
+    std::vector<gpuipc_loan_state> states(loans.size());
+    if (!are_counted || gpuipc_buffer_get_loan_states(buffer, loans.data(), loans.size(),
+                                                      states.data()) != GPUIPC_OK) {
+        return false;
+    }
+    return std::all_of(states.begin(), states.end(),
+                       [](gpuipc_loan_state state) { return state == GPUIPC_LOAN_OVER; });
+}
+
+void hand_overs::forget_those_over(gpuipc_buffer *buffer) {
+    std::vector<gpuipc_loan_state> states(loans.size());
+    if (gpuipc_buffer_get_loan_states(buffer, loans.data(), loans.size(), states.data()) !=
+        GPUIPC_OK) {
+        return;
+    }
+    std::vector<gpuipc_mark> stay;
+    for (size_t i = 0; i < loans.size(); i++) {
+        if (states[i] != GPUIPC_LOAN_OVER) {
+            stay.push_back(loans[i]);
+        }
+    }
+    loans.swap(stay);
 }
 
 void memory::note_share(uint64_t expires_ms) {
@@ -95,22 +139,23 @@ memory::~memory() {
     }
 }
 
-/* What a server answers that has ended, or that knows the ticket no more, is what is wanted. */
 void memory::revoke_tickets() {
-    gpuipc_server *server = context_->server_if_any();
     for (const auto &each : tickets_) {
-        const gpuipc_status status = gpuipc_server_revoke(server, &each.second);
-        (void)status;
+        revoke(*context_, each.second);
     }
 }
 
 void memory::give_up() {
-    if (owner_ != nullptr) {
-        all_lingering().push_back({handle_, std::move(owner_), shared_until_});
-        memory_look_after();
-    } else {
+    if (owner_ == nullptr && handed_.is_over(handle_)) {
+        for (const gpuipc_ticket &ticket : handed_.tickets) {
+            revoke(*context_, ticket);
+        }
         (void)gpuipc_buffer_drop(handle_);
+    } else {
+        all_lingering().push_back(
+            {context_, handle_, std::move(owner_), shared_until_, std::move(handed_)});
     }
+    memory_look_after();
 }
 
 gpuipc_buffer_info memory::info_now() const {
@@ -141,11 +186,6 @@ void memory::close(std::optional<gpuipc_stream> stream) {
 }
 
 /* ---- contents that are not there yet -------------------------------------------------------- */
-
-void memory::set_mark(const gpuipc_mark &mark) {
-    mark_ = mark;
-    is_settled_ = false;
-}
 
 bool memory::is_settled() {
     if (is_settled_) {
@@ -205,19 +245,56 @@ gpuipc_ticket memory::hand_over_ticket() {
     if (opened_by_) {
         return *opened_by_;
     }
-    if (!hand_over_ || clock::now() >= hand_over_until_) {
+    if (handed_.tickets.empty() || clock::now() >= handed_.fresh_until) {
         const double seconds =
             nb::cast<double>(nb::module_::import_("gpuipc.config").attr("orphan_seconds"));
+        const auto length =
+            std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
         share_options options;
         options.is_ready = true;
         options.expires = seconds;
-        hand_over_ = share(*this, options);
-        note_share(static_cast<uint64_t>(seconds * 1000) + 1);
+        handed_.tickets.push_back(share(*this, options));
         /* Renewed at half of its time: whoever gets it has the other half to open it. */
-        hand_over_until_ = clock::now() + std::chrono::duration_cast<clock::duration>(
-                                              std::chrono::duration<double>(seconds / 2));
+        handed_.fresh_until = clock::now() + length / 2;
+        handed_.open_until = clock::now() + length;
     }
-    return *hand_over_;
+    return handed_.tickets.back();
+}
+
+std::optional<gpuipc_mark> memory::hand_over_mark() {
+    if (opened_by_ || info_.origin == GPUIPC_BUFFER_OPENED) {
+        return std::nullopt; /* whoever opens it could not wait for a mark of this process */
+    }
+    constexpr size_t many = 16;
+    if (handed_.loans.size() >= many) {
+        handed_.forget_those_over(handle_);
+    }
+    gpuipc_mark mark;
+    gpuipc_status status = released([&] { return gpuipc_buffer_lend(handle_, nullptr, &mark); });
+    if (status == GPUIPC_OK) {
+        handed_.loans.push_back(mark);
+        return mark;
+    }
+    if (status == GPUIPC_ERR_LIMIT) { /* so many are out: this one is not counted */
+        handed_.are_counted = false;
+        status = released([&] { return gpuipc_buffer_mark(handle_, nullptr, &mark); });
+    }
+    if (status == GPUIPC_ERR_LIMIT) {
+        return std::nullopt;
+    }
+    check(status);
+    return mark;
+}
+
+void memory::take(const gpuipc_mark &mark) {
+    const gpuipc_status status = gpuipc_buffer_take_loan(handle_, &mark);
+    if (status == GPUIPC_OK ||
+        status == GPUIPC_ERR_INVALID_ARGUMENT) { /* the latter: not counted */
+        mark_ = mark;
+        is_settled_ = false;
+    } else if (status != GPUIPC_ERR_RELEASED) {
+        check(status); /* released: the pickle was read before, so its contents were there */
+    }
 }
 
 } // namespace binding

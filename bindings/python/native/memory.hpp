@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "context.hpp"
 #include "waiting.hpp"
@@ -23,6 +24,20 @@ class owner {
 
 /** The owner that is a Python object. */
 std::shared_ptr<owner> owner_of(nb::object object);
+
+/** What was given out by pickles: tickets that end by themselves, and a loan for each pickle, by which it is known that
+ *  who unpickled it has let go. */
+struct hand_overs {
+    std::vector<gpuipc_ticket> tickets;
+    std::vector<gpuipc_mark> loans;
+    bool are_counted = true; /* each of them is among the loans */
+    std::chrono::steady_clock::time_point fresh_until{};
+    std::chrono::steady_clock::time_point open_until{};
+
+    /** Nobody has any of them any more, and nobody is going to. */
+    bool is_over(gpuipc_buffer *buffer) const;
+    void forget_those_over(gpuipc_buffer *buffer);
+};
 
 /** All Arrays over one Buffer share one of these. */
 class memory {
@@ -88,8 +103,9 @@ class memory {
 
     /* ---- contents that are not there yet ---- */
 
-    /** A further point before which the contents are not ready. */
-    void set_mark(const gpuipc_mark &mark);
+    /** Takes a hand-over by its mark, before which the contents are not ready. The sender knows that it is given back
+     *  when this memory is. */
+    void take(const gpuipc_mark &mark);
     /** Looks whether they are there, and waits for nothing. */
     bool is_settled();
     /** Lets a stream wait for the contents, unless they are known to be ready. With the GIL. */
@@ -118,6 +134,10 @@ class memory {
      *  what nobody opens is not kept for ever. */
     gpuipc_ticket hand_over_ticket();
 
+    /** The point on the default stream at which the contents of this very hand-over are ready; none where nobody could
+     *  wait for it: then the host has to. */
+    std::optional<gpuipc_mark> hand_over_mark();
+
     /** It was opened by this ticket, which so is that of all further hand-overs. */
     void set_opened_by(const gpuipc_ticket &ticket) {
         opened_by_ = ticket;
@@ -137,11 +157,10 @@ class memory {
     std::chrono::steady_clock::time_point shared_until_{};
     std::map<std::tuple<uint64_t, uint64_t, std::string>, gpuipc_ticket> tickets_;
     std::optional<gpuipc_ticket> opened_by_;
-    std::optional<gpuipc_ticket> hand_over_;
-    std::chrono::steady_clock::time_point hand_over_until_;
+    hand_overs handed_;
 };
 
-/** Gives up what was wrapped, is gone here, and by now is gone elsewhere. With the GIL. */
+/** Gives up what was wrapped or pickled, is gone here, and by now is gone elsewhere. With the GIL. */
 void memory_look_after();
 /** How much of that there still is. */
 size_t memory_lingering_count();

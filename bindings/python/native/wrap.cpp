@@ -193,9 +193,9 @@ void bind_wrap(nb::module_ &m) {
         "An Array of memory that another library allocated: of a tensor (__dlpack__), of what has "
         "__cuda_array_interface__, or of (address, nbytes). The tensor is kept until the Array and all that was made "
         "of it are gone and no other process has it; of a bare address the memory stays the caller's to keep.");
-    m.def(
-        "lingering", memory_lingering_count,
-        "How many tensors are kept because other processes still have, or can open, what was wrapped here.");
+    m.def("lingering", memory_lingering_count,
+          "How many pieces of memory are gone here and kept, because other processes have what was "
+          "wrapped or pickled here, or may yet open it.");
 }
 
 } // namespace binding

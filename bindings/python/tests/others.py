@@ -32,6 +32,24 @@ def receive_and_add(arrays: "Queue[Any]", answer: "Queue[Any]") -> None:
         numpy += 1
 
 
+def name_shape(arrays: "Queue[Any]", answer: "Queue[Any]") -> None:
+    """The same without looking at the contents."""
+    while (array := arrays.get()) is not None:
+        answer.put(array.shape)
+        del array  # and not when the next one has come
+
+
+def unpickle_and_add(pickles: "Queue[Any]", answer: "Queue[Any]") -> None:
+    """What comes as bytes, or the name of what was raised."""
+    while (text := pickles.get()) is not None:
+        try:
+            numpy = np.from_dlpack(pickle.loads(text)).view(np.int32)
+            answer.put(int(numpy.sum()))
+            numpy += 1
+        except gpuipc.GpuipcError as error:
+            answer.put(type(error).__name__)
+
+
 def pass_on(arrays: "Queue[Any]", further: "Queue[Any]") -> None:
     """Puts what it gets on another queue, and waits until it may end."""
     while (array := arrays.get()) is not None:

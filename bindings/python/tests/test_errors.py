@@ -48,11 +48,11 @@ def test_every_status_makes_an_exception() -> None:
     classes = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.GpuipcError)}
     made = set()
     for name, (status, _) in gpuipc._native.statuses().items():
-        error = errors._make(status, "text", "call", "cuda", 7, "sentence")
+        error = errors._make(status, "text", "call", "cuCall", "cuda", 7, "sentence")
         assert (str(error), error.name, error.native_code) == ("text", f"GPUIPC_{name}", 7)
         made.add(type(error))
     assert made == classes
-    assert errors._make(999, "text", "", "", 0, "").name == "GPUIPC_UNKNOWN_STATUS"
+    assert errors._make(999, "text", "", "", "", 0, "").name == "GPUIPC_UNKNOWN_STATUS"
 
 
 def test_a_failing_driver_call_is_named(run_python: Run) -> None:
@@ -60,7 +60,7 @@ def test_a_failing_driver_call_is_named(run_python: Run) -> None:
         "import gpuipc\n"
         "try: gpuipc.empty(8, 'int8')\n"
         "except gpuipc.errors.DriverError as error:\n"
-        "    assert (error.operation, error.native_origin, error.native_code) == ('cuMemCreate', 'cuda', 999), error\n"
+        "    assert (error.operation, error.native_call) == ('gpuipc_buffer_create', 'cuMemCreate'), error\n"
         "else: raise SystemExit('no error')",
         GPUIPC_EMULATED_FAIL="cuMemCreate:*=999",
     )

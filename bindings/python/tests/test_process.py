@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Several processes: what one writes the other reads."""
 
+import gc
 import os
 import pickle
 import signal
@@ -95,6 +96,39 @@ def test_the_sender_may_let_go_at_once(spawn: SpawnContext) -> None:
         del array
     for i in range(8):
         assert answer.get(timeout=PATIENCE)[1] == sum(range(16))
+    arrays.put(None)
+    ended(process)
+
+
+def test_what_was_let_go_of_is_freed_when_it_has_come_back(spawn: SpawnContext) -> None:
+    """3 of 4 GiB, three times: the second and the third find room only if the one before has been freed."""
+    arrays, answer = spawn.Queue(), spawn.Queue()
+    process = started(spawn, others.name_shape, arrays, answer)
+    before = gpuipc.lingering()  # of other tests
+    for i in range(3):
+        array = gpuipc.empty((3 << 30) + i, "int8", device=1)
+        arrays.put(array)
+        assert answer.get(timeout=PATIENCE) == (array.nbytes,)
+        del array
+        deadline = time.monotonic() + PATIENCE
+        while gpuipc.lingering() > before:
+            assert time.monotonic() < deadline
+    arrays.put(None)
+    ended(process)
+
+
+def test_what_nobody_unpickled_yet_is_kept(spawn: SpawnContext) -> None:
+    array = filled(16)
+    pickles = [pickle.dumps(array) for _ in range(2)]
+    del array
+    gc.collect()
+    arrays, answer = spawn.Queue(), spawn.Queue()
+    process = started(spawn, others.unpickle_and_add, arrays, answer)
+    for i, each in enumerate(pickles):
+        arrays.put(each)
+        assert answer.get(timeout=PATIENCE) == sum(range(16)) + 16 * i
+    arrays.put(pickles[0])  # once more, where it was opened before: the memory may be gone by now
+    assert answer.get(timeout=PATIENCE) in (sum(range(16)) + 32, "TicketRevoked", "TicketError")
     arrays.put(None)
     ended(process)
 
@@ -194,6 +228,7 @@ def test_one_pickle_share_for_an_allocation() -> None:
 
 def test_an_orphan_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpuipc.config, "orphan_seconds", 0.05)
+    before = gpuipc.lingering()
     array = filled(16)
     text = pickle.dumps(array)
     del array
@@ -205,6 +240,8 @@ def test_an_orphan_expires(monkeypatch: pytest.MonkeyPatch) -> None:
             break
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    while gpuipc.lingering() > before:
+        assert time.monotonic() < deadline
 
 
 def test_unpickling_opens_for_the_device_chosen() -> None:

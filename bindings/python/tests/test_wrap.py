@@ -38,9 +38,10 @@ class Driver:
 def memory() -> Iterator[int]:
     driver = Driver()
     address = driver.allocate(1 << 16)
+    before = gpuipc.lingering()  # of other tests
     yield address
     gc.collect()
-    assert gpuipc.lingering() == 0
+    assert gpuipc.lingering() <= before
     driver.free(address)
 
 
@@ -120,6 +121,7 @@ def test_memory_of_the_cpu_is_refused_with_the_remedy() -> None:
 def test_the_owner_is_kept_by_the_array_and_what_is_made_of_it(memory: int) -> None:
     tensor = Tensor(memory)
     seen = weakref.ref(tensor)
+    before = gpuipc.lingering()
     array = gpuipc.wrap(tensor)
     del tensor
     assert seen() is not None
@@ -128,24 +130,26 @@ def test_the_owner_is_kept_by_the_array_and_what_is_made_of_it(memory: int) -> N
     gc.collect()
     assert seen() is not None
     del capsule
-    assert gpuipc.lingering() == 0
+    assert gpuipc.lingering() <= before
     assert seen() is None
 
 
 def test_the_owner_is_kept_while_others_may_open_the_memory(memory: int) -> None:
     tensor = Tensor(memory)
     seen = weakref.ref(tensor)
+    before = gpuipc.lingering()
     array = gpuipc.wrap(tensor)
     array.share(expires=0.2)
     del tensor, array
-    assert gpuipc.lingering() == 1 and seen() is not None
-    while gpuipc.lingering() > 0:
+    assert gpuipc.lingering() == before + 1 and seen() is not None
+    while gpuipc.lingering() > before:
         pass
     assert seen() is None
 
 
 def test_a_capsule_nobody_takes_gives_the_tensor_back() -> None:
     array = gpuipc.empty(16, "int8")
+    before = gpuipc.lingering()
     wrapped = gpuipc.wrap(array)
     del wrapped
-    assert gpuipc.lingering() == 0
+    assert gpuipc.lingering() <= before

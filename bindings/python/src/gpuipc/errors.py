@@ -12,7 +12,9 @@ class GpuipcError(RuntimeError):
     name: str = ""
     """Its name, such as GPUIPC_ERR_TIMEOUT."""
     operation: str = ""
-    """The call that failed, of this library, of the driver or of the system."""
+    """The function of the library that was called and failed."""
+    native_call: str = ""
+    """The call of the driver or of the system that gave native_code, such as 'cuMemCreate'; '' where there is none."""
     native_origin: str = ""
     """Where native_code comes from: 'os', 'cuda', or '' where there is none."""
     native_code: int = 0
@@ -136,13 +138,14 @@ _CLASSES: dict[int, tuple[str, type[GpuipcError]]] = {
 
 
 def _make(
-    status: int, text: str, operation: str, native_origin: str, native_code: int, sentence: str
+    status: int, text: str, operation: str, native_call: str, native_origin: str, native_code: int, sentence: str
 ) -> GpuipcError:
     name, kind = _CLASSES.get(status, ("GPUIPC_UNKNOWN_STATUS", GpuipcError))
     error = kind(text)
     error.status = status
     error.name = name
     error.operation = operation
+    error.native_call = native_call
     error.native_origin = native_origin
     error.native_code = native_code
     error.sentence = sentence
