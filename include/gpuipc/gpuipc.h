@@ -21,10 +21,10 @@
  * - The calling thread's current CUDA context is the same after a call as before it. Where a call
  *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
  *   and most programs use. As everywhere in CUDA, that ends a stream capture of a blocking stream.
- * - The library starts no thread, but for that of a server which asks for one (::GPUIPC_SERVER_THREAD);
- *   one of a context while a stream waits for another process
- *   (::GPUIPC_RECEIVE_ASYNC, gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
- *   when that process ends, and ends itself when no stream waits any more. And one of the process while
+ * - The library starts threads of three kinds only. A server has one that asks for it (::GPUIPC_SERVER_THREAD). A
+ *   context has one while a stream waits for another process (::GPUIPC_RECEIVE_ASYNC,
+ *   gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
+ *   when that process ends, and ends itself when no stream waits any more. The process has one while
  *   buffers are released behind the work of devices (gpuipc_buffer_drop()), or returns are looked for
  *   (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer.
  * - Waits go on when a signal handler has run, unless the context was made otherwise
@@ -290,7 +290,7 @@ typedef struct gpuipc_buffer_config {
     /** The GPUs for which other processes will open the buffer, as far as that is known. With another GPU than the
      *  owner among them a buffer of 512 MiB or more is made of several allocations side by side. (Opening one so
      *  large from another GPU takes 8.5 ms, measured on H200s.) Other libraries that are
-     *  given its address share the first of them only. And the handles are made at once, as far as they are kept
+     *  given its address share the first of them only. The handles are made at once as well, as far as they are kept
      *  (gpuipc_context_config::max_kept_handles), so that the first hand-over need not. NULL: one allocation, and
      *  handles when it is handed over first. */
     const gpuipc_uuid *openers;

@@ -58,7 +58,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *buffer
  * @param mark as gpuipc_buffer_mark() made it
  * @param stream a CUstream; NULL: the default stream of the device that the buffer was opened for
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT: no mark, damaged, of another context, or captured before this process opened
- *         anything. Or the buffer was not received; or the stream is captured, and the mark does not repeat.
+ *         anything; the buffer was not received; or the stream is captured, and the mark does not repeat.
  *         ::GPUIPC_ERR_CUDA: a default stream while another is captured. ::GPUIPC_ERR_NOT_SUPPORTED: captured where
  *         streams cannot wait for words.
  * @ownership borrows; the buffer must stay until the stream has passed  @threads any; of a mark that repeats, one at a

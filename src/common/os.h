@@ -261,8 +261,8 @@ gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, si
                                       size_t *out_size, os_handle *handles, size_t *out_count);
 /** The same as os_connection_stop(), and the peer sees the end. */
 void os_connection_interrupt(os_connection *connection);
-/** When os_connection_take_rest() has nothing more: os_connection_interrupt(). Or nothing is done, since more has come
- *  meanwhile and is to be taken: false.
+/** When os_connection_take_rest() has nothing more: as os_connection_interrupt(). Where more has come meanwhile and is to
+ *  be taken, it does nothing and answers false.
  *  @param out_peer_closed the peer has closed its end before, and so never takes what it has not taken by now; false
  *         where the system does not say so, and where everything that was sent is taken or has failed (Linux) */
 bool os_connection_end(os_connection *connection, bool *out_peer_closed);

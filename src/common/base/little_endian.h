@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Numbers in bytes that several processes read: little-endian on every machine. And records of such numbers,
+/** @file Numbers in bytes that several processes read, little-endian on every machine, and records of such numbers,
  *  whose fields are a list, written once. */
 #ifndef GPUIPC_LITTLE_ENDIAN_H
 #define GPUIPC_LITTLE_ENDIAN_H

@@ -328,8 +328,8 @@ void import_unmap(context *ctx, import_memory *self, import_view *view) {
     }
     bool ends = false;
     os_mutex_lock(&self->mutex);
-    /* Where imports may stay, their mappings do: they are what opening costs. But no second one that
-     * import_set_access() has made alike. */
+    /* Where imports may stay, their mappings do: they are what opening costs. A second one that
+     * import_set_access() has made alike does not. */
     if (--view->users == 0 && !(ctx->imports->most > 0 && is_the_only_one(self, view))) {
         import_view **link = &self->views;
         while (*link != view) {
