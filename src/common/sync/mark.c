@@ -66,8 +66,8 @@ static uint32_t get(const uint8_t *from) {
 /* Each 16 bits count by their place, modulo a prime: no bit can change alone. */
 static uint32_t checksum(const uint8_t *bytes) {
     uint32_t sum = VERSION;
-    for (uint32_t i = 0; i < 7; i++) {
-        sum += (i + 1) * (bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8);
+    for (uint32_t place = 1; place <= 7; place++, bytes += 2) {
+        sum += place * (bytes[0] | (uint32_t)bytes[1] << 8);
     }
     return sum % 65521u;
 }
