@@ -49,7 +49,7 @@ extern "C" {
     X(ERR_NOT_SUPPORTED, 12, "this platform does not have what was asked for")                                                                                                       \
     /* this machine */                                                                                                                                                               \
     X(ERR_NO_DRIVER, 30,                                                                                                                                                             \
-      "no CUDA driver is installed here; install NVIDIA's, or try without a GPU: export GPUIPC_CUDA_DRIVER=emulated")                                                                \
+      "no CUDA driver is installed here; install NVIDIA's, or try without a GPU: GPUIPC_CUDA_DRIVER=emulated in the environment")                                                    \
     X(ERR_DRIVER_TOO_OLD, 31,                                                                                                                                                        \
       "the CUDA driver is too old; gpuipc needs CUDA 11.4 (driver 470) or newer; update it")                                                                                         \
     X(ERR_DRIVER_FAILED, 32,                                                                                                                                                         \
@@ -91,7 +91,7 @@ extern "C" {
       "nothing has this name or address; where another program is to listen under the name, start it, or wait longer")                                                               \
     X(ERR_NAME_IN_USE, 62, "a living process already listens under this name; choose another")                                                                                       \
     X(ERR_UNSAFE_DIRECTORY, 63,                                                                                                                                                      \
-      "the runtime directory could be entered or changed by other users; it must be a real directory of this user's alone (mode 0700 on Linux): export GPUIPC_RUNTIME_DIR")          \
+      "the runtime directory could be entered or changed by other users; it must be a real directory of this user's alone (mode 0700 on Linux): name one in GPUIPC_RUNTIME_DIR")     \
     X(ERR_ACCESS_DENIED, 64,                                                                                                                                                         \
       "not allowed: the other process runs as another user, a policy refused it, or the buffer may only be read; the error record says which")                                       \
     X(ERR_PEER_CLOSED, 65,                                                                                                                                                           \
