@@ -13,11 +13,14 @@
 /* Behind the last group of statuses. */
 #define GROUPS_END 120
 
-/* Fixed room in each thread: an error path must not be able to fail for want of memory. */
-static GPUIPC_THREAD_LOCAL gpuipc_error thread_error;
-static GPUIPC_THREAD_LOCAL char thread_text[TEXT_SIZE];
-/* The public call that the thread is in, or was in last. In the library's own threads: none. */
-static GPUIPC_THREAD_LOCAL const char *thread_call = "";
+/* Fixed room in each thread: an error path must not be able to fail for want of memory. One object: where the compiler
+ * emulates those of a thread (libgcc's emutls.c, on Windows), each is allocated when it is first used, and without memory
+ * that ends the process. */
+static GPUIPC_THREAD_LOCAL struct {
+    gpuipc_error error;
+    const char *call; /* public, that it is in or was in last; in the library's own threads: none */
+    char text[TEXT_SIZE];
+} own = {.call = ""};
 
 uint32_t gpuipc_version(void) {
     return GPUIPC_VERSION;
@@ -66,7 +69,7 @@ gpuipc_group gpuipc_status_group(gpuipc_status status) {
 }
 
 const gpuipc_error *gpuipc_error_get(void) {
-    return &thread_error;
+    return &own.error;
 }
 
 /** Cuts a text that filled its room, so that no part of a UTF-8 character is left at its end: a
@@ -109,29 +112,28 @@ static void code_text(const gpuipc_error *error, char *room, size_t capacity) {
 }
 
 const char *gpuipc_error_text(void) {
-    const gpuipc_error *error = &thread_error;
+    const gpuipc_error *error = &own.error;
     const char *remedy = gpuipc_status_message(error->status);
     char code[112];
     if (error->status == GPUIPC_OK) {
         return remedy;
     }
     code_text(error, code, sizeof(code));
-    const int length = snprintf(thread_text, sizeof(thread_text), "%s: %s (%s%s)", error->operation,
+    const int length = snprintf(own.text, sizeof(own.text), "%s: %s (%s%s)", error->operation,
                                 error->sentence, gpuipc_status_name(error->status), code);
-    if (length > 0 && (size_t)length < sizeof(thread_text) &&
-        strcmp(error->sentence, remedy) != 0) {
-        (void)snprintf(thread_text + length, sizeof(thread_text) - (size_t)length,
-                       "; in general: %s", remedy);
+    if (length > 0 && (size_t)length < sizeof(own.text) && strcmp(error->sentence, remedy) != 0) {
+        (void)snprintf(own.text + length, sizeof(own.text) - (size_t)length, "; in general: %s",
+                       remedy);
     }
-    return thread_text;
+    return own.text;
 }
 
 void status_enter(const char *call) {
-    thread_call = call;
+    own.call = call;
 }
 
 const char *status_call(void) {
-    return thread_call;
+    return own.call;
 }
 
 static void error_record(gpuipc_status status, gpuipc_native_origin origin, int64_t code,
@@ -139,14 +141,14 @@ static void error_record(gpuipc_status status, gpuipc_native_origin origin, int6
     /* Made aside and copied: an argument may be a text of the record that is being replaced. */
     gpuipc_error error = {.status = status, .native_origin = origin, .native_code = code};
     text_copy(error.native_call, sizeof(error.native_call), native_call);
-    text_copy(error.operation, sizeof(error.operation), thread_call);
+    text_copy(error.operation, sizeof(error.operation), own.call);
     int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
     if (wanted < 0) {
         text_copy(error.sentence, sizeof(error.sentence), gpuipc_status_message(status));
     } else if ((size_t)wanted >= sizeof(error.sentence)) {
         text_trim_character(error.sentence, sizeof(error.sentence) - 1);
     }
-    thread_error = error;
+    own.error = error;
 }
 
 gpuipc_status status_fail(gpuipc_status status, const char *format, ...) {
@@ -181,25 +183,25 @@ gpuipc_status status_out_of_memory(uint64_t bytes) {
 }
 
 void status_add(const char *more) {
-    size_t used = strlen(thread_error.sentence);
-    text_copy(thread_error.sentence + used, sizeof(thread_error.sentence) - used, more);
+    size_t used = strlen(own.error.sentence);
+    text_copy(own.error.sentence + used, sizeof(own.error.sentence) - used, more);
 }
 
 gpuipc_status status_change(gpuipc_status status) {
-    thread_error.status = status;
+    own.error.status = status;
     return status;
 }
 
 gpuipc_status status_again(const gpuipc_error *kept) {
-    thread_error = *kept;
-    text_copy(thread_error.operation, sizeof(thread_error.operation), thread_call);
+    own.error = *kept;
+    text_copy(own.error.operation, sizeof(own.error.operation), own.call);
     return kept->status;
 }
 
 gpuipc_error status_save(void) {
-    return thread_error;
+    return own.error;
 }
 
 void status_restore(const gpuipc_error *saved) {
-    thread_error = *saved;
+    own.error = *saved;
 }
