@@ -80,38 +80,31 @@ static void destroy(object *base) {
     end((context *)base, PART_COUNT, object_is_forked(base));
 }
 
+static gpuipc_status copy_text(const char *text, char **out_copy) {
+    const size_t size = strlen(text) + 1;
+    char *copy = malloc(size);
+    if (copy == NULL) {
+        return status_out_of_memory(size);
+    }
+    *out_copy = memcpy(copy, text, size);
+    return GPUIPC_OK;
+}
+
 /* Settled once, here: later calls read no environment. */
 static gpuipc_status settle_directory(context *self, const char *given) {
     const os_directory directory = {.path = given, .shared = self->shared_directory};
     char path[OS_PATH_MAX];
     gpuipc_status status = os_directory_resolve(&directory, path, sizeof(path));
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    size_t size = strlen(path) + 1;
-    char *copy = malloc(size);
-    if (copy == NULL) {
-        return status_out_of_memory(size);
-    }
-    memcpy(copy, path, size);
-    self->runtime_directory = copy;
-    return GPUIPC_OK;
+    return status == GPUIPC_OK ? copy_text(path, &self->runtime_directory) : status;
 }
 
 /* A user without a home has no cache, and what the emulated driver measures is nobody's. */
 static gpuipc_status settle_cache(context *self) {
     char path[OS_PATH_MAX];
     self->is_wsl = os_is_wsl();
-    if (self->driver.is_emulated || !os_cache_directory(path, sizeof(path))) {
-        return GPUIPC_OK;
-    }
-    size_t size = strlen(path) + 1;
-    self->cache_directory = malloc(size);
-    if (self->cache_directory == NULL) {
-        return status_out_of_memory(size);
-    }
-    memcpy(self->cache_directory, path, size);
-    return GPUIPC_OK;
+    return self->driver.is_emulated || !os_cache_directory(path, sizeof(path))
+               ? GPUIPC_OK
+               : copy_text(path, &self->cache_directory);
 }
 
 /* The config's driver, else the environment's (empty counts as unset), else the installed one. */

@@ -8,23 +8,14 @@
 #include <string.h>
 
 const probe_way *probe_way_of(gpuipc_transport which) {
-    switch (which) {
-    case GPUIPC_TRANSPORT_VMM:
-        return &probe_way_vmm;
-    case GPUIPC_TRANSPORT_POOL:
-        return &probe_way_pool;
-    case GPUIPC_TRANSPORT_LEGACY:
-        return &probe_way_legacy;
-    case GPUIPC_TRANSPORT_P2P:
-        return &probe_way_p2p;
-    case GPUIPC_TRANSPORT_HOST:
-        return &probe_way_host;
-    case GPUIPC_TRANSPORT_FABRIC:
-        return &probe_way_fabric;
-    case GPUIPC_TRANSPORT_DEFAULT:
-        break;
-    }
-    return NULL;
+    static const probe_way *const ways[] = {[GPUIPC_TRANSPORT_VMM] = &probe_way_vmm,
+                                            [GPUIPC_TRANSPORT_POOL] = &probe_way_pool,
+                                            [GPUIPC_TRANSPORT_LEGACY] = &probe_way_legacy,
+                                            [GPUIPC_TRANSPORT_P2P] = &probe_way_p2p,
+                                            [GPUIPC_TRANSPORT_HOST] = &probe_way_host,
+                                            [GPUIPC_TRANSPORT_FABRIC] = &probe_way_fabric};
+    const size_t number = (size_t)which;
+    return number < sizeof(ways) / sizeof(ways[0]) ? ways[number] : NULL;
 }
 
 probe probe_begin(context *ctx, uint32_t owner, uint32_t user, uint64_t bytes) {

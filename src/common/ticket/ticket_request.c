@@ -8,29 +8,23 @@
 #include "message/receipt.h"
 
 gpuipc_status ticket_answer_status(wire_answer answer) {
-    switch (answer) {
-    case WIRE_EXPIRED:
-        return status_fail(GPUIPC_ERR_TICKET_EXPIRED, "the server's clock says so");
-    case WIRE_REVOKED:
-        return status_fail(GPUIPC_ERR_TICKET_REVOKED, "gpuipc_server_revoke()");
-    case WIRE_USED_UP:
-        return status_fail(GPUIPC_ERR_TICKET_USED_UP,
-                           "this process is not among those that were admitted");
-    case WIRE_UNKNOWN:
-        return status_fail(GPUIPC_ERR_TICKET_UNKNOWN,
-                           "its server has no such share, or another secret for it");
-    case WIRE_OUT_OF_RANGE:
-        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
-                           "the ticket's range does not lie in what was shared");
-    case WIRE_BUSY:
-        return status_fail(GPUIPC_ERR_SERVER_BUSY, "the server says so of this user's connections");
-    case WIRE_GRANTED:
-    case WIRE_FAILED:
-        break;
-    }
-    return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
-                       "the process that made the ticket could not hand the buffer over; the log "
-                       "of its context says why");
+    static const struct {
+        gpuipc_status status;
+        const char *sentence;
+    } answers[] = {
+        [WIRE_EXPIRED] = {GPUIPC_ERR_TICKET_EXPIRED, "the server's clock says so"},
+        [WIRE_REVOKED] = {GPUIPC_ERR_TICKET_REVOKED, "gpuipc_server_revoke()"},
+        [WIRE_USED_UP] = {GPUIPC_ERR_TICKET_USED_UP,
+                          "this process is not among those that were admitted"},
+        [WIRE_UNKNOWN] = {GPUIPC_ERR_TICKET_UNKNOWN,
+                          "its server has no such share, or another secret for it"},
+        [WIRE_OUT_OF_RANGE] = {GPUIPC_ERR_OUT_OF_RANGE,
+                               "the ticket's range does not lie in what was shared"},
+        [WIRE_BUSY] = {GPUIPC_ERR_SERVER_BUSY, "the server says so of this user's connections"},
+        [WIRE_FAILED] = {GPUIPC_ERR_NOT_SHAREABLE,
+                         "the process that made the ticket could not hand the buffer over; the log "
+                         "of its context says why"}};
+    return status_fail(answers[answer].status, "%s", answers[answer].sentence);
 }
 
 /* In a reply that is not what it should be there may be more to come that nobody could make sense of. */

@@ -80,23 +80,8 @@ segment transport_named_segment(const segment_record *record) {
 }
 
 const char *gpuipc_transport_name(gpuipc_transport which) {
-    switch (which) {
-    case GPUIPC_TRANSPORT_DEFAULT:
-        return "default";
-    case GPUIPC_TRANSPORT_VMM:
-        return "vmm";
-    case GPUIPC_TRANSPORT_POOL:
-        return "pool";
-    case GPUIPC_TRANSPORT_LEGACY:
-        return "legacy";
-    case GPUIPC_TRANSPORT_P2P:
-        return "p2p";
-    case GPUIPC_TRANSPORT_HOST:
-        return "host";
-    case GPUIPC_TRANSPORT_FABRIC:
-        return "fabric";
-    }
-    return "unknown";
+    const transport *found = transport_find(which);
+    return which == GPUIPC_TRANSPORT_DEFAULT ? "default" : found == NULL ? "unknown" : found->name;
 }
 
 gpuipc_status gpuipc_transport_count(uint32_t *out_count) {
