@@ -158,7 +158,7 @@ Test(figures, a_place_that_cannot_be_written_is_told_to_the_log_alone) {
     check_ok(os_file_replace(core_directory, "file", "x", 1));
     (void)snprintf(below, sizeof(below), "%s/file/below", core_directory);
     machine_keep(made, below);
-    ctx->log = count_warnings;
+    ctx->config.log = count_warnings;
     check_status(GPUIPC_ERR_TIMEOUT, status_fail(GPUIPC_ERR_TIMEOUT, "earlier"));
     figures_store(ctx, &key, &some);
     cr_assert_eq(warnings, 1);

@@ -41,24 +41,23 @@ static const context_part *const parts[] = {
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))
 
-static gpuipc_status begin_part(context *self, const context_part *of,
-                                const gpuipc_context_config *config) {
+static gpuipc_status begin_part(context *self, const context_part *of) {
     void *memory = calloc(1, of->bytes);
     if (memory == NULL) {
         return status_out_of_memory(of->bytes);
     }
     memcpy((char *)self + of->place, &memory, sizeof(memory));
-    gpuipc_status status = of->begin == NULL ? GPUIPC_OK : of->begin(self, config);
+    gpuipc_status status = of->begin == NULL ? GPUIPC_OK : of->begin(self);
     if (status != GPUIPC_OK) {
         free(memory);
     }
     return status;
 }
 
-static void end_part(context *self, const context_part *of, os_deadline deadline, bool is_forked) {
+static void end_part(context *self, const context_part *of, bool is_forked) {
     void *memory;
     if (of->end != NULL) {
-        of->end(self, deadline, is_forked);
+        of->end(self, is_forked);
     }
     memcpy(&memory, (char *)self + of->place, sizeof(memory));
     free(memory);
@@ -66,9 +65,9 @@ static void end_part(context *self, const context_part *of, os_deadline deadline
 
 /* With the first so many parts. */
 static void end(context *self, size_t part_count, bool is_forked) {
-    const os_deadline deadline = os_deadline_after(ENDING_MS);
+    self->ends_by = os_deadline_after(ENDING_MS);
     while (part_count > 0) {
-        end_part(self, parts[--part_count], deadline, is_forked);
+        end_part(self, parts[--part_count], is_forked);
     }
     device_list_destroy(self, is_forked);
     free(self->cache_directory);
@@ -122,13 +121,11 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
-    self->max_buffers = config->max_buffers_per_message;
-    self->max_handles = config->max_handles_per_message;
+    self->config = *config;
+    self->config.runtime_directory = self->config.driver = NULL;
     self->shared_directory = (config->flags & GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0;
     self->is_interruptible = (config->flags & GPUIPC_CONTEXT_INTERRUPTIBLE) != 0;
     self->contents = &contents_of_connections;
-    self->log = config->log;
-    self->log_user_data = config->log_user_data;
     atomic_init(&self->next_buffer_id, 1u);
     atomic_init(&self->next_connection, 1u);
     atomic_init(&self->wakes, 0u);
@@ -143,7 +140,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
         status = settle_cache(self);
     }
     while (status == GPUIPC_OK && made < PART_COUNT) {
-        status = begin_part(self, parts[made], config);
+        status = begin_part(self, parts[made]);
         made += status == GPUIPC_OK;
     }
     if (status != GPUIPC_OK) {

@@ -225,10 +225,10 @@ static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, g
     return GPUIPC_OK;
 }
 
-static void end(context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, bool is_forked) {
     list_link *at;
     while ((at = list_take(&ctx->staging->rings)) != NULL) {
-        ring_free(ctx, LIST_ITEM(at, staging_ring, link), deadline, is_forked);
+        ring_free(ctx, LIST_ITEM(at, staging_ring, link), ctx->ends_by, is_forked);
     }
 }
 

@@ -72,7 +72,7 @@ os_directory context_directory(const context *self) {
 void context_log(const context *self, gpuipc_log_level level, const char *format, ...) {
     char sentence[512];
     va_list arguments;
-    if (self->log == NULL) {
+    if (self->config.log == NULL) {
         return;
     }
     va_start(arguments, format);
@@ -81,7 +81,7 @@ void context_log(const context *self, gpuipc_log_level level, const char *format
     /* The callback may call the library. */
     const char *const call = status_call();
     const gpuipc_error why = status_save();
-    self->log(self->log_user_data, level, sentence);
+    self->config.log(self->config.log_user_data, level, sentence);
     status_restore(&why);
     status_enter(call);
 }

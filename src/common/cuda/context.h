@@ -27,10 +27,7 @@ typedef struct context {
     bool shared_directory;
     bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */
     char *cache_directory; /**< of measurements (figures.h); NULL: none */
-    uint32_t max_buffers;
-    uint32_t max_handles;
-    gpuipc_log_callback log;
-    void *log_user_data;
+    gpuipc_context_config config; /**< with all of its values settled; its texts are gone */
     atomic_uint_least64_t next_buffer_id;
     atomic_uint_least64_t next_connection; /**< number of the next connection, from 1 on */
     bool is_interruptible;                 /**< GPUIPC_CONTEXT_INTERRUPTIBLE */
@@ -39,6 +36,7 @@ typedef struct context {
         wakes_answered;  /**< so many a call has answered; one that begins begins behind these */
     atomic_bool is_over; /**< the caller has given it up: its last object ends it */
     const struct connection_contents *contents; /**< what connections ask of them, from below */
+    os_deadline ends_by; /**< what its end may wait for is waited for until then */
     struct answers *answers;
     struct deferred_list *deferred;
     struct drop_table *drops;
@@ -60,10 +58,10 @@ typedef struct context_part {
     size_t place; /**< in the context, of the pointer to it */
     size_t bytes;
     /** NULL: zeroes will do. What it made before a failure it undoes itself. */
-    gpuipc_status (*begin)(context *ctx, const gpuipc_context_config *config);
+    gpuipc_status (*begin)(context *ctx);
     /** NULL: nothing hangs on it.
      *  @param is_forked in a child, where no driver call may be made and another thread may have held a mutex */
-    void (*end)(context *ctx, os_deadline deadline, bool is_forked);
+    void (*end)(context *ctx, bool is_forked);
 } context_part;
 
 /** @param member of the context, @p type what it points to */

@@ -32,8 +32,8 @@ struct import_memory {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
-    ctx->imports->most = config->max_cached_imports;
+static gpuipc_status begin(context *ctx) {
+    ctx->imports->most = ctx->config.max_cached_imports;
     ctx->imports->seed = ctx->seed;
     return GPUIPC_OK;
 }
@@ -97,10 +97,9 @@ static import_memory *oldest_of(const import_table *table) {
     return LIST_ITEM(table->cached.first, import_memory, waiting);
 }
 
-static void end_table(context *ctx, os_deadline deadline, bool is_forked) {
+static void end_table(context *ctx, bool is_forked) {
     import_table *table = ctx->imports;
     linked_list ending = {0};
-    (void)deadline;
     /* In a child another thread of the parent's may have been in the midst of a change, for ever. */
     if (!is_forked || os_mutex_try_lock(&table->mutex)) {
         while (table->cached.first != NULL) {

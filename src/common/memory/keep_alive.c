@@ -10,9 +10,9 @@
 #define AGAIN_NS UINT64_C(1000000000)
 #define NEVER    UINT64_MAX
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+static gpuipc_status begin(context *ctx) {
     keep_alive *self = ctx->keep_alive;
-    self->is_wanted = (config->flags & GPUIPC_CONTEXT_NO_KEEP_ALIVE) == 0;
+    self->is_wanted = (ctx->config.flags & GPUIPC_CONTEXT_NO_KEEP_ALIVE) == 0;
     self->exported = SEGMENT_NONE;
     return GPUIPC_OK;
 }
@@ -22,9 +22,8 @@ static void end_peer(context *ctx, keep_alive_peer *self) {
     segment_release(&ctx->driver, &self->memory, false);
 }
 
-static void end(context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, bool is_forked) {
     keep_alive *self = ctx->keep_alive;
-    (void)deadline;
     const size_t pairs = (size_t)ctx->device_count * ctx->device_count;
     if (!is_forked) {
         for (size_t i = 0; self->peers != NULL && i < pairs; i++) {

@@ -4,12 +4,7 @@
 
 #include "cuda/context.h"
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
-    ctx->kept_handles->most = config->max_kept_handles;
-    return GPUIPC_OK;
-}
-
-const context_part kept_handles_part = {CONTEXT_PART(kept_handles, kept_handles), .begin = begin};
+const context_part kept_handles_part = {CONTEXT_PART(kept_handles, kept_handles)};
 
 /* The mutex is held, also while the driver makes the handle: whoever wants it at the same time gets it then. */
 static gpuipc_status keep(context *ctx, segment *of) {
@@ -34,7 +29,7 @@ gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_impo
         return status;
     }
     os_mutex_lock(&self->mutex);
-    if (!os_handle_is_valid(of->kept) && self->count < self->most) {
+    if (!os_handle_is_valid(of->kept) && self->count < ctx->config.max_kept_handles) {
         status = keep(ctx, of);
     }
     const os_handle kept = of->kept;
@@ -52,7 +47,7 @@ gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_impo
 void kept_handles_prepare(struct context *ctx, segment *of) {
     const gpuipc_error why = status_save();
     os_mutex_lock(&ctx->kept_handles->mutex);
-    if (!os_handle_is_valid(of->kept) && ctx->kept_handles->count < ctx->kept_handles->most) {
+    if (!os_handle_is_valid(of->kept) && ctx->kept_handles->count < ctx->config.max_kept_handles) {
         (void)keep(ctx, of);
     }
     os_mutex_unlock(&ctx->kept_handles->mutex);

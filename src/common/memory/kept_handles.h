@@ -11,7 +11,6 @@ struct context;
 
 typedef struct kept_handles {
     os_mutex mutex; /**< guards segment.kept and has_place of own segments, too */
-    uint32_t most;
     uint32_t count;
 } kept_handles;
 

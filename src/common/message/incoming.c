@@ -13,13 +13,15 @@ static gpuipc_status bad(const char *sentence) {
 
 static gpuipc_status check_limits(const wire_header *header, const context *ctx) {
     if (header->total_bytes > GPUIPC_MESSAGE_BYTES_MAX ||
-        header->total_buffers > ctx->max_buffers || header->total_segments > ctx->max_handles) {
+        header->total_buffers > ctx->config.max_buffers_per_message ||
+        header->total_segments > ctx->config.max_handles_per_message) {
         return status_fail(
             GPUIPC_ERR_LIMIT,
             "a message of %u bytes, %u buffers and %u handles; this side accepts %d, "
             "%u and %u",
             header->total_bytes, header->total_buffers, header->total_segments,
-            GPUIPC_MESSAGE_BYTES_MAX, ctx->max_buffers, ctx->max_handles);
+            GPUIPC_MESSAGE_BYTES_MAX, ctx->config.max_buffers_per_message,
+            ctx->config.max_handles_per_message);
     }
     return GPUIPC_OK;
 }

@@ -7,14 +7,12 @@
 #include "base/status.h"
 #include "cuda/context.h"
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
-    (void)config;
+static gpuipc_status begin(context *ctx) {
     ctx->answers->device_count = ctx->device_count;
     return GPUIPC_OK;
 }
 
-static void end(context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
+static void end(context *ctx, bool is_forked) {
     (void)is_forked;
     free(ctx->answers->entries);
 }

@@ -373,17 +373,15 @@ void drop_settle(struct context *ctx, os_deadline deadline) {
     }
 }
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+static gpuipc_status begin(context *ctx) {
     drop_table *self = ctx->drops;
-    (void)config;
     self->queues = calloc(ctx->device_count, sizeof(*self->queues));
     return self->queues != NULL ? GPUIPC_OK
                                 : status_out_of_memory(ctx->device_count * sizeof(*self->queues));
 }
 
-static void end(context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, bool is_forked) {
     drop_table *self = ctx->drops;
-    (void)deadline;
     if (!is_forked) { /* else it is in the parent's list */
         lookout_end(&self->lookout);
     }

@@ -38,9 +38,8 @@ typedef struct mark_table {
     mark_slot slots[SLOTS];
 } mark_table;
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
+static gpuipc_status begin(context *ctx) {
     mark_table *self = ctx->marks;
-    (void)config;
     for (int i = 0; i < 4; i++) {
         self->exporter = self->exporter << 8 | ctx->instance_id[i];
     }

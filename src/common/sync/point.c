@@ -281,13 +281,13 @@ void point_page_unreference(point_page *self, bool forked) {
 
 /* ---- of a context -------------------------------------------------------------------------- */
 
-static void end(context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, bool is_forked) {
     export_end_all(ctx, is_forked);
     ready_event_collect(ctx, is_forked);
-    bool ended = deferred_end(ctx->deferred, deadline, is_forked);
+    bool ended = deferred_end(ctx->deferred, ctx->ends_by, is_forked);
     if (ended) {
         passage_table_end(ctx);
-        ended = deferred_end(ctx->deferred, deadline, is_forked);
+        ended = deferred_end(ctx->deferred, ctx->ends_by, is_forked);
     }
     if (!ended) {
         context_log(

@@ -310,20 +310,19 @@ static void let_all_go(watch *self, os_deadline deadline) {
     }
 }
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
-    (void)config;
+static gpuipc_status begin(context *ctx) {
     ctx->watch->context = ctx;
     return os_condition_init(&ctx->watch->changed);
 }
 
-static void end(context *ctx, os_deadline deadline, bool is_forked) {
+static void end(context *ctx, bool is_forked) {
     watch *self = ctx->watch;
     if (!is_forked) {
         os_mutex_lock(&self->mutex);
         watch_thread *thread = dismiss(self);
         os_mutex_unlock(&self->mutex);
         join(thread);
-        let_all_go(self, deadline);
+        let_all_go(self, ctx->ends_by);
     }
     free_all(self, is_forked);
     if (is_forked) {

@@ -35,14 +35,12 @@ static server_link *link_of(list_link *at) {
     return LIST_ITEM(at, server_link, in_turn);
 }
 
-static gpuipc_status begin_links(context *ctx, const gpuipc_context_config *config) {
-    (void)config;
+static gpuipc_status begin_links(context *ctx) {
     ctx->links->seed = ctx->seed;
     return os_condition_init(&ctx->links->is_free);
 }
 
-static void end_links(context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
+static void end_links(context *ctx, bool is_forked) {
     (void)is_forked;
     table_clear(&ctx->links->by_server);
     os_condition_destroy(&ctx->links->is_free);

@@ -10,13 +10,11 @@
 
 #define WORDS (GPUIPC_TICKET_BYTES / 4)
 
-static gpuipc_status begin(context *ctx, const gpuipc_context_config *config) {
-    (void)config;
+static gpuipc_status begin(context *ctx) {
     return os_random(ctx->tickets->keys, sizeof(ctx->tickets->keys));
 }
 
-static void end_cache(context *ctx, os_deadline deadline, bool is_forked) {
-    (void)deadline;
+static void end_cache(context *ctx, bool is_forked) {
     (void)is_forked;
     table_clear(&ctx->tickets->entries);
 }
