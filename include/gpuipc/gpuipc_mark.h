@@ -25,7 +25,8 @@ typedef struct gpuipc_mark {
 
 /**
  * Lets a stream make a mark: what it was given before is done when the mark is reached. Every process that has
- * a buffer of this context open can wait for the mark, and so can one that opens such a buffer later. The cost on the
+ * a buffer of this context open, and has not returned it, can wait for the mark. So can one that opens such a buffer
+ * later. The cost on the
  * stream is two words for each connection over which memory of this context was lent. A mark of a stream that never
  * comes to it is kept until the context ends; up to 768 can be.
  *

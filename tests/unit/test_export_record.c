@@ -147,6 +147,30 @@ Test(export_record, what_dead_clients_leave_does_not_grow) {
     buffer_unreference(lender);
 }
 
+/* Over a connection that is new, and is over then: both look at those that are over. */
+static void lend_to_another(void) {
+    core_pair next;
+    core_pair_open(&next, core_context, core_context);
+    check_ok(gpuipc_buffer_release(hand_over(&next, sent)));
+    core_pair_close(&next);
+}
+
+/* Marks and loans go over its first page for as long, also when the buffer itself is gone here. */
+Test(export_record, a_connection_that_is_over_is_known_while_the_peer_has_something_open) {
+    gpuipc_buffer *handed = core_buffer(core_unit, 0);
+    gpuipc_buffer *opened = hand_over(&pair, handed);
+    check_ok(gpuipc_connection_close(pair.client));
+    pair.client = NULL;
+    check_ok(gpuipc_buffer_release(handed));
+    for (int i = 0; i < 3; i++) {
+        lend_to_another();
+        cr_assert_eq(ctx->points->left.count, 1);
+    }
+    check_ok(gpuipc_buffer_release(opened));
+    lend_to_another();
+    cr_assert_eq(ctx->points->left.count, 0);
+}
+
 /* ---- points ------------------------------------------------------------------------------------ */
 
 Test(export_record, a_point_is_given_out_once_until_it_is_released_and_written) {

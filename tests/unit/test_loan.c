@@ -66,6 +66,28 @@ static void take_and_return(gpuipc_buffer *by, const gpuipc_mark *loan) {
     check_ok(gpuipc_buffer_return_loan(by, loan));
 }
 
+/* ---- connections that are over -------------------------------------------------------------------- */
+
+/* What was lent over it is gone on this side, and open on the other: so a loan can be taken there, and given back. */
+Test(loan, goes_on_when_the_connection_is_over) {
+    const gpuipc_mark before = lend();
+    gpuipc_buffer *arena = core_buffer(core_unit, 0);
+    check_ok(gpuipc_buffer_take_loan(opened, &before));
+    check_ok(gpuipc_connection_close(pair.client));
+    pair.client = NULL;
+    check_ok(gpuipc_buffer_release(sent));
+    sent = arena;
+    check_state(GPUIPC_LOAN_TAKEN, &before);
+    check_ok(gpuipc_buffer_return_loan(opened, &before));
+    check_state(GPUIPC_LOAN_OVER, &before);
+    const gpuipc_mark after = lend();
+    check_ok(gpuipc_buffer_take_loan(opened, &after));
+    check_state(GPUIPC_LOAN_TAKEN, &after);
+    check_ok(gpuipc_buffer_release(opened));
+    opened = NULL;
+    check_state(GPUIPC_LOAN_OVER, &after);
+}
+
 /* ---- there and back ------------------------------------------------------------------------------ */
 
 Test(loan, is_lent_then_taken_then_over) {

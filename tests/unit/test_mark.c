@@ -147,6 +147,22 @@ Test(mark, beyond_as_many_as_there_may_be_is_refused_until_one_is_reached) {
     check_ok(gpuipc_buffer_await_mark(opened, &made, SOON_MS));
 }
 
+/* The maker has closed its end, and the buffer that was lent over it is gone: the receiver still has the memory open. */
+Test(mark, reaches_who_has_memory_open_when_the_connection_is_over) {
+    check_ok(gpuipc_connection_close(pair.client));
+    pair.client = NULL;
+    check_ok(gpuipc_buffer_release(sent));
+    sent = core_buffer(core_unit, 0);
+    const gpuipc_mark on_host = make();
+    check_ok(gpuipc_buffer_await_mark(opened, &on_host, SOON_MS));
+    stream_gate_close(producer);
+    const gpuipc_mark on_stream = make();
+    check_ok(gpuipc_buffer_await_mark_async(opened, &on_stream, consumer));
+    stream_gate_check_waits(consumer);
+    stream_gate_open();
+    stream_gate_synchronize(consumer);
+}
+
 /* ---- before the buffer is open ------------------------------------------------------------------ */
 
 Test(mark_early, that_is_reached_already) {

@@ -89,13 +89,12 @@ static void make_free(export_record *self) {
 }
 
 /* The ready word must have been written as well before the point is given out again: a stream that writes it later would put
- * the value of one hand-over over that of the next. Where the connection is over nothing is given out any more, and what no
- * buffer asks about need not be known. */
+ * the value of one hand-over over that of the next. Where the connection is over nothing is given out any more. What the
+ * peer still has open counts as long, whether or not the buffer is there: marks and loans are for him as well. */
 static void free_if_over(export_record *self) {
     const point_word released = point_released_word(&self->at);
-    if (self->of == NULL && self->event == NULL &&
-        (is_left(self->table) ||
-         (point_is_reached(&released) && point_is_reached(&self->written)))) {
+    if (self->of == NULL && self->event == NULL && point_is_reached(&released) &&
+        (is_left(self->table) || point_is_reached(&self->written))) {
         make_free(self);
     }
 }
@@ -172,6 +171,16 @@ bool export_settle_listed(export_record *self, bool asks) {
     return is_settled;
 }
 
+/* Those that are over are looked at once. */
+static void settle_left(export_table *self) {
+    size_t looks = 0;
+    for (size_t left = self->busy.count; left > 0 && looks < LOOKS; left--) {
+        const size_t count = self->busy.count;
+        (void)export_settle(RECORD(list_turn(&self->busy)));
+        looks += self->busy.count == count;
+    }
+}
+
 static void settle_some(export_table *self) {
     for (int i = 0; i < LOOKS && self->busy.count > 0; i++) {
         (void)export_settle(RECORD(list_turn(&self->busy)));
@@ -195,7 +204,7 @@ static void settle_whole(export_table *self) {
 static void look_at_left(point_context *points) {
     for (int i = 0; i < TABLES_LOOKED_AT && points->left.count > 0; i++) {
         export_table *one = LIST_ITEM(list_turn(&points->left), export_table, listed);
-        settle_some(one);
+        settle_left(one);
         if (one->busy.count > 0 && point_peer_is_gone(one->peer)) {
             forget_all(one);
         }
@@ -231,6 +240,12 @@ void export_table_leave(export_table *self, bool forked) {
     settle_whole(self);
     look_at_left(points);
     os_mutex_unlock(&points->mutex);
+}
+
+void export_look_at_left(struct context *ctx) {
+    os_mutex_lock(&ctx->points->mutex);
+    look_at_left(ctx->points);
+    os_mutex_unlock(&ctx->points->mutex);
 }
 
 static void settle_tables(linked_list *tables) {

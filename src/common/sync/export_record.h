@@ -97,6 +97,8 @@ void export_set_event(export_record *self, const point *at, struct ready_event *
 /** The connection is over. What is not returned stays listed until it is. NULL does nothing. */
 void export_table_leave(export_table *self, bool forked);
 
+/** Looks at a few of those that were left: some may be over, or their peers gone. */
+void export_look_at_left(struct context *ctx);
 /** Looks at all that is lent by a context, each table once: at its end. */
 void export_settle_all(struct context *ctx);
 /** Frees what is left of a context that ends. */
