@@ -27,6 +27,8 @@
  *   when that process ends, and ends itself when no stream waits any more. The process has one while
  *   buffers are released behind the work of devices (gpuipc_buffer_drop()), or returns are looked for
  *   (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer.
+ * - A call that puts something on a stream waits, as any call of CUDA does, while the driver has no room for more on
+ *   that stream (1,021 calls: measured on an H200, driver 580). "Blocking no" means: for nothing else.
  * - Waits go on when a signal handler has run, unless the context was made otherwise
  *   (::GPUIPC_CONTEXT_INTERRUPTIBLE): then any call that waits may answer ::GPUIPC_ERR_INTERRUPTED.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,

@@ -43,7 +43,7 @@ typedef enum gpuipc_loan_state {
  * @param out_loan receives the loan, which is a mark as well; unchanged after a failure
  * @errors ::GPUIPC_ERR_LIMIT (there are so many); ::GPUIPC_ERR_CUDA (the stream is being captured)
  * @ownership borrows; the loan is a value
- * @threads any  @blocking no; for the stream where the driver has neither words nor host functions  @since 0.1
+ * @threads any  @blocking as gpuipc_buffer_mark()  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_lend(gpuipc_buffer *buffer,
                                                            gpuipc_stream stream,

@@ -27,8 +27,12 @@ typedef struct gpuipc_mark {
  * Lets a stream make a mark: what it was given before is done when the mark is reached. Every process that has
  * a buffer of this context open, and has not returned it, can wait for the mark. So can one that opens such a buffer
  * later. The cost on the
- * stream is two words for each connection over which memory of this context was lent. A mark of a stream that never
- * comes to it is kept until the context ends; up to 768 can be.
+ * stream is a word for each connection over which memory of this context was lent, and one behind them. A mark of a
+ * stream that never comes to it is kept until the context ends; up to 768 can be.
+ *
+ * The driver keeps 1,021 calls of a stream, and then lets the next one wait. A mark is one of them for up to 63
+ * connections, and one more for each 64 beyond. So 768 marks of up to 63 connections find room on a stream that has
+ * little else. Where they do not, this call waits for the stream, and keeps no other call of the library waiting.
  *
  * On a stream that is being captured, the mark repeats. The processes that can wait for it are those that had opened
  * something when it was captured, and each may wait in one place. The graph may be launched until the buffer is
@@ -40,7 +44,8 @@ typedef struct gpuipc_mark {
  * @errors ::GPUIPC_ERR_LIMIT (so many marks are not reached yet, or are captured); ::GPUIPC_ERR_CUDA (a default
  *         stream while another is captured); ::GPUIPC_ERR_NOT_SUPPORTED (captured where streams cannot write words)
  * @ownership borrows; a mark is a value, and nothing is owed for it  @threads any
- * @blocking no; for the stream where the driver has neither words nor host functions  @since 0.1
+ * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions
+ * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *buffer,
                                                            gpuipc_stream stream,

@@ -130,7 +130,7 @@ Test(mark, of_long_ago_is_still_reached) {
     check_ok(gpuipc_buffer_await_mark(opened, &first, 0));
 }
 
-Test(mark, beyond_as_many_as_there_may_be_is_refused_until_one_is_reached) {
+static void check_limit(void) {
     gpuipc_mark made;
     gpuipc_status status = GPUIPC_OK;
     uint32_t count = 0;
@@ -142,6 +142,72 @@ Test(mark, beyond_as_many_as_there_may_be_is_refused_until_one_is_reached) {
     cr_assert_eq(status, GPUIPC_ERR_LIMIT);
     cr_assert_eq(count, 768, "the header says so");
     stream_gate_open();
+}
+
+/* Over a connection of its own, behind nothing. */
+static gpuipc_buffer *hand_over_another(core_pair *by) {
+    const gpuipc_outgoing outgoing = {.struct_size = sizeof(outgoing),
+                                      .buffers = &sent,
+                                      .buffer_count = 1,
+                                      .flags = GPUIPC_SEND_READY};
+    gpuipc_buffer *received = NULL;
+    core_pair_open(by, core_context, core_context);
+    check_ok(gpuipc_connection_send(by->client, &outgoing, SOON_MS));
+    check_ok(core_receive(by->server, &received, 1));
+    return received;
+}
+
+/* However many connections there are, a mark takes as little of the room in the stream's queue as one over one. */
+Test(mark, over_many_connections_is_refused_beyond_as_many) {
+    enum {
+        MORE = 62
+    };
+    static core_pair more[MORE];
+    gpuipc_buffer *received[MORE];
+    gpuipc_mark made;
+    for (int i = 0; i < MORE; i++) {
+        received[i] = hand_over_another(&more[i]);
+    }
+    check_limit();
+    stream_gate_synchronize(producer);
+    check_ok(gpuipc_buffer_mark(sent, producer, &made));
+    check_ok(gpuipc_buffer_await_mark(opened, &made, SOON_MS));
+    for (int i = 0; i < MORE; i++) {
+        check_ok(gpuipc_buffer_await_mark(received[i], &made, SOON_MS));
+        check_ok(gpuipc_buffer_release(received[i]));
+        core_pair_close(&more[i]);
+    }
+}
+
+static gpuipc_status make_late(void *argument) {
+    return gpuipc_buffer_mark(sent, producer, argument);
+}
+
+/* The call that makes it waits for the stream. Meanwhile others send, and who comes gets the mark as well. */
+Test(mark, that_finds_no_room_on_its_stream_keeps_nobody_else) {
+    enum {
+        ROOM = 1021
+    };
+    core_pair another;
+    core_waiter waiter;
+    gpuipc_mark late;
+    core_need_emulated(); /* whether another thread may call the real driver then is not known */
+    for (int i = 0; i < ROOM; i++) {
+        stream_gate_close(producer);
+    }
+    core_waiter_start(&waiter, make_late, &late);
+    gpuipc_buffer *received = hand_over_another(&another);
+    stream_gate_open();
+    check_ok(core_waiter_end(&waiter));
+    check_ok(gpuipc_buffer_await_mark(opened, &late, SOON_MS));
+    check_ok(gpuipc_buffer_await_mark(received, &late, SOON_MS));
+    check_ok(gpuipc_buffer_release(received));
+    core_pair_close(&another);
+}
+
+Test(mark, beyond_as_many_as_there_may_be_is_refused_until_one_is_reached) {
+    gpuipc_mark made;
+    check_limit();
     stream_gate_synchronize(producer);
     check_ok(gpuipc_buffer_mark(sent, producer, &made));
     check_ok(gpuipc_buffer_await_mark(opened, &made, SOON_MS));

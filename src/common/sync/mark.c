@@ -31,7 +31,8 @@ typedef struct mark_slot {
 } mark_slot;
 
 typedef struct mark_table {
-    os_mutex mutex; /* before that of points */
+    os_mutex
+        mutex; /* before that of points; the driver is not called under it, since it may wait */
     uint32_t exporter;
     uint32_t page_number; /* of the newest page */
     uint32_t next;        /* where the search for a slot goes on */
@@ -135,7 +136,7 @@ static point_word before(const point_word *word) {
     return (point_word){word->page, word->at, 0};
 }
 
-/* ---- making: the mutex is held --------------------------------------------------------------- */
+/* ---- slots: the mutex is held ------------------------------------------------------------------ */
 
 /* A slot is used again when its stream has come to what it was used for last. */
 static mark_slot *take(mark_table *self) {
@@ -150,66 +151,108 @@ static mark_slot *take(mark_table *self) {
     return NULL;
 }
 
-/* Where there is no page yet, a word that nobody has is written: the passage of it tells those that come. */
-static gpuipc_status write_alone(struct context *ctx, gpuipc_stream stream,
-                                 point_word *out_passage) {
-    point_word own;
-    gpuipc_status status = passage_take(ctx, NULL, &own);
-    if (status == GPUIPC_OK &&
-        (status = point_write_async(&own, 1, stream, out_passage)) != GPUIPC_OK) {
-        passage_cancel(&own);
+/* ---- making: the stream is given something without the mutex, since that waits while its queue has no room ---- */
+
+/* What a stream is to write for one: the word of each page. */
+typedef struct writing {
+    point_word *words; /* a reference on each page, until the stream has been given them */
+    size_t count;
+    point_word passage;
+} writing;
+
+static void writing_end(writing *self) {
+    for (size_t i = 0; i < self->count; i++) {
+        point_page_unreference(self->words[i].page, false);
     }
-    return status;
+    free(self->words);
 }
 
-/* The last passage is behind all the words. */
-static gpuipc_status write_all(struct context *ctx, mark_slot *one, gpuipc_stream stream) {
-    const uint32_t slot = (uint32_t)(one - ctx->marks->slots);
+/* With a reference on each page; an array also where there are none. */
+static gpuipc_status copy_words(struct context *ctx, uint32_t slot, uint64_t value,
+                                point_word **out_words, size_t *out_count) {
     point_page **pages;
     size_t count;
     gpuipc_status status = export_copy_first_pages(ctx, &pages, &count);
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (count == 0) {
-        status = write_alone(ctx, stream, &one->passage);
-    }
-    for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
-        const point_word word = word_of(pages[i], slot, one->value);
-        status = point_write_async(&word, 1, stream, &one->passage);
-    }
+    point_word *words = malloc((count + 1) * sizeof(*words));
     for (size_t i = 0; i < count; i++) {
-        point_page_unreference(pages[i], false);
+        if (words != NULL) {
+            words[i] = word_of(pages[i], slot, value);
+        } else {
+            point_page_unreference(pages[i], false);
+        }
     }
     free(pages);
+    if (words == NULL) {
+        return status_out_of_memory((count + 1) * sizeof(*words));
+    }
+    *out_words = words;
+    *out_count = count;
+    return GPUIPC_OK;
+}
+
+/* The mutex is held. From here on the passage says of the slot that its stream has not come to it, also to pages that come
+ * before the stream has been given anything. Where there is no page yet, it alone is written. */
+static gpuipc_status writing_begin(struct context *ctx, mark_slot *one, writing *out_writing) {
+    const uint32_t slot = (uint32_t)(one - ctx->marks->slots);
+    writing made;
+    gpuipc_status status = copy_words(ctx, slot, one->value, &made.words, &made.count);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = point_write_begin(ctx, made.words, made.count, &made.passage);
+    if (status != GPUIPC_OK) {
+        writing_end(&made);
+        return status;
+    }
+    one->passage = made.passage;
+    *out_writing = made;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status writing_submit(struct context *ctx, writing *self, gpuipc_stream stream) {
+    gpuipc_status status =
+        point_submit_writes(ctx, self->words, self->count, stream, &self->passage);
+    writing_end(self);
     return status;
 }
 
 gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_mark) {
     mark_table *self = ctx->marks;
+    mark made = {.exporter = self->exporter};
+    writing words = {0};
     os_mutex_lock(&self->mutex);
     mark_slot *one = take(self);
     gpuipc_status status =
-        one != NULL ? write_all(ctx, one, stream)
+        one != NULL ? writing_begin(ctx, one, &words)
                     : status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u marks yet",
                                   MARK_SLOTS - REPEATED);
     if (status == GPUIPC_OK) {
-        *out_mark = (mark){
-            .slot = (uint32_t)(one - self->slots), .exporter = self->exporter, .value = one->value};
+        made.slot = (uint32_t)(one - self->slots);
+        made.value = one->value;
     }
     os_mutex_unlock(&self->mutex);
+    if (status == GPUIPC_OK) {
+        status = writing_submit(ctx, &words, stream);
+    }
+    if (status == GPUIPC_OK) {
+        *out_mark = made;
+    }
     return status;
 }
 
 gpuipc_status mark_write_loan(struct context *ctx, const mark *self, gpuipc_stream stream,
                               point_word *out_passage) {
     mark_slot *one = &ctx->marks->slots[self->slot];
+    writing words = {0};
     os_mutex_lock(&ctx->marks->mutex);
     one->value = self->value;
-    gpuipc_status status = write_all(ctx, one, stream);
+    gpuipc_status status = writing_begin(ctx, one, &words);
     *out_passage = one->passage;
     os_mutex_unlock(&ctx->marks->mutex);
-    return status;
+    return status == GPUIPC_OK ? writing_submit(ctx, &words, stream) : status;
 }
 
 uint32_t mark_exporter(const struct context *ctx) {
@@ -341,14 +384,13 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
         one->is_captured = true;
         made->next = *captures;
         *captures = made; /* also after a failure: what has been captured may be launched */
-        status = capture_words(made, stream);
         *out_mark = (mark){.repeats = true,
                            .slot = made->slot,
                            .exporter = self->exporter,
                            .value = self->page_number};
     }
     os_mutex_unlock(&self->mutex);
-    return status;
+    return status == GPUIPC_OK ? capture_words(made, stream) : status;
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------- */

@@ -40,7 +40,8 @@ void mark_encode(const mark *self, gpuipc_mark *out_bytes);
 /** ERR_INVALID_ARGUMENT for what mark_encode() has not made. */
 gpuipc_status mark_decode(const gpuipc_mark *bytes, mark *out_mark);
 
-/** Lets a stream of the current CUDA context make a mark, and pages that come later get it behind that.
+/** Lets a stream of the current CUDA context make a mark, and pages that come later get it behind that. Waits while the
+ *  stream's queue has no room, as the next two do; no mutex is held.
  *  ERR_LIMIT: streams have not come to so many marks yet */
 gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_mark);
 

@@ -15,6 +15,7 @@
 
 typedef struct passage_slot {
     point_word last;   /* given out last */
+    point_word until;  /* taken until this is reached: that one, or another slot's */
     list_link in_turn; /* of the busy or the free ones */
     list_link in_page; /* which the stream touches, until it is over */
 } passage_slot;
@@ -31,7 +32,7 @@ struct passage_page {
 bool passage_all_reached(point_page *of) {
     linked_list *left = &of->passages;
     while (left->first != NULL &&
-           point_is_reached(&LIST_ITEM(left->first, passage_slot, in_page)->last)) {
+           point_is_reached(&LIST_ITEM(left->first, passage_slot, in_page)->until)) {
         list_remove(left->first);
     }
     return left->count == 0;
@@ -42,7 +43,7 @@ bool passage_all_reached(point_page *of) {
 static void settle_some(passage_table *self) {
     for (int i = 0; i < LOOKS && self->busy.count > 0; i++) {
         passage_slot *slot = LIST_ITEM(list_turn(&self->busy), passage_slot, in_turn);
-        if (point_is_reached(&slot->last)) {
+        if (point_is_reached(&slot->until)) {
             list_remove(&slot->in_page);
             list_remove(&slot->in_turn);
             list_prepend(&self->free, &slot->in_turn);
@@ -90,22 +91,34 @@ static gpuipc_status take_free(struct context *ctx, passage_table *self, passage
     return status;
 }
 
-gpuipc_status passage_take(struct context *ctx, point_page *of, point_word *out_passage) {
+/* @param until NULL: a new value of its own, which is given out */
+static gpuipc_status take(struct context *ctx, point_page *of, const point_word *until,
+                          point_word *out_passage) {
     point_context *points = ctx->points;
     passage_slot *slot = NULL;
     os_mutex_lock(&points->mutex);
     settle_some(&points->passages);
     gpuipc_status status = take_free(ctx, &points->passages, &slot);
     if (status == GPUIPC_OK) {
-        slot->last.value++;
+        slot->last.value += until == NULL;
+        slot->until = until == NULL ? slot->last : *until;
         if (of != NULL) {
             list_append(&of->passages, &slot->in_page);
         }
         list_append(&points->passages.busy, &slot->in_turn);
-        *out_passage = slot->last;
+        *out_passage = slot->until;
     }
     os_mutex_unlock(&points->mutex);
     return status;
+}
+
+gpuipc_status passage_take(struct context *ctx, point_page *of, point_word *out_passage) {
+    return take(ctx, of, NULL, out_passage);
+}
+
+gpuipc_status passage_take_also(struct context *ctx, point_page *of, const point_word *passage) {
+    point_word same;
+    return take(ctx, of, passage, &same);
 }
 
 void passage_cancel(const point_word *passage) {

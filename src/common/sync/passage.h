@@ -39,6 +39,8 @@ typedef struct passage_table {
 /** A word that says whether a stream has passed a place. As long as it does not say so, the page @p of stays mapped (NULL:
  *  it is held otherwise). ERR_LIMIT: streams have not come to 800,000 of them. */
 gpuipc_status passage_take(struct context *ctx, point_page *of, point_word *out_passage);
+/** Another page stays mapped until the same passage, which was taken before. ERR_LIMIT likewise. */
+gpuipc_status passage_take_also(struct context *ctx, point_page *of, const point_word *passage);
 /** It did not come to it. */
 void passage_cancel(const point_word *passage);
 

@@ -143,6 +143,17 @@ bool point_has_stream_waits(const struct context *ctx);
 gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_stream stream,
                                 point_word *out_passage);
 
+/** The two parts of it, for words of several pages: first a passage, until which the pages stay mapped. It is to be used up
+ *  by point_submit_writes() or passage_cancel().
+ *  @param words each page once; none: there is the passage alone */
+gpuipc_status point_write_begin(struct context *ctx, const point_word *words, size_t count,
+                                point_word *out_passage);
+/** Waits while the stream's queue has no room, so no lock is held. All words of up to 63 pages, and the passage behind
+ *  them, are one call of the driver.
+ *  @param passage is used up also when it fails */
+gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, size_t count,
+                                  gpuipc_stream stream, const point_word *passage);
+
 /** Puts into a stream that is being captured that it writes a word, or waits for it. The page stays mapped as long as
  *  the graph may be launched: the caller sees to that. */
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream);

@@ -261,32 +261,51 @@ static gpuipc_status write_by_host(const context *ctx, const point_word *words, 
 }
 
 static gpuipc_status write_by_waiting(const context *ctx, const point_word *words, size_t count,
-                                      gpuipc_stream stream, point_word *out_passage) {
+                                      gpuipc_stream stream, const point_word *passage) {
     gpuipc_status status =
         DRIVER_CALL(&ctx->driver, cuStreamSynchronize, (stream), "waiting for a point of a stream");
-    if (status == GPUIPC_OK) {
-        for (size_t i = 0; i < count; i++) {
-            point_store(&words[i]);
-        }
-        *out_passage = POINT_PASSED;
+    for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
+        point_store(&words[i]);
     }
+    passage_cancel(passage);
     return status;
+}
+
+gpuipc_status point_write_begin(struct context *ctx, const point_word *words, size_t count,
+                                point_word *out_passage) {
+    point_word passage;
+    gpuipc_status status = passage_take(ctx, count > 0 ? words[0].page : NULL, &passage);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    for (size_t i = 1; i < count && status == GPUIPC_OK; i++) {
+        status = passage_take_also(ctx, words[i].page, &passage);
+    }
+    if (status != GPUIPC_OK) {
+        passage_cancel(&passage);
+        return status;
+    }
+    *out_passage = passage;
+    return GPUIPC_OK;
+}
+
+gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, size_t count,
+                                  gpuipc_stream stream, const point_word *passage) {
+    if (point_has_stream_waits(ctx)) {
+        return write_by_words(ctx, words, count, stream, passage);
+    }
+    return ctx->driver.has_hostfunc ? write_by_host(ctx, words, count, stream, passage)
+                                    : write_by_waiting(ctx, words, count, stream, passage);
 }
 
 gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_stream stream,
                                 point_word *out_passage) {
     context *ctx = words[0].page->context;
-    point_word passage = POINT_PASSED;
-    const bool by_words = point_has_stream_waits(ctx);
-    if (!by_words && !ctx->driver.has_hostfunc) {
-        return write_by_waiting(ctx, words, count, stream, out_passage);
+    point_word passage;
+    gpuipc_status status = point_write_begin(ctx, words, 1, &passage);
+    if (status == GPUIPC_OK) {
+        status = point_submit_writes(ctx, words, count, stream, &passage);
     }
-    gpuipc_status status = passage_take(ctx, words[0].page, &passage);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = by_words ? write_by_words(ctx, words, count, stream, &passage)
-                      : write_by_host(ctx, words, count, stream, &passage);
     if (status == GPUIPC_OK) {
         *out_passage = passage;
     }
