@@ -270,13 +270,14 @@ public:
         return send(message, timeout_ms);
     }
     /** Receives one message, whatever its size.
-     *  @param how device, access, flags and stream; its room is not looked at */
+     *  @param how device, access, flags and stream; what it has as room for bytes, buffers and infos is left alone */
     returned<message>::as receive(int timeout_ms,
                                   gpuipc_incoming how = GPUIPC_INCOMING_INIT) {
         message came;
         std::vector<gpuipc_buffer *> opened;
         how.bytes_capacity = 0;
         how.buffer_capacity = 0;
+        how.infos = nullptr; /* whose room is for as many buffers as the caller said */
         gpuipc_status status;
         do { /* the first time only to learn how large it is */
             came.bytes.resize(how.bytes_capacity);

@@ -72,6 +72,23 @@ static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &
     DONE(lender.await_loan(second, 5000));
 }
 
+// Room that the caller has for one is not filled with what comes of three.
+static void room_left_alone(const gpuipc::buffer &sent, gpuipc::connection &from,
+                            gpuipc::connection &to) {
+    gpuipc_buffer *const buffers[] = {sent.get(), sent.get(), sent.get()};
+    gpuipc_buffer_info infos[3] = {GPUIPC_BUFFER_INFO_INIT, GPUIPC_BUFFER_INFO_INIT,
+                                   GPUIPC_BUFFER_INFO_INIT};
+    gpuipc_outgoing three = GPUIPC_OUTGOING_INIT;
+    three.buffers = buffers;
+    three.buffer_count = 3;
+    DONE(from.send(three, 5000));
+    gpuipc_incoming how = GPUIPC_INCOMING_INIT;
+    how.buffer_capacity = 1;
+    how.infos = infos;
+    CHECK(TAKE(to.receive(5000, how)).buffers.size() == 3);
+    CHECK(infos[0].address == 0 && infos[1].address == 0 && infos[2].address == 0);
+}
+
 static void by_message(const gpuipc::context &mine, const gpuipc::context &theirs,
                        const char *name) {
     const std::uint32_t written = 42;
@@ -91,6 +108,7 @@ static void by_message(const gpuipc::context &mine, const gpuipc::context &their
     came = TAKE(to.receive(5000));
     CHECK(came.buffers.empty() && came.bytes.size() == 6 &&
           std::memcmp(came.bytes.data(), "words", 6) == 0);
+    room_left_alone(made, from, to);
 }
 
 static void failures(const gpuipc::context &mine) {
