@@ -9,6 +9,7 @@
 #ifndef GPUIPC_HPP
 #define GPUIPC_HPP
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -246,6 +247,29 @@ public:
 
 /* ---- connection --------------------------------------------------------------------------- */
 
+namespace detail {
+/** One timeout for several calls. */
+class deadline {
+public:
+    explicit deadline(int timeout_ms)
+        : timeout_ms_(timeout_ms), end_(clock::now() + std::chrono::milliseconds(timeout_ms)) {}
+    /** What the next call may wait. */
+    int left_ms() const {
+        if (timeout_ms_ <= 0) { /* once, or for ever */
+            return timeout_ms_;
+        }
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(end_ - clock::now());
+        return left.count() > 0 ? static_cast<int>(left.count()) : 0;
+    }
+
+private:
+    typedef std::chrono::steady_clock clock;
+    int timeout_ms_;
+    clock::time_point end_;
+};
+} // namespace detail
+
 /** A message that came. */
 struct message {
     std::vector<unsigned char> bytes;
@@ -270,6 +294,7 @@ public:
         return send(message, timeout_ms);
     }
     /** Receives one message, whatever its size.
+     *  @param timeout_ms of all of it: for the message, and for its contents
      *  @param how device, access, flags and stream; what it has as room for bytes, buffers and infos is left alone */
     returned<message>::as receive(int timeout_ms,
                                   gpuipc_incoming how = GPUIPC_INCOMING_INIT) {
@@ -278,6 +303,7 @@ public:
         how.bytes_capacity = 0;
         how.buffer_capacity = 0;
         how.infos = nullptr; /* whose room is for as many buffers as the caller said */
+        const detail::deadline until(timeout_ms);
         gpuipc_status status;
         do { /* the first time only to learn how large it is */
             came.bytes.resize(how.bytes_capacity);
@@ -285,7 +311,7 @@ public:
             came.buffers.reserve(how.buffer_capacity);
             how.bytes = came.bytes.data();
             how.buffers = opened.data();
-            status = gpuipc_connection_receive(get(), &how, timeout_ms);
+            status = gpuipc_connection_receive(get(), &how, until.left_ms());
             if (status == GPUIPC_ERR_TOO_SMALL) {
                 how.bytes_capacity = how.bytes_size;
                 how.buffer_capacity = how.buffer_count;

@@ -2,8 +2,10 @@
 // gpuipc.hpp at work on the emulated driver: a buffer by ticket and by message, moves, and failures; with exceptions and
 // without. Exit code 0: all was as it should be.
 #include <gpuipc/gpuipc.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <type_traits>
 
 #include <gpuipc/gpuipc_dlpack.h>
@@ -72,6 +74,47 @@ static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &
     DONE(lender.await_loan(second, 5000));
 }
 
+static gpuipc_status receive_status(gpuipc::connection &to, int timeout_ms) {
+#ifdef GPUIPC_NO_EXCEPTIONS
+    return to.receive(timeout_ms).status();
+#else
+    try {
+        (void)to.receive(timeout_ms);
+        return GPUIPC_OK;
+    } catch (const gpuipc::error &why) {
+        return why.status();
+    }
+#endif
+}
+
+// The message comes late, and its contents later still: both are waited for within one timeout.
+static void one_timeout(const gpuipc::buffer &lender, const gpuipc::buffer &borrower,
+                        gpuipc::connection &from, gpuipc::connection &to) {
+    const int timeout_ms = 1000;
+    const std::chrono::milliseconds most(1500);
+    const std::chrono::milliseconds late(700);
+    gpuipc_buffer *const buffers[] = {lender.get()};
+    gpuipc_outgoing unready = GPUIPC_OUTGOING_INIT;
+    unready.buffers = buffers;
+    unready.buffer_count = 1;
+    unready.flags = GPUIPC_SEND_ASYNC;
+    const gpuipc_mark loan = TAKE(lender.lend(nullptr));
+    DONE(borrower.take_loan(loan));
+    DONE(lender.await_loan_async(loan, nullptr, 0)); // the default stream stands from here on
+    const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    std::thread sender([&] {
+        std::this_thread::sleep_for(late);
+        DONE(from.send(unready, 5000));
+    });
+    const gpuipc_status status = receive_status(to, timeout_ms);
+    const std::chrono::steady_clock::duration waited = std::chrono::steady_clock::now() - begin;
+    sender.join();
+    CHECK(status == GPUIPC_ERR_TIMEOUT && waited < most);
+    CHECK(receive_status(to, 0) == GPUIPC_ERR_TIMEOUT);
+    DONE(borrower.return_loan(loan));
+    CHECK(TAKE(to.receive(-1)).buffers.size() == 1);
+}
+
 // Room that the caller has for one is not filled with what comes of three.
 static void room_left_alone(const gpuipc::buffer &sent, gpuipc::connection &from,
                             gpuipc::connection &to) {
@@ -105,10 +148,12 @@ static void by_message(const gpuipc::context &mine, const gpuipc::context &their
     gpuipc::message came = TAKE(to.receive(5000));
     CHECK(came.bytes.empty() && came.buffers.size() == 1 && word_of(came.buffers[0]) == written);
     lend_and_return(made, came.buffers[0]);
+    const gpuipc::buffer borrower = std::move(came.buffers[0]);
     came = TAKE(to.receive(5000));
     CHECK(came.buffers.empty() && came.bytes.size() == 6 &&
           std::memcmp(came.bytes.data(), "words", 6) == 0);
     room_left_alone(made, from, to);
+    one_timeout(made, borrower, from, to);
 }
 
 static void failures(const gpuipc::context &mine) {
