@@ -280,13 +280,13 @@ typedef struct gpuipc_incoming {
  *         ::GPUIPC_ERR_PROTOCOL, ::GPUIPC_ERR_VERSION, ::GPUIPC_ERR_LIMIT,
  *         ::GPUIPC_ERR_HANDLE_COUNT, ::GPUIPC_ERR_TOO_MANY_HANDLES (this process's own limit cut the
  *         message, which breaks the connection), ::GPUIPC_ERR_CONNECTION_BROKEN,
- *         ::GPUIPC_ERR_STRUCT_SIZE;
+ *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_DEVICE_NOT_FOUND (of gpuipc_incoming::device);
  *         and, dropping the message but keeping the connection: ::GPUIPC_ERR_NOT_GPU_MEMORY,
  *         ::GPUIPC_ERR_NOT_SUPPORTED (this process cannot open memory of that transport),
  *         ::GPUIPC_ERR_ACCESS_DENIED (legacy, pool or fabric memory of another user's process: the driver
  *         does not check the names that it travels by),
  *         ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
- *         ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
+ *         ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
  *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_LOST (the sender ended before the contents
  *         were ready); and ::GPUIPC_ERR_OTHER_KIND (contents come next)
  * @ownership the buffers are the caller's, one reference each  @threads one receiver at a time

@@ -335,14 +335,16 @@ Test(handover, every_hand_over_is_awaited) {
 
 Test(handover, a_message_that_is_dropped_is_returned) {
     gpuipc_buffer *opened = NULL;
-    gpuipc_incoming message = {.struct_size = sizeof(message),
-                               .buffers = &opened,
-                               .buffer_capacity = 1,
-                               .device = GPUIPC_DEVICE(1000)};
-    check_ok(send_with(GPUIPC_SEND_READY, NULL));
-    check_status(GPUIPC_ERR_DEVICE_NOT_FOUND,
-                 gpuipc_connection_receive(pair.server, &message, SOON_MS));
+    core_need_emulated();
+    gate_close(producer);
+    check_ok(send_with(GPUIPC_SEND_ASYNC, producer));
+    core_set_failures("cuStreamGetCtx:1=999");
+    check_status(GPUIPC_ERR_CUDA, receive_with(GPUIPC_RECEIVE_ASYNC, SOON_MS, &opened));
+    core_set_failures("");
+    gate_open();
+    synchronize(producer);
     cr_assert_eq(core_info(sent).lent_count, 0);
+    check_status(GPUIPC_ERR_TIMEOUT, receive_with(0, 0, &opened));
 }
 
 Test(handover, what_was_never_received_is_returned_with_the_connection) {

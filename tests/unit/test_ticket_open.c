@@ -410,6 +410,9 @@ Test(ticket_open, arguments_that_make_no_sense_are_refused) {
                  open_as(&wanted, (gpuipc_open_config){.flags = 0x80}, &opened));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  open_as(&wanted, (gpuipc_open_config){.access = (gpuipc_access)7}, &opened));
+    check_status(GPUIPC_ERR_DEVICE_NOT_FOUND,
+                 open_as(&wanted, (gpuipc_open_config){.device = GPUIPC_DEVICE(core_device_count)},
+                         &opened));
     const gpuipc_open_config small = {.struct_size = 8};
     check_status(GPUIPC_ERR_STRUCT_SIZE, gpuipc_buffer_open(client, &wanted, &small, &opened));
     wanted.bytes[20] ^= 1;

@@ -139,8 +139,7 @@ gpuipc_status gpuipc_native_import(gpuipc_context *handle, const gpuipc_native_s
     context *ctx;
     gpuipc_status status = struct_size_read(layout, STRUCT_SIZE_UP_TO(gpuipc_native_layout, bytes),
                                             &known, sizeof(known));
-    if (status != GPUIPC_OK || (status = buffer_check_access(access)) != GPUIPC_OK ||
-        (status = device_check_field(wanted)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = buffer_check_access(access)) != GPUIPC_OK) {
         return status;
     }
     if (segments == NULL || out_buffer == NULL || segment_count == 0 ||
@@ -152,10 +151,12 @@ gpuipc_status gpuipc_native_import(gpuipc_context *handle, const gpuipc_native_s
         (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
-    if (!ctx->driver.has_vmm) {
+    status = device_check_field(ctx, wanted);
+    if (status == GPUIPC_OK && !ctx->driver.has_vmm) {
         status = status_fail(GPUIPC_ERR_VMM_UNSUPPORTED,
                              "the driver has no virtual memory management calls");
-    } else {
+    }
+    if (status == GPUIPC_OK) {
         /* A courier of the caller's own carries no identity: this buffer gets one of ours. */
         buffer_source source = {.transport = transport_find(GPUIPC_TRANSPORT_VMM),
                                 .owner_uuid = known.device_uuid,

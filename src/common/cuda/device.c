@@ -162,9 +162,12 @@ gpuipc_status device_check(const struct context *ctx, uint32_t index) {
 
 #define FIELD_TAG GPUIPC_DEVICE(0)
 
-gpuipc_status device_check_field(uint32_t field) {
-    if (field == 0 || (field >= FIELD_TAG && field < 2 * FIELD_TAG)) {
+gpuipc_status device_check_field(const struct context *ctx, uint32_t field) {
+    if (field == 0) {
         return GPUIPC_OK;
+    }
+    if (field >= FIELD_TAG && field < 2 * FIELD_TAG) {
+        return device_check(ctx, field - FIELD_TAG);
     }
     return field < FIELD_TAG
                ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT,

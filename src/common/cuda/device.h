@@ -37,8 +37,10 @@ void device_list_destroy(struct context *ctx, bool is_forked);
 /** ERR_DEVICE_NOT_FOUND when there is no such number. */
 gpuipc_status device_check(const struct context *ctx, uint32_t index);
 
-/** ERR_INVALID_ARGUMENT when a field `device` of a public struct is neither 0 nor GPUIPC_DEVICE(n) (ADR 9). */
-gpuipc_status device_check_field(uint32_t field);
+/** ERR_INVALID_ARGUMENT when a field `device` of a public struct is neither 0 nor GPUIPC_DEVICE(n) (ADR 9);
+ *  ERR_DEVICE_NOT_FOUND when there is no such number. For the beginning of a call, before it takes what it could not give
+ *  back. */
+gpuipc_status device_check_field(const struct context *ctx, uint32_t field);
 /** The number that such a field names, which device_check_field() has let pass. @param fallback for 0 */
 uint32_t device_of_field(uint32_t field, uint32_t fallback);
 

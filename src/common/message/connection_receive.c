@@ -339,10 +339,7 @@ static gpuipc_status check_message(const gpuipc_incoming *wanted) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that this library does not know: 0x%x", wanted->flags);
     }
-    gpuipc_status status = device_check_field(wanted->device);
-    if (status == GPUIPC_OK && wanted->infos != NULL) {
-        status = buffer_check_info(wanted->infos);
-    }
+    gpuipc_status status = wanted->infos == NULL ? GPUIPC_OK : buffer_check_info(wanted->infos);
     return status == GPUIPC_OK ? buffer_check_access(wanted->access) : status;
 }
 
@@ -361,6 +358,24 @@ static gpuipc_status describe_all(const gpuipc_incoming *wanted, size_t count) {
     return status;
 }
 
+static gpuipc_status receive(connection *from, const gpuipc_incoming *wanted,
+                             gpuipc_incoming *message, os_deadline deadline) {
+    if (!os_mutex_try_lock(&from->receive_mutex)) {
+        return status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
+    }
+    gpuipc_status status = connection_receive_whole(
+        from, WIRE_MESSAGE, (wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
+    if (status == GPUIPC_OK) {
+        status = connection_deliver(from, wanted, message, deadline);
+    }
+    if (status == GPUIPC_OK) {
+        status = describe_all(wanted, message->buffer_count);
+    }
+    connection_tell_waiting(from);
+    connection_unlock_receiving(from);
+    return status;
+}
+
 gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incoming *message,
                                         int timeout_ms) {
     status_enter(__func__);
@@ -375,19 +390,9 @@ gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incomi
         return status;
     }
     deadline = context_interruptible(from->context, deadline, &interrupt);
-    if (os_mutex_try_lock(&from->receive_mutex)) {
-        status = connection_receive_whole(
-            from, WIRE_MESSAGE, (known.flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
-        if (status == GPUIPC_OK) {
-            status = connection_deliver(from, &known, message, deadline);
-        }
-        if (status == GPUIPC_OK) {
-            status = describe_all(&known, message->buffer_count);
-        }
-        connection_tell_waiting(from);
-        connection_unlock_receiving(from);
-    } else {
-        status = status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
+    status = device_check_field(from->context, known.device);
+    if (status == GPUIPC_OK) {
+        status = receive(from, &known, message, deadline);
     }
     status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);

@@ -204,10 +204,7 @@ static gpuipc_status check_config(const gpuipc_open_config *config) {
                            "timeout_ms is %d; -1 waits for ever, and 0 five seconds",
                            config->timeout_ms);
     }
-    gpuipc_status status = device_check_field(config->device);
-    if (status == GPUIPC_OK && config->info != NULL) {
-        status = buffer_check_info(config->info);
-    }
+    gpuipc_status status = config->info == NULL ? GPUIPC_OK : buffer_check_info(config->info);
     return status == GPUIPC_OK ? buffer_check_access(config->access) : status;
 }
 
@@ -229,6 +226,17 @@ static os_deadline deadline_of(const buffer *found, const gpuipc_open_config *co
     return os_deadline_after(config->timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : config->timeout_ms);
 }
 
+static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
+                                     const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
+    buffer *found = ticket_cache_find(ctx, bytes, config);
+    os_interrupt interrupt;
+    const os_deadline deadline = context_interruptible(ctx, deadline_of(found, config), &interrupt);
+    const gpuipc_status status = found != NULL
+                                     ? open_again(found, config, deadline, out_buffer)
+                                     : open_first(ctx, bytes, config, deadline, out_buffer);
+    return context_answer(ctx, &interrupt, status);
+}
+
 gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *bytes,
                                  const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
     status_enter(__func__);
@@ -247,12 +255,9 @@ gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *by
         (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
-    buffer *found = ticket_cache_find(ctx, bytes, &known);
-    os_interrupt interrupt;
-    const os_deadline deadline = context_interruptible(ctx, deadline_of(found, &known), &interrupt);
-    status = found != NULL ? open_again(found, &known, deadline, &opened)
-                           : open_first(ctx, bytes, &known, deadline, &opened);
-    status = context_answer(ctx, &interrupt, status);
+    if ((status = device_check_field(ctx, known.device)) == GPUIPC_OK) {
+        status = open_either_way(ctx, bytes, &known, &opened);
+    }
     if (status == GPUIPC_OK && (status = describe(opened, &known)) == GPUIPC_OK) {
         *out_buffer = opened;
     }

@@ -24,7 +24,7 @@ static gpuipc_status give_access(buffer *self, const gpuipc_buffer_config *confi
     gpuipc_status status = GPUIPC_OK;
     for (uint32_t i = 0; i < config->access_device_count && status == GPUIPC_OK; i++) {
         const uint32_t index = device_of_field(config->access_devices[i], self->owner);
-        status = device_check_field(config->access_devices[i]);
+        status = device_check_field(self->context, config->access_devices[i]);
         if (status == GPUIPC_OK && index != self->owner) {
             status = buffer_set_access(self, index, GPUIPC_ACCESS_READ_WRITE);
         }
@@ -67,7 +67,7 @@ static gpuipc_status create(context *ctx, const gpuipc_buffer_config *config, bu
                            (int)config->transport);
     }
     const bool are_some_deferred = !deferred_is_empty(ctx->deferred) || !drop_is_empty(ctx);
-    gpuipc_status status = device_check(ctx, device_of_field(config->device, 0));
+    gpuipc_status status = device_check_field(ctx, config->device);
     if (status == GPUIPC_OK) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
@@ -85,7 +85,7 @@ gpuipc_status gpuipc_buffer_create(gpuipc_context *handle, const gpuipc_buffer_c
     buffer *self;
     gpuipc_status status = struct_size_read(
         config, STRUCT_SIZE_UP_TO(gpuipc_buffer_config, segment_bytes), &known, sizeof(known));
-    if (status != GPUIPC_OK || (status = device_check_field(known.device)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK) {
         return status;
     }
     if (out_buffer == NULL || known.bytes == 0) {
