@@ -2,6 +2,7 @@
 /** @file The module gpuipc._native. Loading it touches no driver. */
 #include "array.hpp"
 #include "buffer.hpp"
+#include "connection.hpp"
 #include "context.hpp"
 #include "deferred.hpp"
 #include "ticket.hpp"
@@ -50,6 +51,7 @@ NB_MODULE(_native, m) {
     binding::bind_array(m);
     binding::bind_open(m);
     binding::bind_wrap(m);
+    binding::bind_connection(m);
     m.def(
         "version",
         [] {
