@@ -21,9 +21,9 @@ static struct {
     uint32_t fork_generation;
     linked_list lookouts;
     attendant *attendant;
+    unsigned running;      /* attendants that have not ended */
     linked_list inherited; /* of the parent, which a leak checker wants to find; as the next */
     attendant *inherited_attendant;
-    uint64_t round;
     bool has_news; /* something was begun since the thread looked */
     bool is_exiting;
     bool has_exit_handler;
@@ -37,6 +37,7 @@ static void lock(void) {
         all.lookouts = (linked_list){0};
         all.inherited_attendant = all.attendant;
         all.attendant = NULL;
+        all.running = 0;
     }
 }
 
@@ -46,25 +47,29 @@ static void unlock(void) {
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
-/* One that was not looked at in this round, with a reference on what it is of; NULL: there is none. */
-static lookout *next_of_round(lookout *out_copy) {
-    lookout *found = NULL;
+/* The next in turn, as it was then, with a reference on what it is of; NULL: that is ending, or there is none. What ends is
+ * not looked for any more. */
+static lookout *take_turn(lookout *out_asked) {
     lock();
-    for (list_link *at = all.lookouts.first; at != NULL && found == NULL; at = at->next) {
-        lookout *one = LIST_ITEM(at, lookout, link);
-        if (one->round != all.round && object_try_reference(one->of)) {
-            one->round = all.round;
-            *out_copy = *one;
-            found = one;
-        }
+    lookout *one = LIST_ITEM(list_turn(&all.lookouts), lookout, link);
+    if (one != NULL && !object_try_reference(one->of)) {
+        list_remove(&one->link);
+        one = NULL;
+    }
+    if (one != NULL) {
+        *out_asked = *one; /* another thread may begin it again meanwhile */
     }
     unlock();
-    return found;
+    return one;
 }
 
-static void look_at_all(void) {
-    lookout asked; /* as it was: another thread may begin it again meanwhile */
-    for (lookout *at; (at = next_of_round(&asked)) != NULL;) {
+static void look_at(size_t count) {
+    for (; count > 0; count--) {
+        lookout asked;
+        lookout *at = take_turn(&asked);
+        if (at == NULL) {
+            continue;
+        }
         const bool has_come = asked.look(asked.of);
         lock();
         if (has_come && at->begun == asked.begun) {
@@ -81,15 +86,16 @@ static void look_at_all(void) {
 /* @return whether it is time to end */
 static bool go_round(attendant *self, unsigned *idle, unsigned *pause) {
     lock();
-    all.round++;
+    const size_t count = all.lookouts.count;
     unlock();
-    look_at_all();
+    look_at(count);
     lock();
     *idle = all.lookouts.count == 0 ? *idle + 1 : 0;
     *pause = all.has_news ? 0 : *pause;
     all.has_news = false;
     self->has_ended = self->must_end || all.is_exiting || *idle > IDLE_ROUNDS;
     const bool ends = self->has_ended;
+    all.running -= ends;
     unlock();
     return ends;
 }
@@ -109,17 +115,18 @@ static void join(attendant *self) {
     }
 }
 
-/* What is left is left to the end of the process: the driver is about to end, and its calls with it. */
+/* What is left is left to the end of the process: the driver is about to end, and its calls with it. Another thread may
+ * just dismiss one, and frees it then. */
 static void at_exit(void) {
     const os_deadline deadline = os_deadline_after(EXIT_MS);
     lock();
     all.is_exiting = true;
-    attendant *found = all.attendant;
-    while (found != NULL && !found->has_ended && !os_deadline_passed(deadline)) {
+    while (all.running > 0 && !os_deadline_passed(deadline)) {
         unlock();
         os_sleep_ms(1);
         lock();
     }
+    attendant *found = all.attendant;
     if (found != NULL && found->has_ended) {
         all.attendant = NULL;
         join(found);
@@ -145,6 +152,7 @@ static gpuipc_status start(void) {
     const gpuipc_status status = os_thread_start(attend, made, &made->thread);
     if (status == GPUIPC_OK) {
         all.attendant = made;
+        all.running++;
     } else {
         free(made);
     }

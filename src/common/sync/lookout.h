@@ -19,7 +19,6 @@ typedef struct lookout {
     bool (*look)(object *of); /**< whether it has come; a reference is held, no lock is */
     wait_handle *tells;       /**< whom, once; NULL: nobody */
     uint64_t begun;           /**< how often it was begun */
-    uint64_t round;
 } lookout;
 
 /** Looks for it (again) from now on. Fails where no thread can be started. */
