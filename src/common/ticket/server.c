@@ -328,12 +328,15 @@ static gpuipc_status check_polled(const server *self) {
 static gpuipc_status poll(server *self, os_deadline deadline) {
     const server *const outer = served_here;
     size_t count = 0;
-    gpuipc_status status;
+    gpuipc_status status = GPUIPC_OK;
     served_here = self;
-    do {
+    /* also before the first: whoever polled before may have taken the one wake of its end */
+    bool again = !atomic_load(&self->is_over);
+    while (again) {
         status = serve(self, deadline, &count);
-    } while (count == 0 && status == GPUIPC_OK && !atomic_load(&self->is_over) &&
-             !os_deadline_passed(deadline));
+        again = count == 0 && status == GPUIPC_OK && !atomic_load(&self->is_over) &&
+                !os_deadline_passed(deadline);
+    }
     served_here = outer;
     if (status == GPUIPC_OK && atomic_load(&self->is_over)) {
         return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
