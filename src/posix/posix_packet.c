@@ -60,6 +60,23 @@ static gpuipc_status send_failed(int code, size_t size) {
     }
 }
 
+/* How soon a sender sees that its own end was stopped where the peer has stopped its sending. */
+#define LOOK_MS 20
+
+/* Until there may be room. POLLRDHUP tells a sender that its own end was stopped, which is no hang-up yet. It also comes
+ * from a peer that has stopped its sending, and then stays: @p is_half_closed, from then on it is not waited for. */
+static gpuipc_status wait_for_room(int fd, os_deadline deadline, bool *is_half_closed) {
+    const int left = os_deadline_left_ms(deadline);
+    const int look = left >= 0 && left < LOOK_MS ? left : LOOK_MS;
+    const int events = *is_half_closed ? fd_wait(fd, POLLOUT, os_deadline_after(look))
+                                       : fd_wait(fd, POLLOUT | POLLRDHUP, deadline);
+    if (events < 0) {
+        return posix_fail(errno, "poll", "the connection cannot be waited for");
+    }
+    *is_half_closed = *is_half_closed || events == POLLRDHUP;
+    return GPUIPC_OK;
+}
+
 gpuipc_status os_connection_send(os_connection *connection, const void *bytes, size_t size,
                                  const os_handle *handles, size_t count, os_deadline deadline) {
     /* An empty packet cannot be told from the end of the connection: recv(2). */
@@ -72,6 +89,7 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
     struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     control_fill(&message, &control, handles, count);
+    bool is_half_closed = false;
     for (;;) {
         gpuipc_status status = posix_connection_usable(connection);
         if (status != GPUIPC_OK) {
@@ -89,9 +107,9 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
             return status_fail(GPUIPC_ERR_TIMEOUT,
                                "the peer did not take its packets before the time ran out");
         }
-        /* POLLRDHUP: of an end that was stopped here, which is no hang-up yet */
-        if (code == EAGAIN && fd_wait(connection->fd, POLLOUT | POLLRDHUP, deadline) < 0) {
-            return posix_fail(errno, "poll", "the connection cannot be waited for");
+        if (code == EAGAIN &&
+            (status = wait_for_room(connection->fd, deadline, &is_half_closed)) != GPUIPC_OK) {
+            return status;
         }
     }
 }
