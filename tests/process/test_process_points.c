@@ -12,11 +12,15 @@ static process_case at;
 static partner other;
 static gpuipc_connection *connection;
 
-static void begin(void) {
+static void begin_in(const char *const *environment) {
     process_case_begin(&at, NULL);
-    partner_start(&other, &at, NULL, NULL);
+    partner_start(&other, &at, NULL, environment);
     partner_do(&other, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
     connection = process_case_accept(&at);
+}
+
+static void begin(void) {
+    begin_in(NULL);
 }
 
 /* The partner is gone, or ends here. */
@@ -236,6 +240,34 @@ Test(points, a_buffer_comes_back_when_the_work_on_it_is_done) {
     cr_assert_eq(first_word(buffer), 5); /* on the stream that has waited */
     check_ok(gpuipc_buffer_await_returns(buffer, 0));
     check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
+/* The first is open when the second cannot be, and is closed later than the message is refused. */
+Test(points, what_was_opened_of_a_refused_message_comes_back_once) {
+    static const char *const sees_one[] = {"CUDA_VISIBLE_DEVICES=0", NULL};
+    gpuipc_buffer *buffers[2];
+    begin_in(sees_one);
+    if (process_case_devices(&at) < 2) {
+        end();
+        cr_skip_test("needs two devices");
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                             .device = GPUIPC_DEVICE(i),
+                                             .bytes = PAINTED_BYTES,
+                                             .transport = GPUIPC_TRANSPORT_LEGACY};
+        check_ok(gpuipc_buffer_create(at.context, &config, &buffers[i]));
+    }
+    check_ok(process_case_send(connection, buffers, 2, 0));
+    partner_do(&other, "GPUIPC_ERR_DEVICE_NOT_VISIBLE", "receive 0 0 0 %d", PATIENCE_MS);
+    lend(buffers, 1);
+    partner_do(&other, "GPUIPC_OK", "release");
+    for (uint32_t i = 0; i < 2; i++) {
+        check_ok(gpuipc_buffer_await_returns(buffers[i], PATIENCE_MS));
+        cr_assert_eq(info_of(buffers[i]).lent_count, 0);
+        check_ok(gpuipc_buffer_release(buffers[i]));
+    }
     end();
 }
 

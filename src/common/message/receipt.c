@@ -40,9 +40,10 @@ gpuipc_status receipt_check(const connection *from, const wire_buffer *record) {
     return GPUIPC_OK;
 }
 
-/* One that names a point which is not there ends the connection, and what came with it was not checked. */
+/* One that names a point which is not there ends the connection, and what came with it was not checked. What was opened
+ * tells by itself, when it is closed. */
 void receipt_refuse(connection *from) {
-    for (uint32_t i = 0; i < from->in.buffer_count; i++) {
+    for (uint32_t i = from->in.borrowed; i < from->in.buffer_count; i++) {
         const wire_buffer *record = &from->in.buffers[i];
         if (record->point_index != 0 &&
             record->point_index <= from->points_in_count * POINT_COUNT) {
@@ -109,6 +110,7 @@ gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer
     gpuipc_status status =
         import_record_new(&at, opened->transport->ends_with_owner, &opened->import_record);
     if (status == GPUIPC_OK) {
+        from->in.borrowed++;
         opened->import_record->has_ready_word = record->ready == WIRE_READY_WORD;
         if (at.page != NULL) {
             opened->import_record->marks = from->points_in[0];

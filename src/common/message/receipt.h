@@ -21,7 +21,7 @@ gpuipc_status receipt_check(const connection *from, const wire_buffer *record);
 gpuipc_status receipt_await_message(connection *from, const gpuipc_incoming *wanted,
                                     os_deadline deadline);
 
-/** Notes in a buffer what it was lent under. */
+/** Notes in a buffer what it was lent under. The buffers of a message come in their order. */
 gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer *opened);
 
 /** The message is dropped: what it brought is returned. */

@@ -104,7 +104,7 @@ static void release(import_record *self) {
     if (!atomic_exchange(&self->is_released, true)) {
         const point_word released = point_released_word(&self->at);
         point_set_open(&self->at, false);
-        point_store(&released);
+        point_raise(&released);
     }
 }
 
