@@ -21,14 +21,29 @@ static bool has(const range_node *node, uint64_t number) {
     return node->begin <= number && number < node->end;
 }
 
+static bool takes_any(range_node *node) {
+    return node != NULL;
+}
+
+static const range_node *only;
+
+static bool takes_one(range_node *node) {
+    return node == only;
+}
+
 static void check_number(uint64_t number) {
     size_t that_have = 0;
     for (size_t i = 0; i < NODES; i++) {
         that_have += is_in[i] && has(&nodes[i], number);
     }
-    const range_node *found = range_tree_find(root, number);
+    const range_node *found = range_tree_find(root, number, takes_any);
     cr_assert_eq(found != NULL, that_have > 0, "%llu", (unsigned long long)number);
     cr_assert(found == NULL || (has(found, number) && is_in[found - nodes]));
+    for (size_t i = 0; i < NODES; i++) {
+        only = &nodes[i];
+        const bool can = is_in[i] && has(only, number);
+        cr_assert_eq(range_tree_find(root, number, takes_one), can ? only : NULL, "%zu", i);
+    }
 }
 
 static void check_all(void) {
@@ -38,7 +53,7 @@ static void check_all(void) {
 }
 
 Test(range_tree, an_empty_one_has_nothing) {
-    cr_assert_null(range_tree_find(NULL, 0));
+    cr_assert_null(range_tree_find(NULL, 0, takes_any));
 }
 
 Test(range_tree, ranges_that_overlap_come_and_go) {

@@ -6,7 +6,6 @@
  */
 #include "base/range_tree.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/hash.h"
@@ -85,12 +84,13 @@ void range_tree_remove(range_node **root, const range_node *node) {
     *root = merge(left, without_first(right)); /* which is the node */
 }
 
-range_node *range_tree_find(range_node *root, uint64_t number) {
-    range_node *at = root;
-    /* Where what is to the left reaches beyond the number, it has one, or what is to the right has none either:
-     * all of that begins later. */
-    while (at != NULL && !(at->begin <= number && number < at->end)) {
-        at = at->left != NULL && at->left->reaches > number ? at->left : at->right;
+range_node *range_tree_find(range_node *root, uint64_t number, bool (*takes)(range_node *node)) {
+    if (root == NULL || root->reaches <= number) {
+        return NULL;
     }
-    return at;
+    range_node *found = range_tree_find(root->left, number, takes);
+    if (found != NULL || root->begin > number) {
+        return found; /* what is to the right begins later still */
+    }
+    return number < root->end && takes(root) ? root : range_tree_find(root->right, number, takes);
 }

@@ -6,6 +6,7 @@
 #ifndef GPUIPC_RANGE_TREE_H
 #define GPUIPC_RANGE_TREE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** A member of what has the range. */
@@ -22,7 +23,7 @@ typedef struct range_node {
 void range_tree_add(range_node **root, range_node *node, uint64_t seed);
 /** Takes out a node that is in it. */
 void range_tree_remove(range_node **root, const range_node *node);
-/** One whose range has this number in it; NULL: there is none. */
-range_node *range_tree_find(range_node *root, uint64_t number);
+/** One whose range has this number in it and which @p takes says is one to take; NULL: there is none. */
+range_node *range_tree_find(range_node *root, uint64_t number, bool (*takes)(range_node *node));
 
 #endif

@@ -177,9 +177,10 @@ gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
         buffer_unreference(self);
         return status;
     }
-    if (atomic_fetch_add(&self->handles, 1u) == 0 && self->handle == NULL) {
+    if (self->handle == NULL) { /* the first: nobody finds the buffer before it is counted */
         self->handle = handle;
     }
+    atomic_fetch_add(&self->handles, 1u);
     *out_handle = handle;
     return GPUIPC_OK;
 }

@@ -33,19 +33,30 @@ void buffer_table_leave(buffer *self) {
     self->range.end = 0;
 }
 
-buffer *buffer_table_find(const context *ctx, uint64_t address) {
+static buffer *buffer_of(range_node *node) {
+    return node == NULL ? NULL : (buffer *)((char *)node - offsetof(buffer, range));
+}
+
+/* One that is ending is in the table until it is told so. */
+static bool take(range_node *node) {
+    return object_try_reference(&buffer_of(node)->object);
+}
+
+/* Nor has anybody the handle of one that is just being made. */
+static bool take_published(range_node *node) {
+    return atomic_load(&buffer_of(node)->handles) > 0 && take(node);
+}
+
+static buffer *find(const context *ctx, uint64_t address, bool (*takes)(range_node *node)) {
     buffer_table *table = ctx->buffers;
-    buffer *found = NULL;
     os_mutex_lock(&table->mutex);
-    range_node *node = range_tree_find(table->root, address);
-    if (node != NULL) {
-        found = (buffer *)((char *)node - offsetof(buffer, range));
-        if (!object_try_reference(&found->object)) {
-            found = NULL;
-        }
-    }
+    range_node *node = range_tree_find(table->root, address, takes);
     os_mutex_unlock(&table->mutex);
-    return found;
+    return buffer_of(node);
+}
+
+buffer *buffer_table_find(const context *ctx, uint64_t address) {
+    return find(ctx, address, take);
 }
 
 void buffer_table_lock_access(const context *ctx) {
@@ -84,7 +95,7 @@ gpuipc_status gpuipc_buffer_find(gpuipc_context *handle, uint64_t address,
     if (status != GPUIPC_OK) {
         return status;
     }
-    buffer *found = buffer_table_find(ctx, address);
+    buffer *found = find(ctx, address, take_published);
     const uint64_t offset = found == NULL ? 0 : address - found->range.begin;
     status = found == NULL ? GPUIPC_ERR_NOT_FOUND : hold(found, out_buffer);
     if (status == GPUIPC_OK) {
