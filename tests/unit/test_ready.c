@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Contents that are made later: received without waiting, and waited for afterwards, by streams and by the host.
  *  Both ends are in this process. */
+#include "message/connection.h"
 #include "stream_gate.h"
 
 static core_pair pair;
@@ -155,6 +156,26 @@ Test(ready, a_stream_that_is_captured_is_refused) {
     core_set_captured(true, first);
     check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_await_ready_async(received, first));
     core_set_captured(false, NULL);
+    settle();
+}
+
+static gpuipc_status receive_ready(void *argument) {
+    gpuipc_incoming message = {
+        .struct_size = sizeof(message), .buffers = &received, .buffer_capacity = 1};
+    (void)argument;
+    return gpuipc_connection_receive(pair.server, &message, -1);
+}
+
+/* As a sender does whose message has left in part. */
+Test(ready, who_breaks_the_connection_off_wakes_who_waits) {
+    core_waiter waiter;
+    connection *self;
+    send_late();
+    core_waiter_begin(&waiter, receive_ready, NULL);
+    check_ok(connection_acquire(pair.server, &self));
+    connection_break(self);
+    connection_unreference(self);
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_waiter_end(&waiter));
     settle();
 }
 

@@ -139,7 +139,7 @@ static gpuipc_status take_ring(connection *from) {
 static gpuipc_status receive_through_ring(connection *from, buffer *into,
                                           const gpuipc_contents *contents) {
     contents_ring *ring = from->ring_in;
-    contents_flow flow = contents_flow_of(into, contents, &from->closed);
+    contents_flow flow = contents_flow_of(into, contents, &from->ended);
     const point none = {NULL, 0, 0};
     gpuipc_status status = contents_ring_prepare(ring, flow.device);
     if (status == GPUIPC_OK) {

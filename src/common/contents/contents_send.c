@@ -11,7 +11,7 @@
 /* ---- out of the sender's memory ----------------------------------------------------------- */
 
 static gpuipc_status await_on_host(connection *to, const point_word *word) {
-    gpuipc_status status = point_await(word, 1, &to->closed, os_deadline_after(-1));
+    gpuipc_status status = point_await(word, 1, &to->ended, os_deadline_after(-1));
     return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* nobody reads any more */
 }
 
@@ -136,7 +136,7 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
 
 static gpuipc_status send_through_ring(connection *to, const buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
-    contents_flow flow = contents_flow_of(self, contents, &to->closed);
+    contents_flow flow = contents_flow_of(self, contents, &to->ended);
     gpuipc_status status = prepare_ring(to, flow.device);
     if (status != GPUIPC_OK || (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
         return status;
@@ -144,9 +144,7 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
     if ((status = send_words(to, deadline)) != GPUIPC_OK ||
         (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
         contents_ring_stay(to->ring_out, &flow);
-        return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
-                   ? connection_check(to) /* the receiving side broke it off */
-                   : status;
+        return connection_answer(to, status);
     }
     status = contents_ring_put(to->ring_out, &flow);
     if (status == GPUIPC_ERR_LOST) {

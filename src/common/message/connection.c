@@ -64,10 +64,6 @@ static void settle(connection *self) {
     status_restore(&why);
 }
 
-static bool has_ended(const connection *self) {
-    return atomic_load(&self->closed) || atomic_load(&self->broken);
-}
-
 /* Where another thread receives, it does so when it gives the mutex back. */
 static void try_settle(connection *self) {
     if (os_mutex_try_lock(&self->receive_mutex)) {
@@ -78,7 +74,7 @@ static void try_settle(connection *self) {
 
 void connection_unlock_receiving(connection *self) {
     os_mutex_unlock(&self->receive_mutex);
-    if (has_ended(self)) {
+    if (atomic_load(&self->ended)) {
         try_settle(self);
     }
 }
@@ -139,7 +135,7 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     self->peer = *peer;
     self->from = (import_source){.context = ctx, .connection = self->number, .peer = &self->peer};
     atomic_init(&self->broken, false);
-    atomic_init(&self->closed, false);
+    atomic_init(&self->ended, false);
     *out_connection = self;
     return GPUIPC_OK;
 
@@ -184,9 +180,15 @@ gpuipc_status connection_check(const connection *self) {
     return GPUIPC_OK;
 }
 
+gpuipc_status connection_answer(const connection *self, gpuipc_status status) {
+    return status == GPUIPC_ERR_RELEASED && atomic_load(&self->broken) ? connection_check(self)
+                                                                       : status;
+}
+
 void connection_break(connection *self) {
     gpuipc_error why = status_save();
     atomic_store(&self->broken, true);
+    atomic_store(&self->ended, true);
     os_connection_stop(self->os);
     try_settle(self); /* fails in the thread that receives, which does so later */
     status_restore(&why);
@@ -288,7 +290,7 @@ gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *handle, gpuipc_peer_
 /* Before this end is closed, after which nobody can tell whether the other one was first. */
 void connection_leave(connection *self) {
     point_peer_leave(self->other_end);
-    atomic_store(&self->closed, true);
+    atomic_store(&self->ended, true);
     os_connection_stop(self->os);
     try_settle(self);
 }

@@ -15,11 +15,11 @@ typedef struct connection {
     context *context;
     uint64_t number; /**< of its own in the context, above 0 */
     os_connection *os;
-    os_peer peer;                 /**< its handle is other_end's */
-    point_peer *other_end;        /**< a reference: the same, as the points see it */
-    bool is_served;               /**< by a server: nothing but requests may come */
-    atomic_bool broken;           /**< ended by an error of the protocol or a half-sent message */
-    atomic_bool closed;           /**< by its owner, while calls may be waiting in it */
+    os_peer peer;          /**< its handle is other_end's */
+    point_peer *other_end; /**< a reference: the same, as the points see it */
+    bool is_served;        /**< by a server: nothing but requests may come */
+    atomic_bool broken;    /**< ended by an error of the protocol or a half-sent message */
+    atomic_bool ended;     /**< closed by its owner or broken, while calls may be waiting in it */
     os_interrupt *send_interrupt; /**< of the call that holds the next; NULL: it has none */
     os_mutex send_mutex;   /**< held by the one sender; guards the members to the next mutex */
     uint8_t *packet_out;   /**< OS_PACKET_BYTES_MAX */
@@ -74,6 +74,8 @@ void connection_unlock_receiving(connection *self);
 
 /** ERR_CONNECTION_BROKEN when an earlier error ended it. */
 gpuipc_status connection_check(const connection *self);
+/** What a call answers that met with @p status: ERR_RELEASED is ERR_CONNECTION_BROKEN where another thread broke it off. */
+gpuipc_status connection_answer(const connection *self, gpuipc_status status);
 
 /** What a message is beside what the caller of gpuipc_connection_send() says. */
 typedef struct letter {

@@ -89,9 +89,9 @@ static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadlin
         if (status != GPUIPC_OK) {
             return status;
         }
-        status = receive_packet(from, keep_handles, deadline);
-        if (status == GPUIPC_ERR_RELEASED && atomic_load(&from->broken)) {
-            return connection_check(from); /* the sending side broke it off */
+        status = connection_answer(from, receive_packet(from, keep_handles, deadline));
+        if (status == GPUIPC_ERR_CONNECTION_BROKEN) {
+            return status; /* the sending side broke it off */
         }
         if (status == GPUIPC_OK) {
             continue;
@@ -303,7 +303,7 @@ gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted
                            in->byte_count, in->buffer_count, wanted->bytes_capacity,
                            wanted->buffer_capacity);
     }
-    status = receipt_await_message(from, wanted, deadline);
+    status = connection_answer(from, receipt_await_message(from, wanted, deadline));
     if (status == GPUIPC_ERR_TIMEOUT) {
         return status;
     }

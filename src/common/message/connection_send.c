@@ -231,9 +231,9 @@ static gpuipc_status send_packet(outgoing *self, connection *to, os_deadline dea
 static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadline) {
     bool first = true;
     do {
-        gpuipc_status status = send_packet(self, to, deadline);
-        if (status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)) {
-            return connection_check(to); /* the receiving side broke it off */
+        gpuipc_status status = connection_answer(to, send_packet(self, to, deadline));
+        if (status == GPUIPC_ERR_CONNECTION_BROKEN) {
+            return status; /* the receiving side broke it off */
         }
         if (status != GPUIPC_OK) {
             /* Of a peer that closed, what it had sent before can still be received. */

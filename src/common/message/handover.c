@@ -235,7 +235,7 @@ static gpuipc_status make_ready(handover *self, uint32_t flags, gpuipc_stream st
     if ((flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
         return mark_on_streams(self, flags, stream);
     }
-    return handover_wait(self->to->context, self->buffers, self->count, stream, &self->to->closed);
+    return handover_wait(self->to->context, self->buffers, self->count, stream, &self->to->ended);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -266,9 +266,7 @@ static gpuipc_status send_page(connection *to, point_page *page, os_deadline dea
     if (status == GPUIPC_OK) {
         point_page_sent(page);
     }
-    return status == GPUIPC_ERR_RELEASED && atomic_load(&to->broken)
-               ? connection_check(to)
-               : status; /* the receiving side broke it off */
+    return connection_answer(to, status);
 }
 
 gpuipc_status handover_send_pages(const handover *self, os_deadline deadline) {

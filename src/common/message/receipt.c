@@ -84,13 +84,13 @@ static gpuipc_status await_one(connection *from, const wire_buffer *record,
     if (record->ready == WIRE_READY_EVENT) {
         return ready_event_await(from->context, &from->peer,
                                  device_of(from, record, wanted->device), record->event_name,
-                                 &from->closed, deadline);
+                                 &from->ended, deadline);
     }
     if (record->ready == WIRE_READY_WORD && (wanted->flags & GPUIPC_RECEIVE_DEFERRED) == 0 &&
         !point_is_reached(&word)) {
         status = stream_waits(from, record, wanted, &waits);
         if (status == GPUIPC_OK && !waits) {
-            status = point_await(&word, 1, &from->closed, deadline);
+            status = point_await(&word, 1, &from->ended, deadline);
         }
     }
     return status;

@@ -176,7 +176,7 @@ void server_links_close(context *ctx, bool forked) {
         }
         at->is_closed = true;
         if (at->connection != NULL && !forked) {
-            atomic_store(&at->connection->closed, true);
+            atomic_store(&at->connection->ended, true);
             os_connection_interrupt(at->connection->os);
         }
     }
