@@ -248,11 +248,14 @@ static void end_deferred(deferred *item, bool forked) {
     page_free(self, forked);
 }
 
-/* The mutex is held. To unregister memory waits for the devices. */
+/* The mutex is held. To unregister memory waits for the devices; nobody asks about its process until then. */
 static void end_page(point_page *self) {
     if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self)) {
         page_free(self, false);
     } else {
+        os_handle_close(&self->handle);
+        point_peer_unreference(self->peer, false);
+        self->peer = NULL;
         self->deferred =
             (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
         deferred_add(self->context->deferred, &self->deferred);
