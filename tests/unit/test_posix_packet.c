@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -116,6 +117,31 @@ Test(posix_packet, half_a_hang_up_is_the_end_as_well) {
     cr_assert_eq(shutdown(both.raw, SHUT_WR), 0);
     check_ok(receive(both.pair.server, 64, NULL));
     check_status(GPUIPC_ERR_PEER_CLOSED, receive(both.pair.server, 64, NULL));
+    raw_close(&both);
+}
+
+static double thread_ms(void) {
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
+}
+
+/* What it may still read does not come to be read: the sender waits, and takes no processor time for it. */
+Test(posix_packet, half_a_hang_up_makes_no_sender_spin) {
+    static const char bytes[1000];
+    raw_pair both;
+    raw_open(&both);
+    cr_assert_eq(shutdown(both.raw, SHUT_WR), 0);
+    gpuipc_status status = GPUIPC_OK;
+    while (status == GPUIPC_OK) {
+        status = os_connection_send(both.pair.server, bytes, sizeof(bytes), NULL, 0,
+                                    os_deadline_after(0));
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, status);
+    const double before = thread_ms();
+    check_status(GPUIPC_ERR_TIMEOUT, os_connection_send(both.pair.server, bytes, sizeof(bytes),
+                                                        NULL, 0, os_deadline_after(500)));
+    cr_assert_lt(thread_ms() - before, 20);
     raw_close(&both);
 }
 
