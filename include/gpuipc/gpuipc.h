@@ -368,7 +368,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buff
  * @blocking for the driver's unmapping. The last of legacy, p2p and host memory for what the devices have been
  *           given to do, unless a stream of this process waits for another process: then a later call frees
  *           it (another such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(),
- *           gpuipc_context_destroy(), or a creation that finds no memory)  @since 0.1
+ *           gpuipc_context_destroy(), or a creation that finds no memory). So it is where returns of the buffer are just
+ *           looked for (gpuipc_buffer_get_returns_wait_handle())  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_release(gpuipc_buffer *buffer);
 

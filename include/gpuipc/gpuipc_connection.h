@@ -290,7 +290,8 @@ typedef struct gpuipc_incoming {
  *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_LOST (the sender ended before the contents
  *         were ready); and ::GPUIPC_ERR_OTHER_KIND (contents come next)
  * @ownership the buffers are the caller's, one reference each  @threads one receiver at a time
- * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers
+ * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers. With
+ *           ::GPUIPC_RECEIVE_ASYNC also while memory is freed in another thread, whatever timeout_ms is
  * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_receive(gpuipc_connection *connection,

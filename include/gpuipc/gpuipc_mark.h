@@ -53,12 +53,19 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *buffer
 
 /**
  * Lets a stream wait for a mark. When the process that made it ends before, the stream goes on, and the buffer counts as
- * lost (gpuipc_buffer_info::is_lost). A mark that was reached already costs the stream nothing,
- * unless it repeats: then each call waits for one launch, also where the stream comes to it later.
+ * lost (gpuipc_buffer_info::is_lost). A mark that was reached already costs the stream nothing, unless it repeats: then
+ * each call waits for one launch, also where the stream comes to it later.
  *
  * On a stream that is being captured, the mark must be one that repeats. Each launch then waits, and sets the mark back.
- * The graph may be launched until the buffer is released, and no longer. Until then the context puts off what else of it
- * has to wait for all streams, as the freeing of legacy memory does.
+ * The graph may be launched until the buffer is released, and no longer. Nobody knows when it is. So until then the
+ * whole process puts off what has to wait for all streams, in each of its contexts:
+ * - legacy, p2p and host memory that was released is not freed, nor are pages of points and rings of contents; not even
+ *   by a creation that finds no memory;
+ * - before CUDA 12.5, buffers that were dropped are not unmapped;
+ * - gpuipc_context_destroy() of another context that has such memory waits a second, and leaves it to the end of the
+ *   process.
+ *
+ * Release the buffer when its graphs are not launched any more.
  * @param buffer a buffer that was received or opened from the context that made the mark, and not from another
  *        process that has it open too
  * @param mark as gpuipc_buffer_mark() made it
@@ -69,7 +76,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *buffer
  *         streams cannot wait for words.
  * @ownership borrows; the buffer must stay until the stream has passed  @threads any; of a mark that repeats, one at a
  *            time
- * @blocking no; until the mark is reached where the device's streams cannot wait for words  @since 0.1
+ * @blocking while memory is freed in another thread; until the mark is reached where the device's streams cannot wait for
+ *           words  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_buffer *buffer,
                                                                        const gpuipc_mark *mark,

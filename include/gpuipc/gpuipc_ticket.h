@@ -242,7 +242,8 @@ typedef struct gpuipc_open_config {
  *         for contents keeps nobody else waiting
  * @blocking up to timeout_ms in all, for the server and until the contents are ready, and for the driver's mapping.
  *         With ::GPUIPC_RECEIVE_ASYNC or ::GPUIPC_RECEIVE_DEFERRED it does not wait for contents, but for what is
- *         excepted there  @since 0.1
+ *         excepted there; with the former also while memory is freed in another thread, whatever timeout_ms is
+ *         @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_open(gpuipc_context *context,
                                                            const gpuipc_ticket *ticket,
