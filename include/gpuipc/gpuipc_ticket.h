@@ -106,7 +106,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_server_get_wait_handle(gpuipc_ser
 /** The share is for gpuipc_share_config::max_processes processes (0: for one) and ends with the last of them. When the
  *  buffer has been handed to that one, the server gives its hold on the buffer up. From then on the ticket is
  *  ::GPUIPC_ERR_TICKET_USED_UP for everybody who has not got it open. An opening counts as soon as the buffer has left,
- *  also when the process that opens then fails to map it. */
+ *  also when the process that opens then fails to map it. When its call ends before the contents are ready
+ *  (::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_INTERRUPTED), its context keeps the buffer until it is opened again by the same
+ *  ticket, device and access, or until the context is destroyed. */
 #define GPUIPC_SHARE_ONE_SHOT 0x100u
 
 /** What a ticket stands for. Zero everywhere (or NULL): all of the buffer, for any number of processes, until it

@@ -2,6 +2,7 @@
 /** @file Opening what a ticket stands for: asking its server, and opening again. */
 #include "memory/buffer.h"
 #include "stream_gate.h"
+#include "ticket/ticket_cache.h"
 #include "ticket_server.h"
 
 static ticket_server server;
@@ -243,6 +244,75 @@ Test(ticket_open, contents_that_are_late_cost_the_opening_and_not_the_link) {
     stream_gate_open();
     check_ok(open_while(grant, &wanted, &opened));
     drop(opened);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* A ticket that is given once, whose contents were not there in time. */
+static gpuipc_ticket keep_unready(CUstream stream) {
+    const gpuipc_ticket wanted = whole();
+    gpuipc_buffer *opened = NULL;
+    server.flags = GPUIPC_SEND_ASYNC;
+    server.stream = stream;
+    server.reply_flags = WIRE_REPLY_ONE_SHOT;
+    stream_gate_close(stream);
+    ticket_server_begin(&server, accept_and_grant);
+    check_status(GPUIPC_ERR_TIMEOUT,
+                 open_as(&wanted, (gpuipc_open_config){.timeout_ms = 50}, &opened));
+    ticket_server_end(&server);
+    cr_assert_eq(core_info(original).lent_count, 1);
+    return wanted;
+}
+
+Test(ticket_open, what_is_given_once_is_kept_when_its_contents_are_late) {
+    gpuipc_buffer *opened = NULL;
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    const gpuipc_ticket wanted = keep_unready(stream);
+    check_status(GPUIPC_ERR_TIMEOUT,
+                 open_as(&wanted, (gpuipc_open_config){.timeout_ms = 1}, &opened));
+    stream_gate_open();
+    check_ok(open_one(&wanted, &opened));
+    cr_assert_eq(server.requests, 1);
+    core_check_pattern(opened, 3);
+    cr_assert_eq(core_info(original).lent_count, 1);
+    drop(opened);
+    cr_assert_eq(core_info(original).lent_count, 0, "it is kept no more");
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+Test(ticket_open, what_is_kept_and_never_opened_ends_with_its_context) {
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    (void)keep_unready(stream);
+    check_ok(gpuipc_context_destroy(client));
+    cr_assert_eq(core_info(original).lent_count, 0);
+    client = core_context_new();
+    stream_gate_open();
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+Test(ticket_open, what_is_kept_and_lost_is_kept_no_more) {
+    const gpuipc_open_config none = {.struct_size = sizeof(none)};
+    gpuipc_buffer *opened = NULL;
+    context *within;
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    const gpuipc_ticket wanted = keep_unready(stream);
+    check_ok(context_acquire(client, &within));
+    buffer *inside = ticket_cache_find(within, &wanted, &none);
+    cr_assert_not_null(inside);
+    /* as where the process ended that shared it: watch.c */
+    atomic_store(&inside->import_record->is_lost, true);
+    const point_word ready = point_ready_word(&inside->import_record->at);
+    point_store(&ready);
+    ticket_cache_give_up(inside, true);
+    context_unreference(within);
+    check_status(GPUIPC_ERR_LOST, open_one(&wanted, &opened));
+    cr_assert_eq(core_info(original).lent_count, 0);
+    stream_gate_open();
     stream_gate_stream_end(stream);
     stream_gate_end();
 }

@@ -48,10 +48,13 @@ Test(wire, a_reply_is_the_frozen_bytes) {
             check_status(GPUIPC_ERR_PROTOCOL, wire_decode_reply(made, size, &found));
         }
     }
-    for (size_t i = 2; i < 4; i++) { /* reserved */
-        made[i] = 1;
+    made[2] = WIRE_REPLY_ONE_SHOT;
+    check_ok(wire_decode_reply(made, WIRE_REPLY_BYTES + 3, &found));
+    cr_assert_eq(found.flags, WIRE_REPLY_ONE_SHOT);
+    for (unsigned bit = 1; bit < 16; bit++) { /* flags that there are not */
+        made[2] = (uint8_t)(1u << bit);
+        made[3] = (uint8_t)((1u << bit) >> 8);
         check_status(GPUIPC_ERR_PROTOCOL, wire_decode_reply(made, WIRE_REPLY_BYTES + 3, &found));
-        made[i] = 0;
     }
 }
 
@@ -66,6 +69,9 @@ Test(wire, only_what_is_granted_has_an_attachment) {
                      wire_decode_reply(made, sizeof(made), &found));
         wire_encode_reply(&alone, made);
         check_ok(wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
+        made[2] = WIRE_REPLY_ONE_SHOT;
+        check_status(answer == WIRE_GRANTED ? GPUIPC_OK : GPUIPC_ERR_PROTOCOL,
+                     wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
         cr_assert_eq(found.answer, answer);
     }
     const wire_reply newer = {.answer = WIRE_FAILED + 1};

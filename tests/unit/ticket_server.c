@@ -55,7 +55,9 @@ static gpuipc_status reply(const ticket_server *self, connection *to, wire_answe
     uint8_t packed[WIRE_REPLY_BYTES + 64];
     const size_t attached =
         range == NULL || self->attachment == NULL ? 0 : strlen(self->attachment) + 1;
-    const wire_reply head = {.answer = (uint16_t)answer, .attachment_bytes = (uint32_t)attached};
+    const wire_reply head = {.answer = (uint16_t)answer,
+                             .flags = range == NULL ? 0 : self->reply_flags,
+                             .attachment_bytes = (uint32_t)attached};
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .bytes = packed,
                                      .bytes_size = WIRE_REPLY_BYTES + attached,

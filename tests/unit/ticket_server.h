@@ -30,7 +30,8 @@ typedef struct ticket_server {
     gpuipc_listener *listener;
     gpuipc_buffer *buffer; /**< what all its tickets stand for */
     const char *attachment;
-    uint32_t flags; /**< of sending */
+    uint32_t flags;       /**< of sending */
+    uint16_t reply_flags; /**< of what is granted */
     gpuipc_stream stream;
     ticket names; /**< its tickets are like this one */
     const ticket_step *steps;

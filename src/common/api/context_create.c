@@ -209,6 +209,7 @@ void context_destroy(context *self) {
         atomic_store(&self->is_over, true); /* which wakes who waits for contents */
     }
     server_links_close(self, is_forked); /* which hold the context */
+    ticket_cache_close(self, is_forked); /* likewise */
     if (is_forked) {
         context_unreference(self);
         return;

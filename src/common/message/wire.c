@@ -56,6 +56,7 @@ static const uint8_t magic[4] = {'G', 'I', 'P', 'C'};
 
 #define REPLY_FIELDS(NUMBER, BYTES) \
     NUMBER(0, 16, answer) \
+    NUMBER(2, 16, flags) \
     NUMBER(4, 32, attachment_bytes)
 /* clang-format on */
 
@@ -70,8 +71,7 @@ enum {
     HEADER_SEGMENT_RECORD = 46,
     BUFFER_RESERVED = 88,
     SEGMENT_NAMING = 8,
-    SEGMENT_RESERVED = 10,
-    REPLY_RESERVED = 2
+    SEGMENT_RESERVED = 10
 };
 
 static uint16_t get16(const uint8_t *at) {
@@ -327,9 +327,11 @@ gpuipc_status wire_decode_reply(const uint8_t *at, size_t size, wire_reply *out_
                            "the server answers something (%u) that this version does not know",
                            (unsigned)record->answer);
     }
-    if (get16(at + REPLY_RESERVED) != 0 || record->attachment_bytes != size - WIRE_REPLY_BYTES ||
+    const uint16_t flags = record->answer == WIRE_GRANTED ? WIRE_REPLY_ONE_SHOT : 0;
+    if ((record->flags & ~flags) != 0 || record->attachment_bytes != size - WIRE_REPLY_BYTES ||
         (record->answer != WIRE_GRANTED && record->attachment_bytes != 0)) {
-        return bad("a reply has a reserved part, or an attachment of another length than it says");
+        return bad("a reply has flags that mean nothing, or an attachment of another length than "
+                   "it says");
     }
     *out_record = decoded;
     return GPUIPC_OK;

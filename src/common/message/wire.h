@@ -102,8 +102,12 @@ typedef struct wire_request {
 /** The bytes of a message of the kind WIRE_REPLY begin with it; the attachment follows. */
 typedef struct wire_reply {
     uint16_t answer; /**< wire_answer */
+    uint16_t flags;  /**< WIRE_REPLY_ONE_SHOT */
     uint32_t attachment_bytes;
 } wire_reply;
+
+/** The share is used up by this: who gives the buffer back does not get it again. */
+#define WIRE_REPLY_ONE_SHOT 0x1u
 
 /** A decoded packet; the pointers are into the packet's bytes. */
 typedef struct wire_packet {

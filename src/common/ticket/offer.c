@@ -139,7 +139,9 @@ static gpuipc_status choose_buffer(buffer *of, const gpuipc_share_config *config
 }
 
 static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config) {
+    const bool is_one_shot = (config->flags & GPUIPC_SHARE_ONE_SHOT) != 0;
     const wire_reply reply = {.answer = WIRE_GRANTED,
+                              .flags = is_one_shot ? WIRE_REPLY_ONE_SHOT : 0,
                               .attachment_bytes = (uint32_t)config->attachment_bytes};
     self->reply_bytes = WIRE_REPLY_BYTES + config->attachment_bytes;
     self->reply = malloc(self->reply_bytes);

@@ -277,8 +277,7 @@ static gpuipc_status note(const server_link *self, const gpuipc_ticket *bytes,
     buffer *opened;
     gpuipc_status status = buffer_acquire(came->buffer, &opened);
     if (status == GPUIPC_OK) {
-        status = ticket_cache_add(opened, bytes, config, &self->connection->peer, came->attachment,
-                                  came->attachment_bytes, true);
+        status = ticket_cache_add(opened, bytes, config, &self->connection->peer, came, true);
         buffer_drop(opened);
     }
     if (status != GPUIPC_OK) {

@@ -7,6 +7,7 @@
 
 #include "memory/buffer.h"
 #include "message/peer.h"
+#include "ticket/ticket_request.h"
 
 #define WORDS (GPUIPC_TICKET_BYTES / 4)
 
@@ -71,7 +72,7 @@ static const buffer_finder finder = {.leave = leave, .leave_alone = leave_alone,
 
 gpuipc_status ticket_cache_add(buffer *of, const gpuipc_ticket *bytes,
                                const gpuipc_open_config *config, const os_peer *from,
-                               void *attachment, size_t attachment_bytes, bool is_found) {
+                               const ticket_given *came, bool is_found) {
     ticket_cache *cache = of->context->tickets;
     cached_ticket *self = malloc(sizeof(*self));
     if (self == NULL) {
@@ -81,15 +82,16 @@ gpuipc_status ticket_cache_add(buffer *of, const gpuipc_ticket *bytes,
                             .has_from = from != NULL,
                             .policy = config->policy,
                             .policy_user_data = config->policy_user_data,
-                            .attachment = attachment,
+                            .attachment = came->attachment,
+                            .is_one_shot = came->is_one_shot,
                             .of = of};
     if (from != NULL) {
         self->from = *from;
         self->from.process = OS_HANDLE_NONE;
     }
     of->cached = self;
-    of->attachment = attachment;
-    of->attachment_bytes = attachment_bytes;
+    of->attachment = came->attachment;
+    of->attachment_bytes = came->attachment_bytes;
     of->finder = &finder;
     if (is_found) {
         os_mutex_lock(&cache->mutex);
@@ -124,6 +126,67 @@ buffer *ticket_cache_find(context *ctx, const gpuipc_ticket *bytes,
     }
     os_mutex_unlock(&cache->mutex);
     return found;
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+/* A handle's worth less; what it ends must not end under the mutex, and the error record stays. */
+static void drop_one(buffer *of) {
+    const gpuipc_error why = status_save();
+    object_unreference(&of->object);
+    status_restore(&why);
+}
+
+void ticket_cache_give_up(buffer *of, bool is_of_use) {
+    ticket_cache *cache = of->context->tickets;
+    os_mutex_lock(&cache->mutex);
+    const bool is_last = atomic_fetch_sub(&of->handles, 1u) == 1;
+    const bool is_kept = is_last && is_of_use && of->cached->is_one_shot && !cache->is_over;
+    if (is_kept) {
+        atomic_fetch_add(&of->handles, 1u);
+        list_append(&cache->kept, &of->cached->kept);
+    }
+    os_mutex_unlock(&cache->mutex);
+    if (!is_kept) {
+        drop_one(of);
+    }
+}
+
+void ticket_cache_settle(buffer *of) {
+    ticket_cache *cache = of->context->tickets;
+    os_mutex_lock(&cache->mutex);
+    const bool was_kept = list_has(&cache->kept, &of->cached->kept);
+    if (was_kept) {
+        list_remove(&of->cached->kept);
+        atomic_fetch_sub(&of->handles, 1u);
+    }
+    os_mutex_unlock(&cache->mutex);
+    if (was_kept) {
+        drop_one(of);
+    }
+}
+
+/* The next one that is kept; when there is none, there are no new ones any more. */
+static buffer *take_kept(ticket_cache *cache) {
+    os_mutex_lock(&cache->mutex);
+    const cached_ticket *one = LIST_ITEM(list_take(&cache->kept), cached_ticket, kept);
+    cache->is_over = true;
+    os_mutex_unlock(&cache->mutex);
+    return one == NULL ? NULL : one->of;
+}
+
+void ticket_cache_close(context *ctx, bool forked) {
+    ticket_cache *cache = ctx->tickets;
+    buffer *of;
+    if (forked) {
+        if (!os_mutex_try_lock(&cache->mutex)) {
+            return; /* another thread of the parent's was in it */
+        }
+        os_mutex_unlock(&cache->mutex);
+    }
+    while ((of = take_kept(cache)) != NULL) {
+        buffer_unreference_handle(&of->object);
+    }
 }
 
 gpuipc_status ticket_cache_check_peer(const buffer *of, const gpuipc_open_config *config) {

@@ -39,13 +39,15 @@ static gpuipc_status open_again(buffer *found, const gpuipc_open_config *config,
     if (status == GPUIPC_OK) {
         status = object_publish(&found->object, &handle);
     }
-    if (status != GPUIPC_OK) {
-        atomic_fetch_sub(&found->handles, 1u);
-        buffer_drop(found);
-        return status;
+    if (status == GPUIPC_OK || status == GPUIPC_ERR_LOST) {
+        ticket_cache_settle(found);
     }
-    *out_buffer = handle;
-    return GPUIPC_OK;
+    if (status == GPUIPC_OK) {
+        *out_buffer = handle;
+    } else {
+        ticket_cache_give_up(found, status != GPUIPC_ERR_LOST);
+    }
+    return status;
 }
 
 /* ---- of this process itself ---------------------------------------------------------------- */
@@ -95,10 +97,9 @@ static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
                                 const gpuipc_ticket *bytes, const ticket *decoded,
                                 const gpuipc_open_config *config, os_deadline deadline,
                                 gpuipc_buffer **out_buffer) {
-    void *attachment;
-    size_t attachment_bytes;
+    ticket_given of_own = {.buffer = NULL};
     buffer *view;
-    gpuipc_status status = copy_attachment(of, &attachment, &attachment_bytes);
+    gpuipc_status status = copy_attachment(of, &of_own.attachment, &of_own.attachment_bytes);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -107,8 +108,7 @@ static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
         goto free_attachment;
     }
     /* Where a stream waits for the contents, nobody else may find it: he would not wait. */
-    status = ticket_cache_add(view, bytes, config, NULL, attachment, attachment_bytes,
-                              atomic_load(&of->is_ready));
+    status = ticket_cache_add(view, bytes, config, NULL, &of_own, atomic_load(&of->is_ready));
     if (status != GPUIPC_OK) {
         goto drop_view;
     }
@@ -117,7 +117,7 @@ static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
 drop_view:
     buffer_drop(view);
 free_attachment:
-    free(attachment);
+    free(of_own.attachment);
     return status;
 }
 
@@ -152,6 +152,17 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
 
 /* ---- of another process ---------------------------------------------------------------------- */
 
+/* The contents were not there in time. Nobody else knows the handle. Takes over the reference. */
+static void give_up(buffer *opened, gpuipc_buffer *handle) {
+    const gpuipc_error why = status_save();
+    object_reference(&opened->object);
+    if (buffer_drop_hold(opened, handle) == GPUIPC_OK) {
+        ticket_cache_give_up(opened, true);
+    }
+    buffer_drop(opened);
+    status_restore(&why);
+}
+
 /* What has just come is open, and found by its ticket. */
 static gpuipc_status await_new(gpuipc_buffer *handle, const gpuipc_open_config *config,
                                os_deadline deadline) {
@@ -159,6 +170,10 @@ static gpuipc_status await_new(gpuipc_buffer *handle, const gpuipc_open_config *
     gpuipc_status status = buffer_acquire(handle, &opened);
     if (status == GPUIPC_OK) {
         status = await_contents(opened, config, deadline);
+        if (status == GPUIPC_ERR_TIMEOUT) {
+            give_up(opened, handle);
+            return status;
+        }
         buffer_drop(opened);
     }
     if (status != GPUIPC_OK) {

@@ -60,6 +60,7 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
     if (status == GPUIPC_ERR_TIMEOUT && from->in.started) {
         connection_drop(from, true); /* its event was late, of which gpuipc's servers send none */
     }
+    out->is_one_shot = (reply->flags & WIRE_REPLY_ONE_SHOT) != 0;
     if (bytes == bare) {
         return status;
     }

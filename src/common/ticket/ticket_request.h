@@ -12,6 +12,7 @@ typedef struct ticket_given {
     gpuipc_buffer *buffer;
     void *attachment; /**< malloc; NULL: there is none */
     size_t attachment_bytes;
+    bool is_one_shot; /**< nobody gets it again */
 } ticket_given;
 
 /** @param bytes the ticket as it came */
