@@ -212,12 +212,12 @@ typedef struct gpuipc_outgoing {
  * @param connection a live connection
  * @param message what is sent; it is only read
  * @param timeout_ms milliseconds; 0 tries once, -1 waits for ever
- * @errors ::GPUIPC_ERR_TIMEOUT (also while the peer does not read; if part of the message had left,
- *         the connection is broken, and the record says so), ::GPUIPC_ERR_PEER_CLOSED,
+ * @errors ::GPUIPC_ERR_TIMEOUT (also while the peer does not read; nothing has left), ::GPUIPC_ERR_PEER_CLOSED,
  *         ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_BUSY, ::GPUIPC_ERR_LIMIT (also when 262,080 buffers that were
  *         sent over this connection are not returned yet; nothing has left then), ::GPUIPC_ERR_RELEASED,
  *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TOO_MANY_IN_FLIGHT,
- *         ::GPUIPC_ERR_CONNECTION_BROKEN, ::GPUIPC_ERR_STRUCT_SIZE,
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN (also when the time ran out, or anything failed, after part of the message
+ *         had left; the record says what), ::GPUIPC_ERR_STRUCT_SIZE,
  *         ::GPUIPC_ERR_ACCESS_DENIED (Windows: this process may not put handles into the peer's)
  * @ownership borrows  @threads one sender at a time
  * @blocking up to timeout_ms for the connection, and without bound for the GPU work  @since 0.1
@@ -337,7 +337,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_ready(gpuipc_buffer 
  * used afterwards (gpuipc's own calls on its contents answer ::GPUIPC_ERR_INVALID_ARGUMENT), and is to be released when the stream has passed that point. Releasing a buffer that
  * was not returned returns it at once. A stream that is being captured cannot mark it (::GPUIPC_ERR_CUDA): a buffer is
  * returned once, and a graph may be launched again. Graphs return parts by a mark in the other direction (gpuipc_mark.h).
- * @param buffer one that was received or opened
+ * @param buffer one that was received, or opened by a ticket of another process. A ticket of this process opens a view,
+ *        which is released and not returned
  * @param stream NULL: the default stream of the device it was opened for
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (not received, or returned already, or opened more than once by its
  *         ticket: it is returned when all have released it)

@@ -242,6 +242,7 @@ static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadli
                  * another. */
                 connection_break(to);
                 status_add("; part of the message had left, so the connection is broken");
+                return status_change(GPUIPC_ERR_CONNECTION_BROKEN);
             }
             return status;
         }
