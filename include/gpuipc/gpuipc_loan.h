@@ -112,7 +112,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_cancel_loan(gpuipc_buffer 
  * Takes a loan: from now on the lender waits for this process. To be called before the part is looked at.
  * gpuipc_buffer_await_mark_async() and gpuipc_buffer_await_mark() then wait for its contents.
  * @param buffer one that was received or opened from the context that lends, and not from another process that has it
- *        open too. When it is released, what it has taken is returned
+ *        open too, or by a ticket of this very process. When it is released, what it has taken is returned
  * @param loan as gpuipc_buffer_lend() made it
  * @errors ::GPUIPC_ERR_RELEASED (the loan is over, or this process has taken it already: leave the part alone);
  *         ::GPUIPC_ERR_INVALID_ARGUMENT (no loan, damaged, of another context, or the buffer was not received)

@@ -67,7 +67,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *buffer
  *
  * Release the buffer when its graphs are not launched any more.
  * @param buffer a buffer that was received or opened from the context that made the mark, and not from another
- *        process that has it open too
+ *        process that has it open too. A ticket of this very process opens a view, of which no mark is known: there
+ *        an event of CUDA does the same. (By a message within one process it works.)
  * @param mark as gpuipc_buffer_mark() made it
  * @param stream a CUstream; NULL: the default stream of the device that the buffer was opened for
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT: no mark, damaged, of another context, or captured before this process opened

@@ -83,7 +83,7 @@ GPUIPC_API gpuipc_status gpuipc_server_destroy(gpuipc_server *server);
  * wakes for that.
  * @param server one without a thread of its own
  * @param timeout_ms how long to wait for something to come; 0: not at all; -1: for ever
- * @errors ::GPUIPC_ERR_TIMEOUT (nothing came), ::GPUIPC_ERR_BUSY (another thread is in it, or the server has a
+ * @errors ::GPUIPC_ERR_TIMEOUT (nobody has asked), ::GPUIPC_ERR_BUSY (another thread is in it, or the server has a
  *         thread of its own), ::GPUIPC_ERR_RELEASED (also when it is destroyed meanwhile)
  * @ownership borrows  @threads one at a time  @blocking up to timeout_ms for something to come; then until it is
  *         answered (at most a second)  @since 0.1

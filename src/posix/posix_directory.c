@@ -110,7 +110,9 @@ gpuipc_status posix_directory_open(const char *path, bool shared, bool create, i
     if (create && mkdir(path, shared ? MODE_SHARED : MODE_OWN) != 0 && errno != EEXIST) {
         return posix_fail(
             errno, "mkdir",
-            "the runtime directory %s cannot be made (is XDG_RUNTIME_DIR right?); " REMEDY, path);
+            "the directory %s cannot be made; the one above it must be there (its name comes from the context's config, or "
+            "else from GPUIPC_RUNTIME_DIR, or else from XDG_RUNTIME_DIR); " REMEDY,
+            path);
     }
     /* Who only connects needs no right to list the directory; who listens locks it. */
     int flags = (create ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;

@@ -206,7 +206,7 @@ Test(contents, bad_arguments_are_refused_before_anything_leaves) {
                   gpuipc_connection_receive_contents(two.pair.client, &contents, 0));
     contents.buffer = two.from;
     contents.transport = GPUIPC_TRANSPORT_LEGACY;
-    check_refused(GPUIPC_ERR_NO_TRANSPORT, "goes by vmm",
+    check_refused(GPUIPC_ERR_NO_TRANSPORT, "go by vmm",
                   gpuipc_connection_send_contents(two.pair.server, &contents, 0));
     contents.transport = GPUIPC_TRANSPORT_DEFAULT;
     contents.buffer = two.into;

@@ -175,7 +175,7 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
     } else if (contents->transport != GPUIPC_TRANSPORT_DEFAULT &&
                contents->transport != self->transport->id) {
         status = status_fail(GPUIPC_ERR_NO_TRANSPORT,
-                             "the buffer's memory goes by %s, not by %s; and by host",
+                             "the buffer's contents go by %s or by host, not by %s",
                              self->transport->name, transport_find(contents->transport)->name);
     } else if (buffer_check_export(self, &to->peer) != GPUIPC_OK) {
         status = status_change(GPUIPC_ERR_NO_TRANSPORT);

@@ -43,7 +43,8 @@ static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
 gpuipc_status buffer_return(buffer *self, gpuipc_stream stream) {
     if (self->import_record == NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                           "the buffer was not received over a connection");
+                           "the buffer was not received, or it was opened by a ticket of this same "
+                           "process; release it");
     }
     if (self->finder != NULL && !self->finder->leave_alone(self)) {
         return status_fail(

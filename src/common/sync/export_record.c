@@ -280,7 +280,8 @@ void export_end_all(struct context *ctx, bool forked) {
 static gpuipc_status add_page(export_table *self) {
     if (self->page_count == POINT_PAGES_MAX) {
         return status_fail(GPUIPC_ERR_LIMIT,
-                           "%u buffers that were sent over this connection are not returned yet",
+                           "%u buffers that were sent over this connection are not returned yet; "
+                           "let the receiver release some",
                            POINT_PAGES_MAX * POINT_COUNT);
     }
     export_page *made = &self->pages[self->page_count];

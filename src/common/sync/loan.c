@@ -277,7 +277,9 @@ static gpuipc_status take(loan_table *table, loan **out_loan) {
     free_some(table, LOOKS);
     loan *one = take_free(table);
     if (one == NULL) {
-        return status_fail(GPUIPC_ERR_LIMIT, "%u loans are not over", LOAN_SLOTS);
+        return status_fail(GPUIPC_ERR_LIMIT,
+                           "%u loans are not over; let them be returned, or cancel some",
+                           LOAN_SLOTS);
     }
     one->value++;
     one->secret = secret;

@@ -115,8 +115,10 @@ static uint64_t word_value(const point_page *page, uint32_t at) {
 
 gpuipc_status mark_word(const import_record *of, const mark *self, point_word *out_word) {
     if (of == NULL || of->marks == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                           "the buffer was not received from another process");
+        return status_fail(
+            GPUIPC_ERR_INVALID_ARGUMENT,
+            "the buffer was not received, or it was opened by a ticket of this same process; where memory is "
+            "this process's own, an event of CUDA does what a mark does");
     }
     if (word_value(of->marks, EXPORTER_WORD) != self->exporter) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
@@ -226,9 +228,11 @@ gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_ma
     os_mutex_lock(&self->mutex);
     mark_slot *one = take(self);
     gpuipc_status status =
-        one != NULL ? writing_begin(ctx, one, &words)
-                    : status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u marks yet",
-                                  MARK_SLOTS - REPEATED);
+        one != NULL
+            ? writing_begin(ctx, one, &words)
+            : status_fail(GPUIPC_ERR_LIMIT,
+                          "streams have not come to %u marks yet; let them, before more are made",
+                          MARK_SLOTS - REPEATED);
     if (status == GPUIPC_OK) {
         made.slot = (uint32_t)(one - self->slots);
         made.value = one->value;
@@ -376,7 +380,9 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
     os_mutex_lock(&self->mutex);
     mark_slot *one = take_repeated(self);
     if (one == NULL) {
-        status = status_fail(GPUIPC_ERR_LIMIT, "%u marks are captured in graphs already", REPEATED);
+        status = status_fail(GPUIPC_ERR_LIMIT,
+                             "%u marks are captured in graphs already; release the buffers of some",
+                             REPEATED);
     } else {
         status = capture_new(ctx, (uint32_t)(one - self->slots), &made);
     }

@@ -54,7 +54,7 @@ static void settle_some(passage_table *self) {
 static gpuipc_status add_page(struct context *ctx, passage_table *self) {
     const size_t size = sizeof(struct passage_page) + WORDS * sizeof(passage_slot);
     if (self->page_count == POINT_PAGES_MAX) {
-        return status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u words yet",
+        return status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u words yet; let them",
                            WORDS * POINT_PAGES_MAX);
     }
     struct passage_page *made = calloc(1, size);

@@ -342,7 +342,7 @@ static gpuipc_status poll(server *self, os_deadline deadline) {
         return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
     }
     if (status == GPUIPC_OK && count == 0) {
-        return status_fail(GPUIPC_ERR_TIMEOUT, "nothing came");
+        return status_fail(GPUIPC_ERR_TIMEOUT, "nobody has asked in time");
     }
     return status;
 }

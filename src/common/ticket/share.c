@@ -360,7 +360,7 @@ gpuipc_status share_revoke(share_table *self, const ticket *of) {
     if (found == NULL) {
         status = unknown();
     } else if (found->state == WIRE_REVOKED) {
-        status = status_fail(GPUIPC_ERR_TICKET_REVOKED, "it was revoked before");
+        status = status_fail(GPUIPC_ERR_TICKET_REVOKED, "the ticket was revoked before");
     } else {
         offered = bury(self, found, WIRE_REVOKED);
     }

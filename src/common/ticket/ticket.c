@@ -157,7 +157,8 @@ gpuipc_status gpuipc_ticket_from_bytes(const void *bytes, size_t size, gpuipc_ti
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "bytes or out_ticket is NULL");
     }
     if (size != sizeof(copy.bytes)) {
-        return status_fail(GPUIPC_ERR_TICKET_SIZE, "%zu bytes", size);
+        return status_fail(GPUIPC_ERR_TICKET_SIZE, "a ticket has %d bytes, not %zu",
+                           GPUIPC_TICKET_BYTES, size);
     }
     memcpy(copy.bytes, bytes, sizeof(copy.bytes));
     gpuipc_status status = ticket_decode(&copy, &decoded);

@@ -12,15 +12,17 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
         gpuipc_status status;
         const char *sentence;
     } answers[] = {
-        [WIRE_EXPIRED] = {GPUIPC_ERR_TICKET_EXPIRED, "the server's clock says so"},
-        [WIRE_REVOKED] = {GPUIPC_ERR_TICKET_REVOKED, "gpuipc_server_revoke()"},
+        [WIRE_EXPIRED] = {GPUIPC_ERR_TICKET_EXPIRED,
+                          "the time that its server gave the ticket is over"},
+        [WIRE_REVOKED] = {GPUIPC_ERR_TICKET_REVOKED, "its owner has revoked the ticket"},
         [WIRE_USED_UP] = {GPUIPC_ERR_TICKET_USED_UP,
                           "this process is not among those that were admitted"},
         [WIRE_UNKNOWN] = {GPUIPC_ERR_TICKET_UNKNOWN,
                           "its server has no such share, or another secret for it"},
         [WIRE_OUT_OF_RANGE] = {GPUIPC_ERR_OUT_OF_RANGE,
                                "the ticket's range does not lie in what was shared"},
-        [WIRE_BUSY] = {GPUIPC_ERR_SERVER_BUSY, "the server says so of this user's connections"},
+        [WIRE_BUSY] = {GPUIPC_ERR_SERVER_BUSY,
+                       "the server takes no further connection of this user now"},
         [WIRE_FAILED] = {GPUIPC_ERR_NOT_SHAREABLE,
                          "the process that made the ticket could not hand the buffer over; the log "
                          "of its context says why"}};
