@@ -140,7 +140,7 @@ gpuipc_status posix_connection_usable(const os_connection *connection) {
         return posix_fail_forked();
     }
     if (atomic_load(&connection->interrupted)) {
-        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "another thread closed the connection meanwhile");
     }
     return GPUIPC_OK;
 }

@@ -256,7 +256,7 @@ gpuipc_status posix_listener_descriptor(const os_listener *listener, int *out_fd
 }
 
 static gpuipc_status listener_interrupted(void) {
-    return status_fail(GPUIPC_ERR_RELEASED, "the listener was interrupted");
+    return status_fail(GPUIPC_ERR_RELEASED, "another thread closed the listener meanwhile");
 }
 
 /** One try. @return 0, or errno: the caller decides what to do about it */

@@ -95,7 +95,7 @@ gpuipc_status os_connection_open(const os_directory *directory, const char *name
 
 gpuipc_status win32_connection_usable(const os_connection *connection) {
     if (atomic_load(&connection->is_interrupted)) {
-        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "another thread closed the connection meanwhile");
     }
     return GPUIPC_OK;
 }

@@ -283,7 +283,7 @@ static gpuipc_status listener_accept(os_listener *listener, os_deadline deadline
     unsigned pause = 0;
     for (;;) {
         if (atomic_load(&listener->is_interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the listener was interrupted");
+            return status_fail(GPUIPC_ERR_RELEASED, "another thread closed the listener meanwhile");
         }
         gpuipc_status status = listener_try(listener, out_pipe);
         bool at_limit = status == GPUIPC_ERR_TOO_MANY_HANDLES;
@@ -346,7 +346,7 @@ gpuipc_status win32_listener_attach(os_listener *listener, os_poller *poller, HA
     AcquireSRWLockShared(&listener->use);
     AcquireSRWLockExclusive(&listener->instances_mutex);
     if (atomic_load(&listener->is_interrupted)) {
-        status = status_fail(GPUIPC_ERR_RELEASED, "the listener was interrupted");
+        status = status_fail(GPUIPC_ERR_RELEASED, "another thread closed the listener meanwhile");
     } else if (listener->poller != NULL) {
         status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the listener is waited for already");
     } else {

@@ -100,7 +100,7 @@ static gpuipc_status send_failed(DWORD code) {
         return status_fail(GPUIPC_ERR_TIMEOUT,
                            "the peer did not take its packets before the time ran out");
     case ERROR_OPERATION_ABORTED:
-        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "another thread closed the connection meanwhile");
     default:
         return win32_fail(code, "WriteFile", "the packet cannot be sent");
     }
@@ -181,7 +181,7 @@ static gpuipc_status receive_failed(DWORD code) {
     case WAIT_TIMEOUT:
         return status_fail(GPUIPC_ERR_TIMEOUT, "no packet came before the time ran out");
     case ERROR_OPERATION_ABORTED:
-        return status_fail(GPUIPC_ERR_RELEASED, "the connection was interrupted");
+        return status_fail(GPUIPC_ERR_RELEASED, "another thread closed the connection meanwhile");
     case ERROR_MORE_DATA:
         return frame_broken("longer than any may be");
     default:

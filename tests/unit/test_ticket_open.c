@@ -492,11 +492,14 @@ Test(ticket_open, arguments_that_make_no_sense_are_refused) {
 typedef struct opening_call {
     gpuipc_ticket wanted;
     gpuipc_buffer *opened;
+    gpuipc_error why;
 } opening_call;
 
 static gpuipc_status call_open(void *argument) {
     opening_call *self = argument;
-    return open_one(&self->wanted, &self->opened);
+    const gpuipc_status status = open_one(&self->wanted, &self->opened);
+    self->why = *gpuipc_error_get();
+    return status;
 }
 
 Test(ticket_open, a_context_that_is_given_up_ends_its_links_at_once) {
@@ -513,6 +516,8 @@ Test(ticket_open, a_context_that_is_given_up_ends_its_links_at_once) {
     check_ok(gpuipc_context_destroy(client));
     client = NULL;
     cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    cr_assert_not_null(strstr(call.why.sentence, "the context was destroyed"), "%s",
+                       call.why.sentence);
     core_check_pattern(opened, 3);
     drop(opened);
     ticket_server_close(&server);

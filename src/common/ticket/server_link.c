@@ -366,6 +366,9 @@ gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const t
     for (int i = 0; i < TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
         status = ask_once(ctx, bytes, decoded, config, deadline, out_found, out_opened);
     }
+    if (status == GPUIPC_ERR_RELEASED) { /* the link was closed, which the user did not know of */
+        status = context_is_over();
+    }
     if (status == GPUIPC_ERR_PEER_CLOSED) {
         /* It listens, and closes what it has just let in. */
         status = status_fail(GPUIPC_ERR_SERVER_BUSY, "the server closes the connection");
