@@ -152,15 +152,21 @@ void device_list_destroy(struct context *ctx, bool is_forked) {
     free(ctx->devices);
 }
 
+#define FIELD_TAG GPUIPC_DEVICE(0)
+
 gpuipc_status device_check(const struct context *ctx, uint32_t index) {
+    if (index >= FIELD_TAG && index < 2 * FIELD_TAG) {
+        return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
+                           "GPUIPC_DEVICE() is for a field called device of a struct that is "
+                           "passed in; here write %u, the plain number",
+                           index - FIELD_TAG);
+    }
     if (index >= ctx->device_count) {
         return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
                            "there is no device %u; this process sees %u", index, ctx->device_count);
     }
     return GPUIPC_OK;
 }
-
-#define FIELD_TAG GPUIPC_DEVICE(0)
 
 gpuipc_status device_check_field(const struct context *ctx, uint32_t field) {
     if (field == 0) {
