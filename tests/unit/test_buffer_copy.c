@@ -54,6 +54,10 @@ Test(buffer_copy, ranges_must_lie_inside) {
         check_status(rows[i].expected,
                      gpuipc_buffer_copy_async(other, 500, buffer, at, bytes, NULL));
     }
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "source is NULL",
+                  gpuipc_buffer_copy_async(buffer, 0, NULL, 0, 1, NULL));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "destination is NULL",
+                  gpuipc_buffer_copy_async(NULL, 0, buffer, 0, 1, NULL));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_read(buffer, 0, NULL, 1));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_write(buffer, 0, NULL, 1));
     check_ok(gpuipc_buffer_read(buffer, 0, NULL, 0));

@@ -130,7 +130,10 @@ Test(object, values_never_given_out_are_refused) {
         check_status(GPUIPC_ERR_RELEASED, drop(OBJECT_BUFFER, value));
     }
     object *found = NULL;
-    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "NULL", object_acquire(OBJECT_BUFFER, NULL, &found));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "buffer is NULL",
+                  object_acquire(OBJECT_BUFFER, NULL, &found));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "server is NULL",
+                  object_acquire(OBJECT_SERVER, NULL, &found));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, object_add_hold(OBJECT_BUFFER, NULL));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, drop(OBJECT_BUFFER, NULL));
     check_ok(drop(OBJECT_BUFFER, handle));

@@ -122,9 +122,15 @@ gpuipc_status object_publish(object *self, void **out_handle) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status not_an_object(const void *handle) {
+/* Parameters are called what they are, but where there are two of a kind. */
+static gpuipc_status not_an_object(object_kind kind, const void *handle) {
+    static const char *const names[] = {[OBJECT_CONTEXT] = "context",
+                                        [OBJECT_BUFFER] = "buffer",
+                                        [OBJECT_LISTENER] = "listener",
+                                        [OBJECT_CONNECTION] = "connection",
+                                        [OBJECT_SERVER] = "server"};
     if (handle == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the object pointer is NULL");
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is NULL", names[kind]);
     }
     return status_fail(GPUIPC_ERR_RELEASED,
                        "%p is no live object of this kind: it was released, or is not from gpuipc",
@@ -141,7 +147,7 @@ gpuipc_status object_acquire(object_kind kind, const void *handle, object **out_
     }
     os_static_mutex_unlock(&table.mutex);
     if (self == NULL) {
-        return not_an_object(handle);
+        return not_an_object(kind, handle);
     }
     if (forked) {
         return status_fail(GPUIPC_ERR_FORKED, "the object belongs to the parent process");
@@ -157,7 +163,7 @@ gpuipc_status object_add_hold(object_kind kind, const void *handle) {
         found->holds++;
     }
     os_static_mutex_unlock(&table.mutex);
-    return found == NULL ? not_an_object(handle) : GPUIPC_OK;
+    return found == NULL ? not_an_object(kind, handle) : GPUIPC_OK;
 }
 
 gpuipc_status object_drop_hold(object_kind kind, const void *handle, object **out_last) {
@@ -173,7 +179,7 @@ gpuipc_status object_drop_hold(object_kind kind, const void *handle, object **ou
     }
     os_static_mutex_unlock(&table.mutex);
     if (found == NULL) {
-        return not_an_object(handle);
+        return not_an_object(kind, handle);
     }
     *out_last = last;
     return GPUIPC_OK;

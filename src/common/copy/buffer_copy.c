@@ -94,6 +94,10 @@ gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination_handle,
     status_enter(__func__);
     buffer *destination;
     buffer *source;
+    if (destination_handle == NULL || source_handle == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is NULL",
+                           destination_handle == NULL ? "destination" : "source");
+    }
     gpuipc_status status = buffer_acquire(destination_handle, &destination);
     if (status != GPUIPC_OK) {
         return status;

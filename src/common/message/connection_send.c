@@ -57,7 +57,10 @@ static gpuipc_status acquire_all(outgoing *self, const connection *to) {
         return status_out_of_memory(message->buffer_count * sizeof(*self->buffers));
     }
     for (size_t i = 0; i < message->buffer_count; i++) {
-        gpuipc_status status = buffer_acquire(message->buffers[i], &self->buffers[i]);
+        gpuipc_status status =
+            message->buffers[i] == NULL
+                ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "buffers[%zu] is NULL", i)
+                : buffer_acquire(message->buffers[i], &self->buffers[i]);
         if (status == GPUIPC_OK && self->buffers[i]->context != to->context) {
             buffer_unreference(self->buffers[i]);
             status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
