@@ -110,8 +110,8 @@ gpuipc_status posix_directory_open(const char *path, bool shared, bool create, i
     if (create && mkdir(path, shared ? MODE_SHARED : MODE_OWN) != 0 && errno != EEXIST) {
         return posix_fail(
             errno, "mkdir",
-            "the directory %s cannot be made; the one above it must be there (its name comes from the context's config, or "
-            "else from GPUIPC_RUNTIME_DIR, or else from XDG_RUNTIME_DIR); " REMEDY,
+            "the directory %s cannot be made (is the one above it there?); its path is the "
+            "context config's, else GPUIPC_RUNTIME_DIR's, else XDG_RUNTIME_DIR's; " REMEDY,
             path);
     }
     /* Who only connects needs no right to list the directory; who listens locks it. */

@@ -26,6 +26,8 @@ Test(status, every_status_has_its_name_and_a_sentence_of_its_own) {
         cr_assert_str_eq(gpuipc_status_name(rows[i].status), rows[i].name);
         const char *message = gpuipc_status_message(rows[i].status);
         cr_assert(strlen(message) > 6, "%s", rows[i].name);
+        /* What happened, and behind it what to do. */
+        cr_assert(rows[i].status == GPUIPC_OK || strstr(message, "; ") != NULL, "%s", rows[i].name);
         for (size_t j = 0; j < i; j++) {
             cr_assert_neq(rows[i].status, rows[j].status, "%s", rows[i].name);
             cr_assert_str_neq(message, gpuipc_status_message(rows[j].status));
