@@ -54,6 +54,7 @@ Test(server_share, a_ticket_of_a_server_that_was_destroyed_meanwhile_is_none) {
     core_waiter waiter;
     gpuipc_ticket made = {{0}};
     const gpuipc_ticket untouched = made;
+    core_need_emulated(); /* which sleeps while it waits for a stream */
     stream_gate_make();
     producer = stream_gate_stream();
     stream_gate_close(producer);
