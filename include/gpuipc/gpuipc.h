@@ -11,7 +11,8 @@
  *   any other field means the default. A longer struct than the library knows is accepted when
  *   the part it does not know is zero, and refused with ::GPUIPC_ERR_STRUCT_SIZE otherwise.
  * - Sizes are in bytes, times in milliseconds. A timeout of 0 tries once, -1 waits for ever; a
- *   call never waits longer than its timeout.
+ *   call never waits longer than its timeout. Less than -1 is refused (::GPUIPC_ERR_INVALID_ARGUMENT).
+ *   In gpuipc_open_config alone 0 is another default, of five seconds.
  * - Objects may be used from any thread at the same time, but for a connection: one sending and
  *   one receiving thread at a time (a second one gets ::GPUIPC_ERR_BUSY). A released object is
  *   recognised: using it answers ::GPUIPC_ERR_RELEASED.

@@ -67,7 +67,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_get_loan_states(
  * Waits on the host until a loan is over.
  * @param buffer as in gpuipc_buffer_get_loan_states()
  * @param loan as gpuipc_buffer_lend() made it
- * @param timeout_ms in milliseconds; 0: only looks; negative: without bound
+ * @param timeout_ms in milliseconds; 0: only looks; -1: without bound
  * @errors ::GPUIPC_ERR_TIMEOUT (the sentence says whether it was taken); ::GPUIPC_ERR_RELEASED (the context is given up
  *         meanwhile); ::GPUIPC_ERR_INVALID_ARGUMENT as in gpuipc_buffer_get_loan_states()
  * @ownership borrows  @threads any  @blocking until it is over or the timeout  @since 0.1
@@ -82,7 +82,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_loan(gpuipc_buffer *
  * @param buffer as in gpuipc_buffer_get_loan_states()
  * @param loan as gpuipc_buffer_lend() made it
  * @param stream a CUstream; NULL: the default stream of the device that the buffer was made or opened for
- * @param timeout_ms how long the host waits, in milliseconds; 0: it only looks; negative: without bound
+ * @param timeout_ms how long the host waits, in milliseconds; 0: it only looks; -1: without bound
  * @errors ::GPUIPC_ERR_TIMEOUT (nobody has taken it), ::GPUIPC_ERR_CUDA (the stream is being captured),
  *         ::GPUIPC_ERR_RELEASED and ::GPUIPC_ERR_INVALID_ARGUMENT as in gpuipc_buffer_await_loan()
  * @ownership borrows  @threads any

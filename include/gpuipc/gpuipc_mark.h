@@ -88,7 +88,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_bu
  * Waits on the host for a mark. One that repeats is set back; no stream may be waiting for it, or about to, meanwhile.
  * @param buffer as in gpuipc_buffer_await_mark_async()
  * @param mark as gpuipc_buffer_mark() made it
- * @param timeout_ms in milliseconds; 0: only looks; negative: without bound
+ * @param timeout_ms in milliseconds; 0: only looks; -1: without bound
  * @errors ::GPUIPC_ERR_TIMEOUT; ::GPUIPC_ERR_LOST (the process that made it ended before it was reached);
  *         ::GPUIPC_ERR_RELEASED (the context is given up meanwhile);
  *         ::GPUIPC_ERR_INVALID_ARGUMENT as in gpuipc_buffer_await_mark_async()

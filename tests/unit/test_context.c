@@ -146,3 +146,26 @@ Test(context, no_device_is_started_before_it_is_used) {
     }
     check_ok(gpuipc_buffer_release(buffer));
 }
+
+/* One that was computed, and is over, is not "for ever". */
+Test(context, a_timeout_below_minus_one_is_refused) {
+    const gpuipc_mark mark = {{0}};
+    gpuipc_incoming in = GPUIPC_INCOMING_INIT;
+    gpuipc_outgoing out = GPUIPC_OUTGOING_INIT;
+    gpuipc_contents contents = GPUIPC_CONTENTS_INIT;
+    gpuipc_connection *made = NULL;
+#define REFUSED(call) check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "timeout_ms is -2", call)
+    REFUSED(gpuipc_listener_accept(NULL, -2, &made));
+    REFUSED(gpuipc_connection_open(core_context, "nobody", NULL, -2, &made));
+    REFUSED(gpuipc_connection_send(NULL, &out, -2));
+    REFUSED(gpuipc_connection_receive(NULL, &in, -2));
+    REFUSED(gpuipc_connection_send_contents(NULL, &contents, -2));
+    REFUSED(gpuipc_connection_receive_contents(NULL, &contents, -2));
+    REFUSED(gpuipc_buffer_await_ready(NULL, -2));
+    REFUSED(gpuipc_buffer_await_returns(NULL, -2));
+    REFUSED(gpuipc_buffer_await_mark(NULL, &mark, -2));
+    REFUSED(gpuipc_buffer_await_loan(NULL, &mark, -2));
+    REFUSED(gpuipc_buffer_await_loan_async(NULL, &mark, NULL, -2));
+    REFUSED(gpuipc_server_poll(NULL, -2));
+#undef REFUSED
+}

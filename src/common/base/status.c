@@ -177,6 +177,11 @@ gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *n
     return status;
 }
 
+gpuipc_status status_bad_timeout(int timeout_ms) {
+    return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                       "timeout_ms is %d; 0 tries once, and -1 waits for ever", timeout_ms);
+}
+
 gpuipc_status status_out_of_memory(uint64_t bytes) {
     return status_fail(GPUIPC_ERR_OUT_OF_MEMORY,
                        "the process has not %" PRIu64 " bytes of host memory for this", bytes);

@@ -33,6 +33,9 @@ gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *nat
 gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *native_call,
                                const char *format, ...) GPUIPC_PRINTF(4, 5);
 
+/** ::GPUIPC_ERR_INVALID_ARGUMENT, of one below -1: a time that was computed, and is over. */
+gpuipc_status status_bad_timeout(int timeout_ms);
+
 /** ::GPUIPC_ERR_OUT_OF_MEMORY, of host memory. */
 gpuipc_status status_out_of_memory(uint64_t bytes);
 

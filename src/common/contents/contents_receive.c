@@ -244,6 +244,9 @@ unreference:
 gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *handle,
                                                  const gpuipc_contents *contents, int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     gpuipc_contents known;

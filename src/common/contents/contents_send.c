@@ -190,6 +190,9 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
 gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
                                               const gpuipc_contents *contents, int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     gpuipc_contents known;
     connection *to;
     gpuipc_status status = struct_size_read(contents, STRUCT_SIZE_UP_TO(gpuipc_contents, reserved),

@@ -55,6 +55,9 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream) {
 
 gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     buffer *self;

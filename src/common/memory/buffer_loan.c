@@ -96,6 +96,9 @@ static gpuipc_status await_state(context *ctx, const gpuipc_mark *loan, gpuipc_l
 gpuipc_status gpuipc_buffer_await_loan(gpuipc_buffer *handle, const gpuipc_mark *loan,
                                        int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     buffer *self = NULL;
     gpuipc_status status = acquire(handle, loan, &self);
@@ -139,6 +142,9 @@ static gpuipc_status await_on_stream(buffer *self, const gpuipc_mark *loan, gpui
 gpuipc_status gpuipc_buffer_await_loan_async(gpuipc_buffer *handle, const gpuipc_mark *loan,
                                              gpuipc_stream stream, int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     buffer *self = NULL;
     gpuipc_status status = acquire(handle, loan, &self);

@@ -137,6 +137,9 @@ gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_buffer *handle, const gpuipc
 gpuipc_status gpuipc_buffer_await_mark(gpuipc_buffer *handle, const gpuipc_mark *bytes,
                                        int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     buffer *self = NULL;
     mark wanted;

@@ -114,6 +114,9 @@ static gpuipc_status acquire(gpuipc_buffer *handle, buffer **out_buffer) {
 /* Others may begin to wait at any time, so nobody is alone. */
 gpuipc_status gpuipc_buffer_await_ready(gpuipc_buffer *handle, int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     buffer *self;
     gpuipc_status status = acquire(handle, &self);

@@ -226,6 +226,9 @@ gpuipc_status gpuipc_connection_open(gpuipc_context *handle, const char *name,
                                      const gpuipc_endpoint_config *config, int timeout_ms,
                                      gpuipc_connection **out_connection) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     gpuipc_endpoint_config known;

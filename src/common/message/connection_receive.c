@@ -379,6 +379,9 @@ static gpuipc_status receive(connection *from, const gpuipc_incoming *wanted,
 gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incoming *message,
                                         int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     gpuipc_incoming known;

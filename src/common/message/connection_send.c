@@ -306,6 +306,9 @@ static gpuipc_status check_message(const gpuipc_outgoing *message) {
 gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_outgoing *message,
                                      int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const letter as = {.kind = WIRE_MESSAGE};
     gpuipc_outgoing known;
     connection *to;

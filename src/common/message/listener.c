@@ -115,6 +115,9 @@ destroy_os:
 gpuipc_status gpuipc_listener_accept(gpuipc_listener *handle, int timeout_ms,
                                      gpuipc_connection **out_connection) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     object *base;

@@ -349,6 +349,9 @@ static gpuipc_status poll(server *self, os_deadline deadline) {
 
 gpuipc_status gpuipc_server_poll(gpuipc_server *handle, int timeout_ms) {
     status_enter(__func__);
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
     const os_deadline deadline = os_deadline_after(timeout_ms);
     os_interrupt interrupt;
     server *self;
