@@ -173,7 +173,7 @@ Test(wait, send_that_ends_in_the_middle_breaks_the_connection) {
      * of them have room for one at least, and for two at most. */
     unsigned sent = fill_connection(near_end);
     drain_connection(far_end, 2);
-    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_connection_send(near_end, &message, WAIT_MS));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_connection_send(near_end, &message, WAIT_MS));
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_connection_send(near_end, &message, 0));
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, receive_nothing(near_end, 0));
 
