@@ -171,7 +171,7 @@ static void writing_end(writing *self) {
 
 /* With a reference on each page; an array also where there are none. */
 static gpuipc_status copy_words(struct context *ctx, uint32_t slot, uint64_t value,
-                                point_word **out_words, size_t *out_count) {
+                                writing *out_writing) {
     point_page **pages;
     size_t count;
     gpuipc_status status = export_copy_first_pages(ctx, &pages, &count);
@@ -190,8 +190,7 @@ static gpuipc_status copy_words(struct context *ctx, uint32_t slot, uint64_t val
     if (words == NULL) {
         return status_out_of_memory((count + 1) * sizeof(*words));
     }
-    *out_words = words;
-    *out_count = count;
+    *out_writing = (writing){.words = words, .count = count};
     return GPUIPC_OK;
 }
 
@@ -199,18 +198,16 @@ static gpuipc_status copy_words(struct context *ctx, uint32_t slot, uint64_t val
  * before the stream has been given anything. Where there is no page yet, it alone is written. */
 static gpuipc_status writing_begin(struct context *ctx, mark_slot *one, writing *out_writing) {
     const uint32_t slot = (uint32_t)(one - ctx->marks->slots);
-    writing made;
-    gpuipc_status status = copy_words(ctx, slot, one->value, &made.words, &made.count);
+    gpuipc_status status = copy_words(ctx, slot, one->value, out_writing);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = point_write_begin(ctx, made.words, made.count, &made.passage);
+    status = point_write_begin(ctx, out_writing->words, out_writing->count, &out_writing->passage);
     if (status != GPUIPC_OK) {
-        writing_end(&made);
+        writing_end(out_writing);
         return status;
     }
-    one->passage = made.passage;
-    *out_writing = made;
+    one->passage = out_writing->passage;
     return GPUIPC_OK;
 }
 
