@@ -202,12 +202,13 @@ static gpuipc_status writing_begin(struct context *ctx, mark_slot *one, writing 
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = point_write_begin(ctx, out_writing->words, out_writing->count, &out_writing->passage);
+    point_word passage;
+    status = point_write_begin(ctx, out_writing->words, out_writing->count, &passage);
     if (status != GPUIPC_OK) {
         writing_end(out_writing);
         return status;
     }
-    one->passage = out_writing->passage;
+    one->passage = out_writing->passage = passage;
     return GPUIPC_OK;
 }
 
