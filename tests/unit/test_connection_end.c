@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "message/connection.h"
 #include "message/wire.h"
 
 TestSuite(connection_end, .init = core_start, .fini = core_finish, .timeout = 120);
@@ -247,13 +248,13 @@ Test(connection_end, what_was_never_received_is_given_back) {
     core_pair_close(&pair); /* the gate of the fixture sees whether anything is left */
 }
 
-static gpuipc_status wait_in_receive(void *connection) {
+static gpuipc_status wait_in_receive(void *by) {
     gpuipc_incoming message = {.struct_size = sizeof(message)};
-    return gpuipc_connection_receive(connection, &message, SOON_MS);
+    return gpuipc_connection_receive(by, &message, SOON_MS);
 }
 
-static gpuipc_status wait_in_send(void *connection) {
-    return send_filler(connection, SOON_MS);
+static gpuipc_status wait_in_send(void *by) {
+    return send_filler(by, SOON_MS);
 }
 
 Test(connection_end, one_receiver_and_one_sender_at_a_time) {
@@ -290,6 +291,22 @@ Test(connection_end, a_break_by_the_sender_wakes_the_receiver) {
     (void)send_half(pair.server, pair.client, small);
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_waiter_end(&self));
     check_ok(gpuipc_buffer_release(small));
+    core_pair_close(&pair);
+}
+
+/* The thread that ends it has the mutex of those who receive while it looks through what is left. */
+Test(connection_end, who_comes_to_receive_while_it_is_ended_is_told_so) {
+    connection *self;
+    connect_pair();
+    check_ok(connection_acquire(pair.server, &self));
+    os_mutex_lock(&self->receive_mutex);
+    check_status(GPUIPC_ERR_BUSY, core_receive(pair.server, NULL, 0));
+    atomic_store(&self->ended, true);
+    check_status(GPUIPC_ERR_RELEASED, core_receive(pair.server, NULL, 0));
+    atomic_store(&self->broken, true);
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_receive(pair.server, NULL, 0));
+    os_mutex_unlock(&self->receive_mutex);
+    connection_unreference(self);
     core_pair_close(&pair);
 }
 

@@ -257,12 +257,11 @@ gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *handle,
         return status;
     }
     deadline = context_interruptible(from->context, deadline, &interrupt);
-    if (os_mutex_try_lock(&from->receive_mutex)) {
+    status = connection_lock_receiving(from);
+    if (status == GPUIPC_OK) {
         status = receive_contents(from, &known, deadline);
         connection_tell_waiting(from);
         connection_unlock_receiving(from);
-    } else {
-        status = status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
     }
     status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);

@@ -72,6 +72,18 @@ static void try_settle(connection *self) {
     }
 }
 
+gpuipc_status connection_lock_receiving(connection *self) {
+    if (os_mutex_try_lock(&self->receive_mutex)) {
+        return GPUIPC_OK;
+    }
+    if (atomic_load(&self->ended)) { /* whose thread settles it, with the mutex */
+        return connection_answer(
+            self,
+            status_fail(GPUIPC_ERR_RELEASED, "another thread closed the connection meanwhile"));
+    }
+    return status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
+}
+
 void connection_unlock_receiving(connection *self) {
     os_mutex_unlock(&self->receive_mutex);
     if (atomic_load(&self->ended)) {
@@ -265,12 +277,11 @@ gpuipc_status gpuipc_connection_get_wait_handle(gpuipc_connection *handle, intpt
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (os_mutex_try_lock(&self->receive_mutex)) {
+    status = connection_lock_receiving(self);
+    if (status == GPUIPC_OK) {
         status = wait_handle_get(&self->waited, NULL, self->os, out_handle);
         connection_tell_waiting(self);
-        os_mutex_unlock(&self->receive_mutex);
-    } else {
-        status = status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
+        connection_unlock_receiving(self);
     }
     connection_unreference(self);
     return status;

@@ -69,6 +69,8 @@ void connection_unreference(connection *self);
  *  thread that receives, if there is one. */
 void connection_leave(connection *self);
 
+/** For one thread at a time. ERR_BUSY: another receives; ERR_RELEASED, ERR_CONNECTION_BROKEN: another is just ending it */
+gpuipc_status connection_lock_receiving(connection *self);
 /** Gives the receive mutex back, and settles what connection_leave() and connection_break() could not meanwhile. */
 void connection_unlock_receiving(connection *self);
 

@@ -360,11 +360,12 @@ static gpuipc_status describe_all(const gpuipc_incoming *wanted, size_t count) {
 
 static gpuipc_status receive(connection *from, const gpuipc_incoming *wanted,
                              gpuipc_incoming *message, os_deadline deadline) {
-    if (!os_mutex_try_lock(&from->receive_mutex)) {
-        return status_fail(GPUIPC_ERR_BUSY, "another thread is receiving on it");
+    gpuipc_status status = connection_lock_receiving(from);
+    if (status != GPUIPC_OK) {
+        return status;
     }
-    gpuipc_status status = connection_receive_whole(
-        from, WIRE_MESSAGE, (wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
+    status = connection_receive_whole(from, WIRE_MESSAGE,
+                                      (wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
     if (status == GPUIPC_OK) {
         status = connection_deliver(from, wanted, message, deadline);
     }
