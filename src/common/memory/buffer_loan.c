@@ -173,28 +173,26 @@ static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, buffe
     return GPUIPC_OK;
 }
 
-gpuipc_status gpuipc_buffer_take_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
-    status_enter(__func__);
+static gpuipc_status do_with(gpuipc_buffer *handle, const gpuipc_mark *loan,
+                             gpuipc_status (*act)(import_record *of, const mark *wanted)) {
     buffer *self = NULL;
     mark wanted;
     gpuipc_status status = find(handle, loan, &self, &wanted);
     if (status == GPUIPC_OK) {
-        status = loan_take(self->import_record, &wanted);
+        status = act(self->import_record, &wanted);
         buffer_unreference(self);
     }
     return status;
 }
 
+gpuipc_status gpuipc_buffer_take_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
+    status_enter(__func__);
+    return do_with(handle, loan, loan_take);
+}
+
 gpuipc_status gpuipc_buffer_return_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
     status_enter(__func__);
-    buffer *self = NULL;
-    mark wanted;
-    gpuipc_status status = find(handle, loan, &self, &wanted);
-    if (status == GPUIPC_OK) {
-        status = loan_return(self->import_record, &wanted);
-        buffer_unreference(self);
-    }
-    return status;
+    return do_with(handle, loan, loan_return);
 }
 
 static gpuipc_status return_on_stream(buffer *self, const mark *wanted, gpuipc_stream stream) {
