@@ -37,8 +37,13 @@ install(TARGETS gpuipc_emulated_nvml LIBRARY DESTINATION ${emulated_dir})
 if(NOT WIN32)
   # For programs that link the CUDA driver by name: LD_LIBRARY_PATH=<libdir>/gpuipc/emulated.
   install(FILES ${PROJECT_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${emulated_dir}/emulated)
+  # For those that link the CUDA runtime as a shared library: <libdir>/gpuipc/emulated-runtime as well.
+  install(TARGETS gpuipc_emulated_cudart12 gpuipc_emulated_cudart13 LIBRARY DESTINATION ${emulated_dir}/emulated-runtime)
 endif()
 
+if(TARGET gpuipc_preload)
+  install(TARGETS gpuipc_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET gpuipc-selftest)
   # It contains the static library, so it needs no RPATH to find the shared one.
   install(TARGETS gpuipc-selftest RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

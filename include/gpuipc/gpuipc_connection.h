@@ -237,9 +237,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send(gpuipc_connection
 
 /** Neither the call nor a stream waits for contents that are not ready yet. Wait for them before use:
  *  gpuipc_buffer_await_ready(), gpuipc_buffer_await_ready_async(). Goes before ::GPUIPC_RECEIVE_ASYNC. The call waits
- *  all the same, on the host, in two cases. One is an event (::GPUIPC_SEND_EVENT): when its process has ended, nobody
- *  can tell any more whether it was reached, so it is not left to later. The other is a ticket of this very process:
- *  its contents are marked by an event of the sharer's and have no ready point. */
+ *  all the same, on the host, for an event (::GPUIPC_SEND_EVENT): when its process has ended, nobody can tell any more
+ *  whether it was reached, so it is not left to later. */
 #define GPUIPC_RECEIVE_DEFERRED 0x4u
 
 /** A message to receive: the caller gives room, the call fills in what came. */

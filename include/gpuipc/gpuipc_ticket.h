@@ -104,11 +104,14 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_server_get_wait_handle(gpuipc_ser
                                                                       intptr_t *out_handle);
 
 /** The share is for gpuipc_share_config::max_processes processes (0: for one) and ends with the last of them. When the
- *  buffer has been handed to that one, the server gives its hold on the buffer up. From then on the ticket is
- *  ::GPUIPC_ERR_TICKET_USED_UP for everybody who has not got it open. An opening counts as soon as the buffer has left,
- *  also when the process that opens then fails to map it. When its call ends before the contents are ready
- *  (::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_INTERRUPTED), its context keeps the buffer until it is opened again by the same
- *  ticket, device and access, or until the context is destroyed. */
+ *  buffer has left for that one, the ticket is ::GPUIPC_ERR_TICKET_USED_UP for all others. When all of them have it open,
+ *  the server gives its hold on the buffer up, and the ticket is so for everybody who has not got it open.
+ *
+ *  A process whose opening fails after the buffer has left, whatever the error, still counts and may open it again. When
+ *  it could not map the buffer, it has ten seconds from the time that the last process was handed it; then the server
+ *  gives its hold up as well. When it failed to wait for the contents (as by ::GPUIPC_ERR_TIMEOUT or
+ *  ::GPUIPC_ERR_INTERRUPTED), its context keeps the buffer. It does so until it is opened by the same ticket, device and
+ *  access, or until the context is destroyed. Only ::GPUIPC_ERR_LOST is final. */
 #define GPUIPC_SHARE_ONE_SHOT 0x100u
 
 /** What a ticket stands for. Zero everywhere (or NULL): all of the buffer, for any number of processes, until it
@@ -303,5 +306,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_ticket_narrow(const gpuipc_ticket
 #ifdef __cplusplus
 }
 #endif
+
+#include "gpuipc_channel.h" /* frames from one process to many, opened by a ticket */
 
 #endif

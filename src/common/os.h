@@ -173,6 +173,9 @@ typedef struct os_peer {
 
 void os_peer_close(os_peer *peer);
 
+/** This process itself. ERR_TOO_MANY_HANDLES, ERR_OS where the system has no handle for it */
+gpuipc_status os_peer_self(os_peer *out_peer);
+
 /** 1: lives, 0: has ended, -1: cannot be known. */
 int os_peer_is_running(const os_peer *peer);
 
@@ -326,6 +329,29 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
 void os_memory_unmap(void *address, uint64_t bytes);
 /** The size of the host's pages. */
 uint64_t os_page_bytes(void);
+
+/* ---- bell: posix_bell.c, win32_bell.c ----------------------------------------------------- */
+
+/** What a process sleeps at until another one rings: a word of shared memory, and where the system wants that an event
+ *  beside it. The word is 1 while somebody sleeps or is about to. Who sleeps writes it; who rings sets it to 0 before.
+ *  Between that and what each looks at then, both have a fence. */
+typedef struct os_bell {
+    os_handle event; /**< none on Linux */
+} os_bell;
+
+#define OS_BELL_NONE ((os_bell){OS_HANDLE_NONE})
+
+/** @param name random, known to the two processes only  ERR_TOO_MANY_HANDLES */
+gpuipc_status os_bell_make(const uint8_t name[16], os_bell *out_bell);
+/** One that the other process has made. */
+gpuipc_status os_bell_find(const uint8_t name[16], os_bell *out_bell);
+/** The same for a thread that sleeps while another one may close it. */
+gpuipc_status os_bell_copy(const os_bell *bell, os_bell *out_bell);
+void os_bell_close(os_bell *bell);
+/** Sleeps while the word is 1, until somebody rings, or so long; may return for nothing. One thread of a process at a
+ *  time is sure to be woken. */
+void os_bell_wait(const os_bell *bell, const atomic_uint_least64_t *word, unsigned milliseconds);
+void os_bell_ring(const os_bell *bell, const atomic_uint_least64_t *word);
 
 /* ---- small files of the user's: posix_file.c, win32_file.c ------------------------------- */
 

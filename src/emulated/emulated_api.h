@@ -13,6 +13,10 @@
 #define CUDA_ERROR_MAP_FAILED     ((CUresult)205)
 #define CUDA_ERROR_TOO_MANY_PEERS ((CUresult)711)
 
+#define CUDA_ERROR_NO_BINARY_FOR_GPU      ((CUresult)209)
+#define CUDA_ERROR_JIT_COMPILER_NOT_FOUND ((CUresult)221)
+#define CUDA_ERROR_FILE_NOT_FOUND         ((CUresult)301)
+
 #define CUDA_ERROR_ILLEGAL_STATE               ((CUresult)401)
 #define CUDA_ERROR_STREAM_CAPTURE_INVALIDATED  ((CUresult)901)
 #define CUDA_ERROR_STREAM_CAPTURE_MERGE        ((CUresult)902)
@@ -46,6 +50,15 @@ typedef enum CUgraphNodeType_enum {
 /** Flags of cuEventRecordWithFlags and cuStreamWaitEvent. */
 #define CU_EVENT_RECORD_EXTERNAL 0x1
 #define CU_EVENT_WAIT_EXTERNAL   0x1
+
+typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
+typedef enum CUjit_option_enum {
+    CU_JIT_MAX_REGISTERS = 0
+} CUjit_option;
+typedef enum CUlibraryOption_enum {
+    CU_LIBRARY_BINARY_IS_PRESERVED = 1
+} CUlibraryOption;
 
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
@@ -137,10 +150,18 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
     X(more, cuMemsetD2D32Async, , 3020, (CUdeviceptr address, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream)) \
     X(more, cuDeviceGetMemPool, , 11020, (CUmemoryPool *pool, CUdevice device)) \
     X(more, cuDeviceSetMemPool, , 11020, (CUdevice device, CUmemoryPool pool)) \
+    X(more, cuModuleLoad, , 2000, (CUmodule *module, const char *file)) \
+    X(more, cuModuleLoadDataEx, , 2010, (CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values)) \
+    X(more, cuModuleLoadFatBinary, , 2000, (CUmodule *module, const void *image)) \
+    X(more, cuModuleGetGlobal, _v2, 3020, (CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)) \
+    X(more, cuLibraryLoadData, , 12000, (CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values, unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)) \
+    X(more, cuLibraryLoadFromFile, , 12000, (CUlibrary *library, const char *file, CUjit_option *jit_options, void **jit_values, unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)) \
+    X(more, cuLibraryUnload, , 12000, (CUlibrary library)) \
+    X(more, cuLibraryGetKernel, , 12000, (CUkernel *kernel, CUlibrary library, const char *name)) \
     X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address))
 /* clang-format on */
 
-/* The group kernel of CUDA_API_LIST is not here: the emulated driver runs no kernels. */
+/* All groups of CUDA_API_LIST are here. */
 #define EMULATED_HAS_core(...)     __VA_ARGS__
 #define EMULATED_HAS_vmm(...)      __VA_ARGS__
 #define EMULATED_HAS_p2p(...)      __VA_ARGS__
@@ -152,7 +173,7 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
 #define EMULATED_HAS_ctxevent(...) __VA_ARGS__
 #define EMULATED_HAS_dmabuf(...)   __VA_ARGS__
 #define EMULATED_HAS_more(...)     __VA_ARGS__
-#define EMULATED_HAS_kernel(...)
+#define EMULATED_HAS_kernel(...)   __VA_ARGS__
 
 #define EMULATED_DECLARE(group, name, suffix, version, parameters)                                 \
     EMULATED_HAS_##group(GPUIPC_EXPORTED CUresult name##suffix parameters;)

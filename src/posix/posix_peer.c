@@ -91,6 +91,22 @@ gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
     return status;
 }
 
+gpuipc_status os_peer_self(os_peer *out_peer) {
+    os_peer peer = {.process_id = os_process_id(), .same_user = true, .process = OS_HANDLE_NONE};
+    os_own_user(peer.user, sizeof(peer.user));
+    posix_register_lock();
+    const int process = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    gpuipc_status status =
+        process < 0 ? posix_fail(errno, "pidfd_open", "there is no descriptor of this process")
+                    : posix_register_add(process, "pidfd_open");
+    posix_register_unlock();
+    if (status == GPUIPC_OK) {
+        peer.process = (os_handle){process};
+        *out_peer = peer;
+    }
+    return status;
+}
+
 void os_own_user(char *user, size_t capacity) {
     (void)snprintf(user, capacity, "%u", (unsigned)geteuid());
 }

@@ -106,6 +106,21 @@ static gpuipc_status peer_describe(HANDLE process, os_peer *peer) {
     return status;
 }
 
+gpuipc_status os_peer_self(os_peer *out_peer) {
+    os_peer peer = {.process_id = os_process_id(), .same_user = true, .process = OS_HANDLE_NONE};
+    HANDLE process =
+        OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, GetCurrentProcessId());
+    if (process == NULL) {
+        return win32_fail(GetLastError(), "OpenProcess", "there is no handle of this process");
+    }
+    gpuipc_status status = win32_handle_add(process, "OpenProcess", &peer.process);
+    if (status == GPUIPC_OK) {
+        os_own_user(peer.user, sizeof(peer.user));
+        *out_peer = peer;
+    }
+    return status;
+}
+
 gpuipc_status win32_peer_of_pipe(HANDLE pipe, win32_pipe_end end, os_peer *out_peer) {
     ULONG number;
     gpuipc_status status = peer_number(pipe, end, &number);

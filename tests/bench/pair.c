@@ -202,7 +202,7 @@ static floor_memory *make_by_hand(const floor_plan *plan, uint32_t owner, const 
     return memory;
 }
 
-/* Shares memory with the process at the other end of the courier, and ends it. */
+/* Shares memory with the process at the other end of the courier. */
 static pair_times share_by_hand(child_process *partner, courier *by, floor_memory *memory,
                                 const floor_plan *plan, uint32_t device, uint32_t value,
                                 bool keep) {
@@ -213,7 +213,6 @@ static pair_times share_by_hand(child_process *partner, courier *by, floor_memor
     pair_hear_ready(partner);
     const floor_times times = floor_share(by, memory, plan->count);
     pair_hear(partner, answer, 3);
-    floor_end(memory, plan->count);
     return hand_over_times(times.begin_ns, times.end_ns, answer, times.calls_ns + answer[2]);
 }
 
@@ -260,6 +259,11 @@ static void *make_for_floor(void *order_of, uint32_t value) {
     return make_by_hand(&order->plan, order->owner, order->is_new ? NULL : &value);
 }
 
+static void end_for_floor(void *order_of, void *made) {
+    const floor_order *order = order_of;
+    floor_end(made, order->plan.count);
+}
+
 /* One hand-over, as pair_floor() asks for it. */
 static void share_for_floor(child_process *partner, courier *by, stock *from, char *line) {
     uint64_t numbers[7];
@@ -275,6 +279,7 @@ static void share_for_floor(child_process *partner, courier *by, stock *from, ch
     bench_enter((int)order.owner);
     const pair_times times =
         share_by_hand(partner, by, memory, &order.plan, (uint32_t)numbers[4], value, false);
+    stock_settle(from, end_for_floor, &order);
     helper_say("%llu", (unsigned long long)times.total_ns);
 }
 

@@ -81,7 +81,7 @@ floor_memory *pair_memory(bench_pair *self, const floor_plan *plan, const uint32
 uint64_t pair_floor(bench_pair *self, const floor_plan *plan, uint32_t device, uint32_t value,
                     uint32_t ahead);
 /** The driver's calls by hand in this process and its partner, where gpuipc keeps something alive.
- *  @param memory of pair_memory(), full of @p value; the call ends it
+ *  @param memory of pair_memory(), full of @p value; the caller ends it, by floor_end()
  *  @param keep the partner keeps it open until pair_drop() */
 pair_times pair_bare(bench_pair *self, floor_memory *memory, const floor_plan *plan,
                      uint32_t device, uint32_t value, bool keep);

@@ -50,6 +50,7 @@ void row_batch(bench_pair *pair, const bench_row *row) {
         const uint32_t value = ~i;
         floor_memory *memory = pair_memory(pair, &plan, &value);
         const pair_times by_hand = pair_bare(pair, memory, &plan, device, value, false);
+        floor_end(memory, plan.count);
         if (i >= warm) {
             samples_add(&bare, (double)by_hand.total_ns / 1000);
             samples_add(&calls, (double)by_hand.calls_ns / 1000);

@@ -45,6 +45,7 @@ static void take_bare(void *live_of, uint32_t value, bool counts) {
     const floor_plan plan = {1, of->bytes, 0};
     floor_memory *memory = pair_memory(of->pair, &plan, &value);
     const pair_times times = pair_bare(of->pair, memory, &plan, of->device, value, counts);
+    floor_end(memory, plan.count);
     if (counts) {
         samples_add(&of->bare[of->step], (double)times.total_ns / 1000);
     }

@@ -93,6 +93,11 @@ static void *make_gpuipc(void *share_of, uint32_t value) {
     return made;
 }
 
+static void end_gpuipc(void *share_of, void *made) {
+    (void)share_of;
+    bench_check(gpuipc_buffer_release(made), "releasing");
+}
+
 static void take_gpuipc(void *share_of, uint32_t value, bool counts) {
     share *of = share_of;
     const uint32_t ahead = take_ahead(of, &of->gpuipc.left);
@@ -103,7 +108,7 @@ static void take_gpuipc(void *share_of, uint32_t value, bool counts) {
     const uint64_t each = info.allocated_bytes / info.segment_count;
     of->segments = info.segment_count;
     of->alike_each = of->segments == 1 ? 0 : (each + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-    bench_check(gpuipc_buffer_release(buffer), "releasing");
+    stock_settle(&of->gpuipc.stock, end_gpuipc, of);
     if (counts) {
         add(&of->gpuipc, &times);
     }
@@ -115,6 +120,12 @@ static void *make_bare(void *share_of, uint32_t value) {
     return pair_memory(of->pair, &plan, of->is_new ? NULL : &value);
 }
 
+static void end_bare(void *share_of, void *made) {
+    const share *of = share_of;
+    bench_enter((int)of->pair->owner);
+    floor_end(made, 1);
+}
+
 static void take_bare(void *share_of, uint32_t value, bool counts) {
     share *of = share_of;
     const floor_plan plan = {1, of->bytes, of->alike_each};
@@ -122,6 +133,7 @@ static void take_bare(void *share_of, uint32_t value, bool counts) {
     floor_memory *memory = stock_take(&of->bare.stock, ahead, make_bare, of, value);
     const pair_times times =
         pair_bare(of->pair, memory, &plan, of->device, of->is_new ? 0 : value, false);
+    stock_settle(&of->bare.stock, end_bare, of);
     if (counts) {
         add(&of->bare, &times);
     }

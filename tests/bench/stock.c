@@ -29,3 +29,13 @@ void *stock_take(stock *self, uint32_t ahead, stock_make *make, void *of, uint32
     }
     return self->made[self->next++];
 }
+
+void stock_settle(stock *self, stock_end *end, void *of) {
+    if (self->next < self->count) {
+        return;
+    }
+    for (uint32_t i = 0; i < self->count; i++) {
+        end(of, self->made[i]);
+    }
+    self->count = self->next = 0;
+}

@@ -12,7 +12,8 @@ static void find(const char *name, void *function) {
     memcpy(function, &symbol, sizeof symbol);
 }
 
-void graph_start(void) {
+void graph_start(CUstream *out_stream, CUstream *out_other) {
+    conformance_start();
     if (drv.version < 11070) {
         cr_skip_test("nodes of stream memory operations came with CUDA 11.7");
     }
@@ -29,6 +30,16 @@ void graph_start(void) {
     find("cuGraphExecBatchMemOpNodeSetParams", &graphs.set_words);
     find("cuEventRecordWithFlags", &graphs.record);
     find("cuStreamBatchMemOp_v2", &graphs.batch);
+    OK(drv.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING));
+    OK(drv.cuStreamCreate(out_other, CU_STREAM_NON_BLOCKING));
+}
+
+void graph_finish(CUstream stream, CUstream other) {
+    if (other != NULL) {
+        OK(drv.cuStreamDestroy(stream));
+        OK(drv.cuStreamDestroy(other));
+    }
+    conformance_finish();
 }
 
 void graph_begin(CUstream stream, CUstreamCaptureMode mode) {

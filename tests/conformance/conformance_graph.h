@@ -29,8 +29,11 @@ typedef struct graph_calls {
 /** The calls of the driver under test, after graph_start. */
 extern graph_calls graphs;
 
-/** Finds them; skips the test where the driver is older than they are (CUDA 11.7). */
-void graph_start(void);
+/** For TestSuite, as conformance_start(): finds them, and makes two streams. Skips the test where the driver is older than
+ *  they are (CUDA 11.7). */
+void graph_start(CUstream *out_stream, CUstream *out_other);
+/** NULL: the test was skipped. */
+void graph_finish(CUstream stream, CUstream other);
 
 /** Begins a capture. */
 void graph_begin(CUstream stream, CUstreamCaptureMode mode);

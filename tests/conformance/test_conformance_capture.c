@@ -5,18 +5,11 @@
 static CUstream stream, other;
 
 static void start(void) {
-    conformance_start();
-    graph_start();
-    OK(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(drv.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    graph_start(&stream, &other);
 }
 
 static void finish(void) {
-    if (other != NULL) {
-        OK(drv.cuStreamDestroy(stream));
-        OK(drv.cuStreamDestroy(other));
-    }
-    conformance_finish();
+    graph_finish(stream, other);
 }
 
 TestSuite(capture, .init = start, .fini = finish, .timeout = 60);

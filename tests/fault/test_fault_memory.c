@@ -113,7 +113,7 @@ static void fill_table(void) {
 static void free_slots(size_t count) {
     for (size_t i = 0; i < count; i++) {
         object *last = NULL;
-        check_ok(object_drop_hold(OBJECT_BUFFER, fillers[--filler_count], &last));
+        check_ok(object_remove_hold(OBJECT_BUFFER, fillers[--filler_count], &last));
         object_unreference(last);
     }
 }

@@ -32,6 +32,7 @@ typedef struct helper_command {
 } helper_command;
 
 /** Ended by an entry without a name. */
+extern const helper_command helper_channel_commands[];  /**< helper_channel.c */
 extern const helper_command helper_contents_commands[]; /**< helper_contents.c */
 extern const helper_command helper_manifest_commands[]; /**< helper_manifest.c */
 extern const helper_command helper_mark_commands[];     /**< helper_mark.c */
@@ -44,6 +45,9 @@ extern const helper_command helper_ticket_commands[];   /**< helper_ticket.c */
 
 /** Ends the server of helper_ticket.c. */
 void helper_ticket_end(void);
+
+/** Ends what helper_channel.c has. */
+void helper_channel_end(void);
 
 /** Opens the gate of helper_point.c, and gives back what that took. */
 void helper_point_end(void);

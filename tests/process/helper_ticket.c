@@ -28,14 +28,14 @@ static void serve_end(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
-/* share BUFFER EXPIRES_MS PROCESSES: says the text */
+/* share BUFFER EXPIRES_MS PROCESSES [FLAGS]: says the text */
 static void share(helper_state *self, const char *arguments) {
     gpuipc_share_config config = {.struct_size = sizeof(config)};
     size_t index = 0;
     gpuipc_ticket made;
     char text[GPUIPC_TICKET_TEXT_SIZE] = "";
-    (void)sscanf(arguments, " %zu %" SCNu64 " %" SCNu32, &index, &config.expires_ms,
-                 &config.max_processes);
+    (void)sscanf(arguments, " %zu %" SCNu64 " %" SCNu32 " %" SCNu32, &index, &config.expires_ms,
+                 &config.max_processes, &config.flags);
     gpuipc_status status = gpuipc_buffer_share(server, self->buffers[index], &config, &made);
     if (status == GPUIPC_OK) {
         status = gpuipc_ticket_to_text(&made, text);

@@ -67,11 +67,13 @@ int main(int count, char **arguments) {
             !run_command(helper_point_commands, &self, line) &&
             !run_command(helper_raw_commands, &self, line) &&
             !run_command(helper_ticket_commands, &self, line) &&
+            !run_command(helper_channel_commands, &self, line) &&
             !run_command(helper_system_commands, &self, line)) {
             helper_say("there is no command \"%s\"", line);
         }
     }
     helper_point_end();
+    helper_channel_end();
     helper_ticket_end();
     (void)helper_release(&self);
     (void)gpuipc_connection_close(self.connection);

@@ -19,24 +19,31 @@ static void end(void) {
 
 TestSuite(forked, .timeout = 100);
 
-/* The partner has a listener, a connection and a buffer that it has sent; then it forks and ends. */
+/* A partner that is about to fork has a listener, a connection and a buffer that it has sent. */
+static gpuipc_connection *begin_parent(partner *self, char name[UNIQUE_NAME_MAX],
+                                       gpuipc_buffer **out_buffer) {
+    size_t count = 1;
+    unique_name(name);
+    partner_start(self, &at, NULL, NULL);
+    partner_do(self, "GPUIPC_OK", "listen %s", name);
+    partner_do(self, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
+    gpuipc_connection *connection = process_case_accept(&at);
+    partner_do(self, "GPUIPC_OK", "create 1 4096 0 0");
+    partner_do(self, "GPUIPC_OK", "fill 1 0");
+    partner_do(self, "GPUIPC_OK", "send 0 0 %d", PATIENCE_MS);
+    check_ok(process_case_receive(connection, out_buffer, &count, NULL, PATIENCE_MS));
+    return connection;
+}
+
+/* The partner forks and ends. */
 Test(forked, child_is_told_and_keeps_nothing_alive) {
     begin();
     partner other;
     char name[UNIQUE_NAME_MAX];
     gpuipc_buffer *buffer;
     gpuipc_connection *unwanted;
-    size_t count = 1;
     child_end how;
-    unique_name(name);
-    partner_start(&other, &at, NULL, NULL);
-    partner_do(&other, "GPUIPC_OK", "listen %s", name);
-    partner_do(&other, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
-    gpuipc_connection *connection = process_case_accept(&at);
-    partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
-    partner_do(&other, "GPUIPC_OK", "fill 1 0");
-    partner_do(&other, "GPUIPC_OK", "send 0 0 %d", PATIENCE_MS);
-    check_ok(process_case_receive(connection, &buffer, &count, NULL, PATIENCE_MS));
+    gpuipc_connection *connection = begin_parent(&other, name, &buffer);
 
     /* every call answers FORKED, releasing is allowed, and not one call reached the driver */
     partner_do(&other, "child: all-forked GPUIPC_OK calls 0", "fork");
@@ -44,7 +51,7 @@ Test(forked, child_is_told_and_keeps_nothing_alive) {
     cr_assert(how.exited && how.code == 0, "the parent ended with %d", how.code);
 
     /* the parent is gone and the child lives: the connection is at its end all the same */
-    count = 0;
+    size_t count = 0;
     check_status(GPUIPC_ERR_PEER_CLOSED,
                  process_case_receive(connection, NULL, &count, NULL, PATIENCE_MS));
     check_status(GPUIPC_ERR_NOT_FOUND,
@@ -102,18 +109,9 @@ Test(forked, child_of_a_process_whose_stream_waits_for_another) {
     begin();
     partner other;
     gpuipc_buffer *buffer;
-    size_t count = 1;
     child_end how;
     char name[UNIQUE_NAME_MAX];
-    unique_name(name);
-    partner_start(&other, &at, NULL, NULL);
-    partner_do(&other, "GPUIPC_OK", "listen %s", name);
-    partner_do(&other, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
-    gpuipc_connection *connection = process_case_accept(&at);
-    partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
-    partner_do(&other, "GPUIPC_OK", "fill 1 0");
-    partner_do(&other, "GPUIPC_OK", "send 0 0 %d", PATIENCE_MS);
-    check_ok(process_case_receive(connection, &buffer, &count, NULL, PATIENCE_MS));
+    gpuipc_connection *connection = begin_parent(&other, name, &buffer);
     partner_do(&other, "GPUIPC_OK", "await_async");
 
     partner_do(&other, "child: all-forked GPUIPC_OK calls 0", "fork");

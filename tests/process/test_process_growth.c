@@ -6,10 +6,10 @@
 #include "check.h"
 #include "os.h"
 #include "partner.h"
+#include "thread_time.h"
 
 #define FEW           20u
 #define MANY          20000u
-#define ROWS          21
 #define CALLS         20
 #define TIMES_AT_MOST 4
 #define SLACK_NS      UINT64_C(5000)
@@ -21,24 +21,28 @@ static gpuipc_server *server;
 static gpuipc_buffer *asked;
 static gpuipc_ticket ticket; /* of it */
 
-static void ask_holders(void) {
+static void ask_holders(void *unused) {
+    (void)unused;
     gpuipc_holder holders[4];
     size_t count = 0;
     check_ok(gpuipc_server_holders(server, &ticket, holders, 4, &count));
     cr_assert_eq(count, 2);
 }
 
-static void ask_info(void) {
+static void ask_info(void *unused) {
+    (void)unused;
     gpuipc_buffer_info info = {.struct_size = sizeof(info)};
     check_ok(gpuipc_buffer_get_info(asked, &info));
     cr_assert_geq(info.lent_count, 1);
 }
 
-static void ask_returns(void) {
+static void ask_returns(void *unused) {
+    (void)unused;
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(asked, 0));
 }
 
-static void share_and_revoke(void) {
+static void share_and_revoke(void *unused) {
+    (void)unused;
     gpuipc_ticket made;
     check_ok(gpuipc_buffer_share(server, asked, NULL, &made));
     check_ok(gpuipc_server_revoke(server, &made));
@@ -46,24 +50,15 @@ static void share_and_revoke(void) {
 
 static const struct {
     const char *name;
-    void (*act)(void);
+    void (*act)(void *unused);
 } ways[WAYS] = {{"gpuipc_server_holders", ask_holders},
                 {"gpuipc_buffer_get_info", ask_info},
                 {"gpuipc_buffer_await_returns", ask_returns},
                 {"gpuipc_buffer_share and gpuipc_server_revoke", share_and_revoke}};
 
-/* Of one call, in the fastest row of so many. */
 static void measure(uint64_t ns[WAYS]) {
     for (int way = 0; way < WAYS; way++) {
-        ns[way] = UINT64_MAX;
-        for (int row = 0; row < ROWS; row++) {
-            const uint64_t begun = os_clock_ns();
-            for (int call = 0; call < CALLS; call++) {
-                ways[way].act();
-            }
-            const uint64_t took = (os_clock_ns() - begun) / CALLS;
-            ns[way] = took < ns[way] ? took : ns[way];
-        }
+        ns[way] = thread_time_of(ways[way].act, NULL, CALLS);
     }
 }
 

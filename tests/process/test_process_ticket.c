@@ -37,13 +37,19 @@ static void exporter_start(partner *self, uint32_t seed) {
     partner_do(self, "GPUIPC_OK", "serve");
 }
 
-static gpuipc_ticket exporter_share(partner *self, uint64_t expires_ms, uint32_t processes) {
+static gpuipc_ticket exporter_share_as(partner *self, uint64_t expires_ms, uint32_t processes,
+                                       uint32_t flags) {
     char text[CHILD_LINE_MAX] = "";
     gpuipc_ticket made;
-    partner_do(self, "GPUIPC_OK", "share 0 %llu %u", (unsigned long long)expires_ms, processes);
+    partner_do(self, "GPUIPC_OK", "share 0 %llu %u %u", (unsigned long long)expires_ms, processes,
+               flags);
     (void)sscanf(self->answer, "GPUIPC_OK %511s", text);
     check_ok(gpuipc_ticket_from_text(text, &made));
     return made;
+}
+
+static gpuipc_ticket exporter_share(partner *self, uint64_t expires_ms, uint32_t processes) {
+    return exporter_share_as(self, expires_ms, processes, 0);
 }
 
 static gpuipc_buffer *open_marked(gpuipc_context *within, const gpuipc_ticket *wanted,
@@ -392,7 +398,8 @@ static void set_failures(const char *text) {
 }
 
 /* The same buffer, by another ticket, is open there already: that is not what failed. */
-Test(ticket, that_could_not_be_handed_over_has_no_holder) {
+/* A server whose hand-overs can be made to fail: no handle is kept. */
+static void begin_without_kept_handles(void) {
     const gpuipc_context_config config = {.struct_size = sizeof(config),
                                           .max_kept_handles = GPUIPC_KEEP_NONE};
     process_case_begin(&at, &config);
@@ -401,6 +408,10 @@ Test(ticket, that_could_not_be_handed_over_has_no_holder) {
         cr_skip_test("needs calls of the driver that fail");
     }
     check_ok(gpuipc_server_create(at.context, NULL, &server));
+}
+
+Test(ticket, that_could_not_be_handed_over_has_no_holder) {
+    begin_without_kept_handles();
     partner other;
     gpuipc_ticket tickets[2];
     char texts[2][GPUIPC_TICKET_TEXT_SIZE];
@@ -427,5 +438,69 @@ Test(ticket, that_could_not_be_handed_over_has_no_holder) {
     partner_end(&other);
     check_ok(gpuipc_buffer_await_returns(shared, PATIENCE_MS));
     check_ok(gpuipc_buffer_release(shared));
+    end();
+}
+
+Test(ticket, admits_who_was_admitted_also_after_an_opening_that_failed) {
+    begin_without_kept_handles();
+    partner first;
+    partner second;
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 50, 0);
+    (void)share(buffer, 1, text);
+    partner_start(&first, &at, NULL, NULL);
+    partner_start(&second, &at, NULL, NULL);
+    partner_do(&first, "GPUIPC_OK", "ticket %s", text);
+    partner_do(&first, "GPUIPC_OK", "release");
+    set_failures("cuMemExportToShareableHandle:*=999");
+    partner_do(&first, "GPUIPC_ERR_NOT_SHAREABLE", "ticket %s", text);
+    set_failures("");
+    partner_do(&second, "GPUIPC_ERR_TICKET_USED_UP", "ticket %s", text);
+    partner_do(&first, "GPUIPC_OK", "ticket %s", text);
+    partner_end(&first);
+    partner_end(&second);
+    check_ok(gpuipc_buffer_await_returns(buffer, PATIENCE_MS));
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
+/* Nobody but this process, which may try as often as it likes until it has it. */
+static void open_at_last(gpuipc_context *within, const gpuipc_ticket *wanted, partner *exporter,
+                         partner *other) {
+    static const char *const failing[] = {"cuMemImportFromShareableHandle:1=2",
+                                          "cuMemAddressReserve:1=2", "cuMemMap:1=2",
+                                          "cuMemSetAccess:1=2"};
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_buffer *opened = NULL;
+    check_ok(gpuipc_ticket_to_text(wanted, text));
+    for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
+        set_failures(failing[i]);
+        check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+                     gpuipc_buffer_open(within, wanted, NULL, &opened));
+        set_failures("");
+        partner_do(other, "GPUIPC_ERR_TICKET_USED_UP", "ticket %s", text);
+    }
+    partner_do(exporter, "GPUIPC_OK", "release"); /* its server has it still */
+    opened = open_marked(within, wanted, 44);
+    check_ok(gpuipc_buffer_release(opened));
+    check_status(GPUIPC_ERR_TICKET_USED_UP, gpuipc_buffer_open(within, wanted, NULL, &opened));
+}
+
+Test(ticket, that_is_one_shot_is_not_lost_by_an_opening_that_fails) {
+    begin();
+    if (!process_case_is_emulated(&at)) {
+        end();
+        cr_skip_test("needs calls of the driver that fail");
+    }
+    partner exporter;
+    partner other;
+    gpuipc_context *within = opener(at.directory);
+    exporter_start(&exporter, 44);
+    partner_start(&other, &at, NULL, NULL);
+    const gpuipc_ticket wanted = exporter_share_as(&exporter, 0, 0, GPUIPC_SHARE_ONE_SHOT);
+    open_at_last(within, &wanted, &exporter, &other);
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&other);
+    partner_end(&exporter);
     end();
 }

@@ -58,6 +58,26 @@ wire_answer asker_answer_here(const gpuipc_ticket *of, offer **out_offer) {
     return answer;
 }
 
+void asker_set_patience(const gpuipc_ticket *of, uint64_t ns) {
+    const ticket decoded = asker_decode(of);
+    server *inside = server_find(decoded.server_id);
+    cr_assert_not_null(inside);
+    os_mutex_lock(&inside->shares.mutex);
+    inside->shares.confirm_ns = ns;
+    os_mutex_unlock(&inside->shares.mutex);
+    object_unreference(&inside->object);
+}
+
+gpuipc_status asker_poll_late(gpuipc_server *of) {
+    server *inside = NULL;
+    check_ok(server_acquire(of, &inside));
+    atomic_store(&inside->is_over, true);
+    const gpuipc_status status = server_poll(inside, os_deadline_after(-1));
+    object_unreference(&inside->object);
+    check_ok(gpuipc_server_destroy(of));
+    return status;
+}
+
 void asker_begin(asker *self, gpuipc_context *from, const gpuipc_ticket *of) {
     const ticket decoded = asker_decode(of);
     char name[TICKET_ENDPOINT_SIZE];
@@ -84,12 +104,20 @@ gpuipc_status asker_send_bytes(asker *self, wire_kind kind, const void *bytes, s
     return status;
 }
 
-gpuipc_status asker_send(asker *self, const gpuipc_ticket *of) {
-    wire_request request = {.wish = WIRE_OPEN};
+static gpuipc_status send_wish(asker *self, wire_wish wish, const gpuipc_ticket *of) {
+    wire_request request = {.wish = (uint16_t)wish};
     uint8_t bytes[WIRE_REQUEST_BYTES];
     memcpy(request.ticket, of->bytes, sizeof(request.ticket));
     wire_encode_request(&request, bytes);
     return asker_send_bytes(self, WIRE_REQUEST, bytes, sizeof(bytes));
+}
+
+gpuipc_status asker_send(asker *self, const gpuipc_ticket *of) {
+    return send_wish(self, WIRE_OPEN, of);
+}
+
+gpuipc_status asker_confirm(asker *self, const gpuipc_ticket *of) {
+    return send_wish(self, WIRE_CONFIRM, of);
 }
 
 static gpuipc_status deliver(connection *from, asker_reply *out_reply) {

@@ -34,12 +34,21 @@ bool asker_is_here(const gpuipc_ticket *of);
 /** What a server of this process says to this process. *out_offer, unless NULL: a reference when that is GRANTED. */
 wire_answer asker_answer_here(const gpuipc_ticket *of, offer **out_offer);
 
+/** How long one-shot shares of a server of this process wait for a word of those who got them. */
+void asker_set_patience(const gpuipc_ticket *of, uint64_t ns);
+
+/** What a thread is answered that was in gpuipc_server_poll() when the server's end began, and comes to its turn when
+ *  another has taken the one wake of the end, and left. Ends the server. */
+gpuipc_status asker_poll_late(gpuipc_server *of);
+
 /** Connects to the server of a ticket. */
 void asker_begin(asker *self, gpuipc_context *from, const gpuipc_ticket *of);
 /** Closes it, if it was begun. */
 void asker_end(asker *self);
 
 gpuipc_status asker_send(asker *self, const gpuipc_ticket *of);
+/** Says that a one-shot ticket's buffer is open, which has no reply. */
+gpuipc_status asker_confirm(asker *self, const gpuipc_ticket *of);
 /** Any bytes, as a message of any kind. */
 gpuipc_status asker_send_bytes(asker *self, wire_kind kind, const void *bytes, size_t size);
 

@@ -144,7 +144,8 @@ Test(buffer, a_buffer_can_be_made_read_only_and_writable_again) {
     check_ok(gpuipc_buffer_set_access(buffer, 0, GPUIPC_ACCESS_READ));
     cr_assert_eq(core_info(buffer).access, GPUIPC_ACCESS_READ);
     core_check_pattern(buffer, 2);
-    check_status(GPUIPC_ERR_ACCESS_DENIED, gpuipc_buffer_write(buffer, 0, &word, sizeof(word)));
+    check_refused(GPUIPC_ERR_ACCESS_DENIED, "may only be read",
+                  gpuipc_buffer_write(buffer, 0, &word, sizeof(word)));
     core_check_pattern(buffer, 2);
     check_ok(gpuipc_buffer_set_access(buffer, 0, GPUIPC_ACCESS_DEFAULT));
     cr_assert_eq(core_info(buffer).access, GPUIPC_ACCESS_READ_WRITE);

@@ -42,6 +42,8 @@ Test(device, a_number_beyond_the_last_is_not_found) {
                   gpuipc_device_get_info(core_context, core_device_count, &info));
     check_status(GPUIPC_ERR_DEVICE_NOT_FOUND,
                  gpuipc_device_get_info(core_context, GPUIPC_DEVICE_NONE, &info));
+    check_refused(GPUIPC_ERR_DEVICE_NOT_FOUND, "device 99",
+                  gpuipc_device_get_info(core_context, 99, &info));
     check_refused(GPUIPC_ERR_DEVICE_NOT_FOUND, "write 0, the plain number",
                   gpuipc_device_get_info(core_context, GPUIPC_DEVICE(0), &info));
     cr_assert_eq(info.memory_bytes, 0);

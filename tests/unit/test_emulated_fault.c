@@ -97,7 +97,7 @@ Test(emulated_fault, malformed_texts_change_nothing) {
         "cuMemAlloc_v2:1=1",
         ";",
         "cuMemCreate:1=1;;",
-        "cuLaunchKernel:1=1",
+        "cuArrayCreate_v2:1=1",
         ":1=1",
     };
     emulated_start(NULL);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/** @file What a call on one object costs does not depend on how many others live. Compared are the fastest of many rows of
- *  calls, with few alive and with many, which hardly depends on what else the machine does; and with a wide margin, since
- *  what grows does so by much: with a thousand times as many alive it took hundreds of times as long. */
+/** @file What a call on one object costs does not depend on how many others live. Compared is what the fastest of many rows
+ *  of calls took of the processor's time, with few alive and with many, which hardly depends on what else the machine does;
+ *  and with a wide margin, since what grows does so by much: with a thousand times as many alive it took hundreds of times
+ *  as long. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core_fixture.h"
+#include "message/connection.h"
+#include "sync/deferred.h"
+#include "sync/watch.h"
+#include "thread_time.h"
 
-#define FEW  20u
-#define ROWS 21
+#define FEW 20u
 /* How much longer a call may take with many alive: so many times, and this much besides, which is more than a call needs that
  * finds its memory outside the cache. */
 #define TIMES_AT_MOST 4
@@ -17,22 +21,6 @@
 TestSuite(growth, .init = core_start, .fini = core_finish, .timeout = 110);
 
 /* ---- time ----------------------------------------------------------------------------------- */
-
-typedef void (*act_fn)(void *argument);
-
-/* Of one call, in the fastest row of so many. */
-static uint64_t fastest(act_fn act, void *argument, unsigned calls) {
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < ROWS; i++) {
-        const uint64_t begun = os_clock_ns();
-        for (unsigned j = 0; j < calls; j++) {
-            act(argument);
-        }
-        const uint64_t took = (os_clock_ns() - begun) / calls;
-        least = took < least ? took : least;
-    }
-    return least;
-}
 
 static void check_growth(const char *what, uint64_t few_ns, uint64_t many_ns, uint32_t many) {
     cr_log_info("%s: %llu ns with %u alive, %llu ns with %u", what, (unsigned long long)few_ns, FEW,
@@ -134,9 +122,9 @@ static void check_asking(gpuipc_buffer *asked, gpuipc_buffer *handed) {
     crowd_grow(&all, FEW);
     for (int i = 0; i < 2; i++) {
         uint64_t *const ns = i == 0 ? few_ns : many_ns;
-        ns[0] = fastest(ask_info, asked, 20);
-        ns[1] = fastest(ask_returns, asked, 20);
-        ns[2] = fastest(send_and_release, &one, 5);
+        ns[0] = thread_time_of(ask_info, asked, 20);
+        ns[1] = thread_time_of(ask_returns, asked, 20);
+        ns[2] = thread_time_of(send_and_release, &one, 5);
         crowd_grow(&all, MANY_HO);
     }
     cr_assert_eq(core_info(asked).lent_count, asked == handed ? MANY_HO + 1 : 1);
@@ -224,7 +212,7 @@ Test(growth, of_loans_with_those_that_are_out) {
             }
         }
         for (int way = 0; way < LOAN_WAYS; way++) {
-            ns[i][way] = fastest(ways[way], &one, 20);
+            ns[i][way] = thread_time_of(ways[way], &one, 20);
         }
     }
     for (int way = 0; way < LOAN_WAYS; way++) {
@@ -249,12 +237,12 @@ static void pairs_grow(crowd *pairs, uint32_t *count, uint32_t wanted, gpuipc_bu
 
 static uint64_t close_unused(void) {
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < THREAD_TIME_ROWS; i++) {
         core_pair pair;
         core_pair_open(&pair, core_context, core_context);
-        const uint64_t begun = os_clock_ns();
+        const uint64_t begun = thread_time_ns();
         check_ok(gpuipc_connection_close(pair.client));
-        const uint64_t took = os_clock_ns() - begun;
+        const uint64_t took = thread_time_ns() - begun;
         least = took < least ? took : least;
         pair.client = NULL;
         core_pair_close(&pair);
@@ -264,11 +252,11 @@ static uint64_t close_unused(void) {
 
 static uint64_t destroy_unrelated(void) {
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < THREAD_TIME_ROWS; i++) {
         gpuipc_context *other = core_context_new();
-        const uint64_t begun = os_clock_ns();
+        const uint64_t begun = thread_time_ns();
         check_ok(gpuipc_context_destroy(other));
-        const uint64_t took = os_clock_ns() - begun;
+        const uint64_t took = thread_time_ns() - begun;
         least = took < least ? took : least;
     }
     return least;
@@ -277,8 +265,8 @@ static uint64_t destroy_unrelated(void) {
 #define WAYS 4
 
 static void measure(gpuipc_buffer *asked, uint64_t ns[WAYS]) {
-    ns[0] = fastest(ask_info, asked, 20);
-    ns[1] = fastest(ask_returns, asked, 20);
+    ns[0] = thread_time_of(ask_info, asked, 20);
+    ns[1] = thread_time_of(ask_returns, asked, 20);
     ns[2] = close_unused();
     ns[3] = destroy_unrelated();
 }
@@ -304,6 +292,55 @@ Test(growth, with_connections_that_have_something) {
     for (int i = 0; i < WAYS; i++) {
         check_growth(way_names[i], few_ns[i], many_ns[i], MANY_PAIRS);
     }
+}
+
+/* ---- streams that wait ------------------------------------------------------------------------- */
+
+#define MANY_WAITS 4000u
+
+static void look(void *of) {
+    watch_collect(of);
+}
+
+/* Streams that have not passed; no word of theirs is written. */
+static void waits_grow(context *ctx, point_page *page, point_word *passages, uint32_t *count,
+                       uint32_t wanted) {
+    for (; *count < wanted; ++*count) {
+        const point_word word = {page, *count, 1};
+        check_ok(passage_take(ctx, page, &passages[*count]));
+        deferred_wait_begins();
+        check_ok(watch_add(ctx, &word, &passages[*count], NULL));
+    }
+}
+
+Test(growth, of_a_look_after_streams_that_wait) {
+    static point_word passages[MANY_WAITS];
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    uint32_t count = 0;
+    core_pair pair;
+    connection *end;
+    point_page *page;
+    context *ctx;
+    check_ok(context_acquire(core_context, &ctx));
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(connection_acquire(pair.client, &end));
+    check_ok(point_page_create(ctx, end->other_end, &page));
+    waits_grow(ctx, page, passages, &count, FEW);
+    const uint64_t few_ns = thread_time_of(look, ctx, 20);
+    waits_grow(ctx, page, passages, &count, MANY_WAITS);
+    const uint64_t many_ns = thread_time_of(look, ctx, 20);
+    while (count > 0) {
+        passage_cancel(&passages[--count]);
+    }
+    while (!deferred_is_quiet()) {
+        cr_assert_not(os_deadline_passed(deadline));
+        watch_collect(ctx);
+    }
+    point_page_unreference(page, false);
+    connection_unreference(end);
+    core_pair_close(&pair);
+    context_unreference(ctx);
+    check_growth("a look after streams", few_ns, many_ns, MANY_WAITS);
 }
 
 /* ---- what lingers ---------------------------------------------------------------------------- */

@@ -215,7 +215,8 @@ Test(listener, one_that_is_refused_costs_only_itself) {
     cr_assert_null(server);
     cr_assert_eq(seen.calls, 2);
     cr_assert_eq(book.warnings, 2);
-    cr_assert(strstr(book.last, "refused a connection of process") != NULL, "%s", book.last);
+    cr_assert(strstr(book.last, "refused a connection: the policy refused process") != NULL, "%s",
+              book.last);
     check_status(GPUIPC_ERR_PEER_CLOSED, core_receive(first, NULL, 0));
 
     seen.answer = 1;

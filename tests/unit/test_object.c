@@ -42,7 +42,7 @@ static void *publish(object_kind kind, uint32_t number) {
 /* Drops one hold and gives the object up when it was the last. */
 static gpuipc_status drop(object_kind kind, void *handle) {
     object *last = NULL;
-    gpuipc_status status = object_drop_hold(kind, handle, &last);
+    gpuipc_status status = object_remove_hold(kind, handle, &last);
     object_unreference(last);
     return status;
 }

@@ -191,22 +191,28 @@ Test(point, a_stream_writes_a_word) {
     pages_end(&pages);
 }
 
-Test(point, a_stream_waits_for_a_word) {
-    both pages = pages_make();
-    point at;
-    point_word passage;
-    device_scope scope;
-    at = next_point(pages.mine);
-    const point_word word = point_ready_word(&at);
-    check_ok(device_enter(ctx, 0, &scope));
+/* A stream waits for a word of the other side; in that stream's CUDA context from here on. */
+static void begin_wait(both *pages, point_word *out_word, point_word *out_passage,
+                       device_scope *out_scope) {
+    const point at = next_point(pages->mine);
+    *out_word = point_ready_word(&at);
+    check_ok(device_enter(ctx, 0, out_scope));
     if (!point_has_stream_waits(ctx)) {
-        device_leave(&scope);
-        pages_end(&pages);
+        device_leave(out_scope);
+        pages_end(pages);
         cr_skip_test("the device has no 64-bit stream memory operations");
     }
-    const point_word there = {pages.theirs, word.at, word.value};
-    check_ok(passage_take(ctx, pages.theirs, &passage));
-    check_ok(point_submit_waits(ctx, &there, 1, NULL, &passage, true));
+    const point_word there = {pages->theirs, out_word->at, out_word->value};
+    check_ok(passage_take(ctx, pages->theirs, out_passage));
+    check_ok(point_submit_waits(ctx, &there, 1, NULL, out_passage, true));
+}
+
+Test(point, a_stream_waits_for_a_word) {
+    both pages = pages_make();
+    point_word word;
+    point_word passage;
+    device_scope scope;
+    begin_wait(&pages, &word, &passage, &scope);
     cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     cr_assert_not(point_is_reached(&passage));
     store(pages.mine, &word);
@@ -219,20 +225,10 @@ Test(point, a_stream_waits_for_a_word) {
 /* Neither a stream's write nor a stream's wait finds its memory gone. */
 Test(point, a_page_stays_while_a_stream_may_touch_it) {
     both pages = pages_make();
-    point at;
+    point_word word;
     point_word passage;
     device_scope scope;
-    at = next_point(pages.mine);
-    const point_word word = point_ready_word(&at);
-    check_ok(device_enter(ctx, 0, &scope));
-    if (!point_has_stream_waits(ctx)) {
-        device_leave(&scope);
-        pages_end(&pages);
-        cr_skip_test("the device has no 64-bit stream memory operations");
-    }
-    const point_word there = {pages.theirs, word.at, word.value};
-    check_ok(passage_take(ctx, pages.theirs, &passage));
-    check_ok(point_submit_waits(ctx, &there, 1, NULL, &passage, true));
+    begin_wait(&pages, &word, &passage, &scope);
     point_page_unreference(pages.theirs, false);
     cr_assert_not(deferred_run(ctx->deferred));
     cr_assert_not_null(ctx->deferred->first);

@@ -252,6 +252,7 @@ Test(server, a_one_shot_share_ends_with_its_last_process) {
     cr_assert_eq(asker_answer_here(&of, NULL), WIRE_GRANTED); /* which does not count */
     const asker_reply reply = asker_ask(&client, &of);
     cr_assert_eq(reply.answer, WIRE_GRANTED);
+    check_ok(asker_confirm(&client, &of));
     cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP); /* also for who has it */
     cr_assert_eq(asker_answer_here(&of, NULL), WIRE_USED_UP);
     cr_assert_eq(count_holders(&of), 1);
@@ -266,9 +267,47 @@ Test(server, a_one_shot_share_is_there_until_all_its_processes_have_it) {
         .struct_size = sizeof(config), .flags = GPUIPC_SHARE_ONE_SHOT, .max_processes = 2};
     const gpuipc_ticket of = share_with(&config);
     asker_begin(&client, other, &of);
-    for (int i = 0; i < 3; i++) { /* one process, however often it comes */
+    for (int i = 0; i < 3; i++) { /* one process, however often it comes, and says that it has it */
         cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+        check_ok(asker_confirm(&client, &of));
     }
+}
+
+Test(server, a_one_shot_share_is_given_again_to_who_could_not_open_it) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config),
+                                        .flags = GPUIPC_SHARE_ONE_SHOT};
+    const gpuipc_ticket of = share_with(&config);
+    const gpuipc_ticket forged = asker_forge(&of);
+    asker_begin(&client, other, &of);
+    check_ok(asker_confirm(&client, &of)); /* what it never got */
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    check_ok(asker_confirm(&client, &forged));
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    asker_end(&client);
+    asker_begin(&client, other, &of);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_USED_UP);
+    check_ok(asker_confirm(&client, &of));
+    check_ok(asker_confirm(&client, &of));
+    cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP);
+}
+
+Test(server, a_one_shot_share_ends_without_a_word_of_who_got_it) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config),
+                                        .flags = GPUIPC_SHARE_ONE_SHOT};
+    const gpuipc_buffer_info info = core_info(shared);
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    const gpuipc_ticket of = share_with(&config);
+    asker_set_patience(&of, 1000);
+    check_ok(gpuipc_buffer_release(shared));
+    shared = NULL;
+    asker_begin(&client, other, &of);
+    cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    asker_end(&client);
+    while (is_alive(info.buffer_id, info.exporter_id)) {
+        cr_assert_not(os_deadline_passed(deadline));
+    }
+    cr_assert_eq(asker_answer_here(&of, NULL), WIRE_USED_UP);
 }
 
 Test(server, finds_each_of_many_shares) {

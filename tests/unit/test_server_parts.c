@@ -108,8 +108,8 @@ Test(server_parts, slow_clients_of_a_user_are_waited_for_a_part_of_each_second) 
     cr_assert_eq(places_patience_ms(one, 5 * second + 1), 100);
     places_spend(one, second);
     cr_assert_eq(places_patience_ms(one, 6 * second - 1), 0);
-    places_give_back(&room, one); /* who comes again at once is still the same */
-    places_give_back(&room, one);
+    places_return(&room, one); /* who comes again at once is still the same */
+    places_return(&room, one);
     check_ok(places_take(&room, "two", 6 * second - 1, &third));
     check_ok(places_take(&room, "one", 6 * second - 1, &same));
     cr_assert_eq(places_patience_ms(same, 6 * second - 1), 0);

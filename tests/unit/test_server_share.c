@@ -97,6 +97,7 @@ Test(server_share, ranges_and_flags_that_make_no_sense_are_refused) {
     check_refused_config(
         GPUIPC_ERR_LIMIT,
         (gpuipc_share_config){.attachment = "", .attachment_bytes = GPUIPC_MESSAGE_BYTES_MAX - 63});
+    cr_assert_not_null(strstr(gpuipc_error_get()->sentence, "the attachment has"));
 }
 
 Test(server_share, calls_refuse_null_and_what_is_not_theirs) {
@@ -178,7 +179,7 @@ static void ask_and_keep(const gpuipc_ticket *of) {
     check_ok(asker_send(&client, of));
     check_ok(connection_receive_whole(from, WIRE_REPLY, false, os_deadline_after(SOON_MS)));
     cr_assert_eq(from->in.buffer_count, 1);
-    connection_drop(from, false);
+    connection_discard(from, false);
 }
 
 /* Beside as many as a page of points has, it gets what is not ready as well, and the server waits for nobody. */
@@ -432,6 +433,7 @@ Test(server_share, what_failed_does_not_count_as_a_process) {
     asker_begin(&client, other, &of);
     check_opening_fails(&of, "cuMemExportToShareableHandle:*=999");
     cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
+    check_ok(asker_confirm(&client, &of));
     cr_assert_eq(asker_answer(&client, &of), WIRE_USED_UP);
 }
 

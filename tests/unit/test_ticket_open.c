@@ -67,6 +67,8 @@ static gpuipc_status open_while(const ticket_step *steps, const gpuipc_ticket *t
 static const ticket_step accept_and_grant[] = {{TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {0, 0}};
 static const ticket_step accept_and_grant_two[] = {
     {TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {TICKET_GRANT, 0}, {0, 0}};
+static const ticket_step accept_and_grant_once[] = {
+    {TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {TICKET_CONFIRM, 0}, {0, 0}};
 static const ticket_step grant[] = {{TICKET_GRANT, 0}, {0, 0}};
 
 static void drop(gpuipc_buffer *buffer_handle) {
@@ -248,18 +250,24 @@ Test(ticket_open, contents_that_are_late_cost_the_opening_and_not_the_link) {
     stream_gate_end();
 }
 
-/* A ticket that is given once, whose contents were not there in time. */
+/* A ticket that is given once, whose contents are not there: a stream that is captured cannot wait for them. */
 static gpuipc_ticket keep_unready(CUstream stream) {
     const gpuipc_ticket wanted = whole();
     gpuipc_buffer *opened = NULL;
+    CUstream captured = stream_gate_stream();
     server.flags = GPUIPC_SEND_ASYNC;
     server.stream = stream;
     server.reply_flags = WIRE_REPLY_ONE_SHOT;
     stream_gate_close(stream);
-    ticket_server_begin(&server, accept_and_grant);
-    check_status(GPUIPC_ERR_TIMEOUT,
-                 open_as(&wanted, (gpuipc_open_config){.timeout_ms = 50}, &opened));
+    ticket_server_begin(&server, accept_and_grant_once);
+    core_set_captured(true, captured);
+    check_status(GPUIPC_ERR_CUDA,
+                 open_as(&wanted,
+                         (gpuipc_open_config){.flags = GPUIPC_RECEIVE_ASYNC, .stream = captured},
+                         &opened));
+    core_set_captured(false, NULL);
     ticket_server_end(&server);
+    stream_gate_stream_end(captured);
     cr_assert_eq(core_info(original).lent_count, 1);
     return wanted;
 }
@@ -280,6 +288,19 @@ Test(ticket_open, what_is_given_once_is_kept_when_its_contents_are_late) {
     cr_assert_eq(core_info(original).lent_count, 0, "it is kept no more");
     stream_gate_stream_end(stream);
     stream_gate_end();
+}
+
+Test(ticket_open, what_is_given_once_and_cannot_be_mapped_is_not_confirmed) {
+    static const ticket_step again[] = {{TICKET_GRANT, 0}, {TICKET_CONFIRM, 0}, {0, 0}};
+    const gpuipc_ticket wanted = whole();
+    gpuipc_buffer *opened = NULL;
+    server.reply_flags = WIRE_REPLY_ONE_SHOT;
+    core_set_failures("cuMemMap:1=2");
+    check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, open_while(accept_and_grant, &wanted, &opened));
+    core_set_failures("");
+    check_ok(open_while(again, &wanted, &opened));
+    core_check_pattern(opened, 3);
+    drop(opened);
 }
 
 Test(ticket_open, what_is_kept_and_never_opened_ends_with_its_context) {
@@ -323,10 +344,15 @@ Test(ticket_open, each_answer_has_a_status_and_the_link_stays) {
     static const struct {
         wire_answer answer;
         gpuipc_status expected;
-    } rows[] = {
-        {WIRE_EXPIRED, GPUIPC_ERR_TICKET_EXPIRED},    {WIRE_REVOKED, GPUIPC_ERR_TICKET_REVOKED},
-        {WIRE_USED_UP, GPUIPC_ERR_TICKET_USED_UP},    {WIRE_UNKNOWN, GPUIPC_ERR_TICKET_UNKNOWN},
-        {WIRE_OUT_OF_RANGE, GPUIPC_ERR_OUT_OF_RANGE}, {WIRE_FAILED, GPUIPC_ERR_NOT_SHAREABLE}};
+    } rows[] = {{WIRE_EXPIRED, GPUIPC_ERR_TICKET_EXPIRED},
+                {WIRE_REVOKED, GPUIPC_ERR_TICKET_REVOKED},
+                {WIRE_USED_UP, GPUIPC_ERR_TICKET_USED_UP},
+                {WIRE_UNKNOWN, GPUIPC_ERR_TICKET_UNKNOWN},
+                {WIRE_OUT_OF_RANGE, GPUIPC_ERR_OUT_OF_RANGE},
+                {WIRE_FAILED, GPUIPC_ERR_NOT_SHAREABLE},
+                {WIRE_OTHER, GPUIPC_ERR_OTHER_KIND},
+                {WIRE_FULL, GPUIPC_ERR_LIMIT},
+                {WIRE_TOO_MANY, GPUIPC_ERR_LIMIT}};
     const gpuipc_ticket wanted = whole();
     gpuipc_buffer *opened = NULL;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -304,10 +304,6 @@ Test(ticket_own, contents_are_waited_for_by_the_stream_or_until_the_time_is_over
     const gpuipc_ticket wanted =
         share(own, (gpuipc_share_config){.flags = GPUIPC_SEND_ASYNC, .stream = stream});
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_open(core_context, &wanted, &late, &none));
-    /* Nothing could be waited for later: the call waits, as the header says. */
-    gpuipc_open_config later = late;
-    later.flags = GPUIPC_RECEIVE_DEFERRED | GPUIPC_RECEIVE_ASYNC;
-    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_open(core_context, &wanted, &later, &none));
     gpuipc_buffer *opened =
         open_in(core_context, &wanted,
                 (gpuipc_open_config){.flags = GPUIPC_RECEIVE_ASYNC, .stream = using});
@@ -321,6 +317,57 @@ Test(ticket_own, contents_are_waited_for_by_the_stream_or_until_the_time_is_over
     drop(opened);
     drop(own);
     stream_gate_stream_end(using);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+Test(ticket_own, contents_are_waited_for_later_where_that_is_deferred) {
+    const gpuipc_open_config deferred = {.flags = GPUIPC_RECEIVE_DEFERRED | GPUIPC_RECEIVE_ASYNC};
+    gpuipc_buffer *own = make(GPUIPC_TRANSPORT_VMM);
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    CUstream using = stream_gate_stream();
+    stream_gate_close(stream);
+    const gpuipc_ticket wanted =
+        share(own, (gpuipc_share_config){.flags = GPUIPC_SEND_ASYNC, .stream = stream});
+    gpuipc_buffer *unused = open_in(core_context, &wanted, deferred);
+    gpuipc_buffer *opened = open_in(other, &wanted, deferred); /* another context of the process */
+    cr_assert_eq(core_info(opened).is_ready, 0);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_ready(opened, 10));
+    check_ok(gpuipc_buffer_await_ready_async(opened, using));
+    stream_gate_check_waits(using);
+    drop(unused); /* which nobody has waited for */
+    stream_gate_open();
+    stream_gate_synchronize(using);
+    check_ok(gpuipc_buffer_await_ready(opened, SOON_MS));
+    cr_assert_neq(core_info(opened).is_ready, 0);
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_return_async(opened, using));
+    drop(opened);
+    drop(own);
+    stream_gate_stream_end(using);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+Test(ticket_own, what_promises_contents_for_later_may_fail) {
+    static const char *const failing[] = {"cuStreamCreate:1=2", "cuStreamWaitEvent:1=2"};
+    const gpuipc_open_config deferred = {.struct_size = sizeof(deferred),
+                                         .flags = GPUIPC_RECEIVE_DEFERRED};
+    gpuipc_buffer *own = make(GPUIPC_TRANSPORT_VMM);
+    gpuipc_buffer *none = NULL;
+    stream_gate_make();
+    CUstream stream = stream_gate_stream();
+    stream_gate_close(stream);
+    const gpuipc_ticket wanted =
+        share(own, (gpuipc_share_config){.flags = GPUIPC_SEND_ASYNC, .stream = stream});
+    for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
+        core_set_failures(failing[i]);
+        check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+                     gpuipc_buffer_open(core_context, &wanted, &deferred, &none));
+    }
+    core_set_failures("");
+    stream_gate_open();
+    drop(own);
     stream_gate_stream_end(stream);
     stream_gate_end();
 }

@@ -62,6 +62,30 @@ static void wait_until_reached(const point_word *word) {
 /* A process that is gone: its number is nobody's. */
 static const os_peer dead = {.process_id = 0x3FFFFFFF, .process = {-1}};
 
+static CUresult (*registered)(void *base, size_t bytes, unsigned int flags);
+
+/* As long as it takes, the thread that looks after streams goes on, which needs this mutex. */
+static CUresult register_slowly(void *base, size_t bytes, unsigned int flags) {
+    cr_assert(os_mutex_try_lock(&ctx->points->mutex));
+    os_mutex_unlock(&ctx->points->mutex);
+    return registered(base, bytes, flags);
+}
+
+Test(watch, no_mutex_that_it_needs_is_held_while_memory_is_registered) {
+    point at;
+    point_word passage;
+    point_page *page = page_make(&dead, &at);
+    const point_word word = point_ready_word(&at);
+    registered = ctx->driver.cuMemHostRegister;
+    ctx->driver.cuMemHostRegister = register_slowly;
+    core_enter_device(0);
+    check_ok(point_write_async(&word, 1, NULL, &passage));
+    wait_until_reached(&passage);
+    ctx->driver.cuMemHostRegister = registered;
+    cr_assert_neq(page->device, GPUIPC_DEVICE_NONE);
+    point_page_unreference(page, false);
+}
+
 Test(watch, no_thread_runs_while_nothing_is_waited_for) {
     cr_assert_null(ctx->watch->thread);
     cr_assert(deferred_is_quiet());

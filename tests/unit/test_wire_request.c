@@ -28,10 +28,25 @@ Test(wire, a_request_is_the_frozen_bytes) {
         check_status(GPUIPC_ERR_PROTOCOL, wire_decode_request(made, sizeof(made), &found));
         made[i] = 0;
     }
+    made[0] = WIRE_CONFIRM;
+    check_ok(wire_decode_request(made, sizeof(made), &found));
+    cr_assert_eq(found.wish, 2);
     made[0] = 0;
     check_status(GPUIPC_ERR_VERSION, wire_decode_request(made, sizeof(made), &found));
-    made[0] = 2;
+    made[0] = WIRE_SUBSCRIBE + 1;
     check_status(GPUIPC_ERR_VERSION, wire_decode_request(made, sizeof(made), &found));
+}
+
+Test(wire, a_wish_for_a_channel_is_the_frozen_bytes) {
+    static const uint8_t frozen[8] = {3, 0, 1, 2, 5, 0, 0, 0};
+    const wire_request wanted = {.wish = WIRE_SUBSCRIBE, .delivery = 1, .first = 2, .held = 5};
+    uint8_t made[WIRE_REQUEST_BYTES];
+    wire_request found = {0};
+    wire_encode_request(&wanted, made);
+    cr_assert_eq(memcmp(made, frozen, sizeof(frozen)), 0);
+    check_ok(wire_decode_request(made, sizeof(made), &found));
+    cr_assert(found.wish == WIRE_SUBSCRIBE && found.delivery == 1 && found.first == 2 &&
+              found.held == 5);
 }
 
 Test(wire, a_reply_is_the_frozen_bytes) {
@@ -60,7 +75,7 @@ Test(wire, a_reply_is_the_frozen_bytes) {
 
 Test(wire, only_what_is_granted_has_an_attachment) {
     uint8_t made[WIRE_REPLY_BYTES + 1] = {0};
-    for (uint16_t answer = WIRE_GRANTED; answer <= WIRE_FAILED; answer++) {
+    for (uint16_t answer = WIRE_GRANTED; answer <= WIRE_TOO_MANY; answer++) {
         const wire_reply wanted = {.answer = answer, .attachment_bytes = 1};
         const wire_reply alone = {.answer = answer};
         wire_reply found;
@@ -74,7 +89,7 @@ Test(wire, only_what_is_granted_has_an_attachment) {
                      wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
         cr_assert_eq(found.answer, answer);
     }
-    const wire_reply newer = {.answer = WIRE_FAILED + 1};
+    const wire_reply newer = {.answer = WIRE_TOO_MANY + 1};
     wire_reply found;
     wire_encode_reply(&newer, made);
     check_status(GPUIPC_ERR_VERSION, wire_decode_reply(made, WIRE_REPLY_BYTES, &found));

@@ -33,7 +33,7 @@ gpuipc_ticket ticket_server_ticket(const ticket_server *self, uint64_t offset, u
     return made;
 }
 
-static gpuipc_status take_request(connection *from, ticket *out_ticket) {
+static gpuipc_status take_request(connection *from, wire_wish wish, ticket *out_ticket) {
     wire_request request;
     gpuipc_ticket bytes;
     gpuipc_status status =
@@ -42,12 +42,12 @@ static gpuipc_status take_request(connection *from, ticket *out_ticket) {
         return status;
     }
     status = wire_decode_request(from->in.bytes, from->in.byte_count, &request);
-    connection_drop(from, false);
+    connection_discard(from, false);
     if (status == GPUIPC_OK) {
+        status = request.wish == wish ? GPUIPC_OK : GPUIPC_ERR_PROTOCOL;
         memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));
-        status = ticket_decode(&bytes, out_ticket);
     }
-    return status;
+    return status == GPUIPC_OK ? ticket_decode(&bytes, out_ticket) : status;
 }
 
 static gpuipc_status reply(const ticket_server *self, connection *to, wire_answer answer,
@@ -88,8 +88,10 @@ static gpuipc_status answer(ticket_server *self, const ticket_step *step) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (step->act != TICKET_SAY) {
-        status = take_request(of, &wanted);
+    if (step->act == TICKET_CONFIRM) {
+        status = take_request(of, WIRE_CONFIRM, &wanted);
+    } else if (step->act != TICKET_SAY) {
+        status = take_request(of, WIRE_OPEN, &wanted);
         self->requests++;
     }
     if (status == GPUIPC_OK) {

@@ -14,6 +14,7 @@ typedef enum ticket_act {
     TICKET_HANG_UP, /**< closes the connection */
     TICKET_HEAR,    /**< takes a request in and answers nothing */
     TICKET_GRANT,   /**< takes a request in and answers with the range that its ticket names */
+    TICKET_CONFIRM, /**< takes in that what it granted is open */
     TICKET_ANSWER,  /**< takes a request in and answers so, without a buffer */
     TICKET_SAY,     /**< answers so, unasked */
     TICKET_WRONG,   /**< takes a request in; answers so, with a buffer */
@@ -35,7 +36,7 @@ typedef struct ticket_server {
     gpuipc_stream stream;
     ticket names; /**< its tickets are like this one */
     const ticket_step *steps;
-    uint64_t requests;
+    uint64_t requests; /**< for a buffer */
     gpuipc_connection *connection;
     core_waiter thread;
 } ticket_server;

@@ -228,7 +228,7 @@ gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {
     status_enter(__func__);
     object *last = NULL;
     gpuipc_status status =
-        handle == NULL ? GPUIPC_OK : object_drop_hold(OBJECT_CONTEXT, handle, &last);
+        handle == NULL ? GPUIPC_OK : object_remove_hold(OBJECT_CONTEXT, handle, &last);
     if (last != NULL) {
         context_destroy((context *)last);
     }

@@ -93,7 +93,7 @@ static gpuipc_status import_buffer(context *ctx, const gpuipc_native_segment *fr
                                    buffer_source *source, uint32_t wanted, gpuipc_access access,
                                    gpuipc_buffer **out_buffer) {
     buffer *self = NULL;
-    gpuipc_status status = import_new(ctx, NULL, count, false, &source->import);
+    gpuipc_status status = import_new(NULL, count, false, &source->import);
     if (status != GPUIPC_OK) {
         return status;
     }

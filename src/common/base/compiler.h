@@ -31,4 +31,15 @@
 #define GPUIPC_THREAD_LOCAL _Thread_local
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+/** Between a store and a load of another word that must not come before it. ThreadSanitizer knows no fences. */
+#define GPUIPC_FULL_FENCE()                                                                        \
+    do {                                                                                           \
+        static atomic_uint fence;                                                                  \
+        (void)atomic_fetch_add(&fence, 1u);                                                        \
+    } while (0)
+#else
+#define GPUIPC_FULL_FENCE() atomic_thread_fence(memory_order_seq_cst)
+#endif
+
 #endif

@@ -128,7 +128,9 @@ static gpuipc_status not_an_object(object_kind kind, const void *handle) {
                                         [OBJECT_BUFFER] = "buffer",
                                         [OBJECT_LISTENER] = "listener",
                                         [OBJECT_CONNECTION] = "connection",
-                                        [OBJECT_SERVER] = "server"};
+                                        [OBJECT_SERVER] = "server",
+                                        [OBJECT_CHANNEL] = "channel",
+                                        [OBJECT_SUBSCRIPTION] = "subscription"};
     if (handle == NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is NULL", names[kind]);
     }
@@ -166,7 +168,7 @@ gpuipc_status object_add_hold(object_kind kind, const void *handle) {
     return found == NULL ? not_an_object(kind, handle) : GPUIPC_OK;
 }
 
-gpuipc_status object_drop_hold(object_kind kind, const void *handle, object **out_last) {
+gpuipc_status object_remove_hold(object_kind kind, const void *handle, object **out_last) {
     object *last = NULL;
     os_static_mutex_lock(&table.mutex);
     slot *found = find(kind, handle);

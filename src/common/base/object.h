@@ -20,7 +20,9 @@ typedef enum object_kind {
     OBJECT_BUFFER,
     OBJECT_LISTENER,
     OBJECT_CONNECTION,
-    OBJECT_SERVER
+    OBJECT_SERVER,
+    OBJECT_CHANNEL,
+    OBJECT_SUBSCRIPTION
 } object_kind;
 
 /** First member of every object. */
@@ -54,6 +56,6 @@ gpuipc_status object_add_hold(object_kind kind, const void *handle);
 
 /** One hold less. When it was the last, the handle is dead and *out_last is the object with the
  *  handle's reference, now the caller's; else NULL. Allowed in a forked child. */
-gpuipc_status object_drop_hold(object_kind kind, const void *handle, object **out_last);
+gpuipc_status object_remove_hold(object_kind kind, const void *handle, object **out_last);
 
 #endif

@@ -47,7 +47,7 @@ gpuipc_status wait_handle_get(wait_handle *self, os_listener *listener, os_conne
     return status;
 }
 
-void wait_handle_end(wait_handle *self) {
+void wait_handle_destroy(wait_handle *self) {
     os_poller_destroy(self->poller);
     self->poller = NULL;
 }

@@ -14,7 +14,7 @@ typedef struct wait_handle {
 gpuipc_status wait_handle_get(wait_handle *self, os_listener *listener, os_connection *connection,
                               intptr_t *out_native);
 /** Before the connection ends. */
-void wait_handle_end(wait_handle *self);
+void wait_handle_destroy(wait_handle *self);
 
 /** It is ready (true) until it is told otherwise, or ready only if what it looks at is. Nothing where nobody has asked
  *  for it. The error record stays. */

@@ -20,9 +20,8 @@ static gpuipc_status take_words(connection *from, os_handle handle) {
 
 static gpuipc_status check_stream(const buffer *of, gpuipc_stream stream) {
     device_scope scope;
-    gpuipc_status status = device_enter_stream(of->context, stream, of->access_device, &scope);
+    gpuipc_status status = device_enter_uncaptured(of->context, stream, of->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = device_check_capture(of->context, stream);
         device_leave(&scope);
     }
     return status;
@@ -123,9 +122,9 @@ static void end_opened(connection *self, bool forked) {
 }
 
 static void end_receiving(connection *self, bool forked) {
-    contents_ring_end(self->ring_in, forked);
+    contents_ring_destroy(self->ring_in, forked);
     if (self->ring_words != NULL && !forked) {
-        contents_words_end(self->ring_words);
+        contents_words_destroy(self->ring_words);
     }
     point_page_unreference(self->ring_words, forked);
     self->ring_in = NULL;
@@ -134,7 +133,7 @@ static void end_receiving(connection *self, bool forked) {
 
 static void end(connection *self, bool forked) {
     end_opened(self, forked);
-    contents_ring_end(self->ring_out, forked);
+    contents_ring_destroy(self->ring_out, forked);
     end_receiving(self, forked);
 }
 

@@ -307,7 +307,7 @@ gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow
 
 void contents_ring_stay(const contents_ring *self, const contents_flow *flow) {
     const gpuipc_error why = status_save();
-    detour_event_end(&self->context->driver, flow->left);
+    detour_event_destroy(&self->context->driver, flow->left);
     status_restore(&why);
 }
 

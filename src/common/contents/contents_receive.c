@@ -183,7 +183,7 @@ static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_c
     if (status == GPUIPC_OK && record->number != from->ring_in->next) {
         status = bad("contents are missing in the ring");
     }
-    connection_drop(from, false);
+    connection_discard(from, false);
     if (status != GPUIPC_OK) {
         connection_break(from);
         status_add("; the connection is broken");
@@ -201,7 +201,7 @@ static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc
                                     const wire_contents *record, os_deadline deadline) {
     gpuipc_status status = check_record(contents, record);
     if (status != GPUIPC_OK) {
-        connection_drop(from, true);
+        connection_discard(from, true);
         return status;
     }
     return receive_memory(from, into, contents, record, deadline);
@@ -228,7 +228,7 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
         status = bad("contents came without the one buffer that they are in");
     }
     if (status != GPUIPC_OK) {
-        connection_drop(from, true);
+        connection_discard(from, true);
         connection_break(from);
         status_add("; the connection is broken");
         goto unreference;
@@ -260,7 +260,6 @@ gpuipc_status gpuipc_connection_receive_contents(gpuipc_connection *handle,
     status = connection_lock_receiving(from);
     if (status == GPUIPC_OK) {
         status = receive_contents(from, &known, deadline);
-        connection_tell_waiting(from);
         connection_unlock_receiving(from);
     }
     status = context_answer(from->context, &interrupt, status);

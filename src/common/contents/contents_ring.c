@@ -15,13 +15,13 @@ static void lane_free(context *ctx, contents_lane *self, bool forked) {
     device_scope scope;
     if (self != NULL && !forked && device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
         for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
-            detour_event_end(drv, self->came[i]);
-            detour_event_end(drv, self->done[i]);
+            detour_event_destroy(drv, self->came[i]);
+            detour_event_destroy(drv, self->done[i]);
         }
-        detour_event_end(drv, self->end);
-        detour_stream_end(drv, self->copies);
-        detour_stream_end(drv, self->waits);
-        detour_stream_end(drv, self->signals);
+        detour_event_destroy(drv, self->end);
+        detour_stream_destroy(drv, self->copies);
+        detour_stream_destroy(drv, self->waits);
+        detour_stream_destroy(drv, self->signals);
         device_leave(&scope);
     }
     free(self);
@@ -226,14 +226,14 @@ static void end_deferred(deferred *item, bool forked) {
     ring_free((contents_ring *)item, forked);
 }
 
-void contents_words_end(point_page *words) {
+void contents_words_destroy(point_page *words) {
     for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
         const point_word word = {words, CONTENTS_EMPTIED(i), FOR_EVER};
         point_store(&word);
     }
 }
 
-void contents_ring_end(contents_ring *self, bool forked) {
+void contents_ring_destroy(contents_ring *self, bool forked) {
     if (self == NULL) {
         return;
     }
@@ -242,7 +242,7 @@ void contents_ring_end(contents_ring *self, bool forked) {
         return;
     }
     if (!self->sends && ring_is_idle(self)) {
-        contents_words_end(self->words);
+        contents_words_destroy(self->words);
     } else if (!self->sends) {
         contents_tell_end(self, FOR_EVER, STAGING_SLOTS);
     }

@@ -52,10 +52,10 @@ gpuipc_status contents_ring_open(struct context *ctx, void *slots, point_page *w
                                  contents_ring **out_ring);
 /** What is on its streams goes on. What a peer still sends into a ring that is opened goes nowhere.
  *  NULL does nothing. */
-void contents_ring_end(contents_ring *self, bool forked);
+void contents_ring_destroy(contents_ring *self, bool forked);
 
 /** The same for words whose slots have not come. */
-void contents_words_end(point_page *words);
+void contents_words_destroy(point_page *words);
 
 /** Makes what a device needs for it, so that little can fail later. */
 gpuipc_status contents_ring_prepare(contents_ring *self, uint32_t device);

@@ -200,16 +200,11 @@ gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
     if (status != GPUIPC_OK || (status = connection_acquire(handle, &to)) != GPUIPC_OK) {
         return status;
     }
-    if (os_mutex_try_lock(&to->send_mutex)) {
-        os_interrupt interrupt;
-        to->send_interrupt =
-            context_interruptible(to->context, (os_deadline){0}, &interrupt).interrupt;
+    os_interrupt interrupt;
+    status = connection_lock_sending(to, &interrupt);
+    if (status == GPUIPC_OK) {
         status = send_contents(to, &known, timeout_ms);
-        status = context_answer(to->context, &interrupt, status);
-        to->send_interrupt = NULL;
-        os_mutex_unlock(&to->send_mutex);
-    } else {
-        status = status_fail(GPUIPC_ERR_BUSY, "another thread is sending on it");
+        status = connection_unlock_sending(to, &interrupt, status);
     }
     connection_unreference(to);
     return status;

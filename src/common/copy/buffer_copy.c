@@ -36,10 +36,10 @@ static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into
     if (status == GPUIPC_OK) {
         status = detour_return(drv, other, back, stream);
     }
-    detour_event_end(drv, back);
-    detour_stream_end(drv, other);
+    detour_event_destroy(drv, back);
+    detour_stream_destroy(drv, other);
 forget:
-    detour_event_end(drv, left);
+    detour_event_destroy(drv, left);
     return status;
 }
 

@@ -11,13 +11,13 @@ gpuipc_status detour_event_new(const driver *drv, CUevent *out_event) {
     return DRIVER_CALL(drv, cuEventCreate, (out_event, CU_EVENT_DISABLE_TIMING), "making an event");
 }
 
-void detour_stream_end(const driver *drv, CUstream stream) {
+void detour_stream_destroy(const driver *drv, CUstream stream) {
     if (stream != NULL) {
         (void)drv->cuStreamDestroy(stream);
     }
 }
 
-void detour_event_end(const driver *drv, CUevent event) {
+void detour_event_destroy(const driver *drv, CUevent event) {
     if (event != NULL) {
         (void)drv->cuEventDestroy(event);
     }
@@ -40,7 +40,7 @@ gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out
         }
     }
     if (status != GPUIPC_OK) {
-        detour_event_end(drv, left);
+        detour_event_destroy(drv, left);
         return status;
     }
     *out_left = left;

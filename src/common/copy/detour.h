@@ -12,11 +12,11 @@
 gpuipc_status detour_stream_new(const driver *drv, CUstream *out_stream);
 gpuipc_status detour_event_new(const driver *drv, CUevent *out_event);
 /** NULL does nothing. What a stream was given goes on, and what waits for an event (cuda.h). */
-void detour_stream_end(const driver *drv, CUstream stream);
-void detour_event_end(const driver *drv, CUevent event);
+void detour_stream_destroy(const driver *drv, CUstream stream);
+void detour_event_destroy(const driver *drv, CUevent event);
 
 /** Marks the place where the caller's stream is left; its CUDA context is the current one.
- *  @param out_left for detour_enter(); detour_event_end() ends it, as soon as nothing more enters
+ *  @param out_left for detour_enter(); detour_event_destroy() ends it, as soon as nothing more enters
  *  ERR_CUDA also when the stream is being captured: work on others does not fit into its graph. */
 gpuipc_status detour_leave(const driver *drv, gpuipc_stream stream, CUevent *out_left);
 

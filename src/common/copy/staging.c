@@ -67,9 +67,9 @@ static void half_end(context *ctx, half *self) {
         return;
     }
     for (uint32_t i = 0; i < STAGING_SLOTS; i++) {
-        detour_event_end(drv, self->done[i]);
+        detour_event_destroy(drv, self->done[i]);
     }
-    detour_stream_end(drv, self->stream);
+    detour_stream_destroy(drv, self->stream);
     device_leave(&scope);
 }
 
@@ -295,7 +295,7 @@ static gpuipc_status put_copy(const job *self, gpuipc_stream stream) {
     if (status == GPUIPC_OK) {
         status = detour_enter(drv, left, ring->writer.stream);
     }
-    detour_event_end(drv, left);
+    detour_event_destroy(drv, left);
     for (uint64_t at = 0; at < self->bytes && status == GPUIPC_OK;
          at += self->piece * STAGING_SLOTS) {
         status = put_round(self, &ring->reader, at);

@@ -78,6 +78,9 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
  *  of another forbids to be used: what is put on it would run when the graph does, as often as that does.
  *  Does not end the capture (cuda.h, cuStreamIsCapturing). */
 gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stream);
+/** Enters the context of a stream that is not being captured, so that what is put on it is done once. */
+gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                      device_scope *out_scope);
 /** Whether a stream is being captured into a graph, and the capture is good. */
 bool device_is_captured(const struct context *ctx, gpuipc_stream stream);
 

@@ -82,6 +82,15 @@ gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stre
                          "handing over on a stream (one that is being captured cannot do that)");
 }
 
+gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                      device_scope *out_scope) {
+    gpuipc_status status = device_enter_stream(ctx, stream, index, out_scope);
+    if (status == GPUIPC_OK && (status = device_check_capture(ctx, stream)) != GPUIPC_OK) {
+        device_leave(out_scope);
+    }
+    return status;
+}
+
 void device_leave(const device_scope *scope) {
     /* Both undo what device_enter did on this thread; there is nothing to do about a failure. */
     CUstreamCaptureMode mode = scope->outer_mode;

@@ -39,7 +39,7 @@ static void end(buffer *self, bool forked) {
     }
     buffer_unreference(self->over);
     buffer_unreference(self->original);
-    wait_handle_end(&self->returned);
+    wait_handle_destroy(&self->returned);
     free(self);
 }
 
@@ -96,7 +96,7 @@ gpuipc_status buffer_new(context *ctx, gpuipc_buffer_origin origin, const transp
     return GPUIPC_OK;
 }
 
-void buffer_drop(buffer *self) {
+void buffer_unwind(buffer *self) {
     gpuipc_error why = status_save();
     buffer_unreference(self);
     status_restore(&why);
@@ -259,7 +259,7 @@ gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *handle) {
 
 gpuipc_status buffer_release(gpuipc_buffer *handle) {
     object *last = NULL;
-    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, &last);
+    gpuipc_status status = object_remove_hold(OBJECT_BUFFER, handle, &last);
     if (last == NULL || object_is_forked(last)) {
         object_unreference(last);
         return status;
@@ -288,9 +288,9 @@ void buffer_unreference_handle(object *self) {
     object_unreference(self);
 }
 
-gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle) {
+gpuipc_status buffer_remove_hold(buffer *self, gpuipc_buffer *handle) {
     object *last = NULL;
-    gpuipc_status status = object_drop_hold(OBJECT_BUFFER, handle, &last);
+    gpuipc_status status = object_remove_hold(OBJECT_BUFFER, handle, &last);
     if (status == GPUIPC_OK && last == NULL) {
         atomic_fetch_add(&self->handles, 1u); /* the caller's reference stands for one */
     } else {
@@ -310,7 +310,7 @@ gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
     if (status == GPUIPC_ERR_FORKED) {
         return buffer_release(handle); /* which makes no driver call there */
     }
-    if (status != GPUIPC_OK || (status = buffer_drop_hold(self, handle)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = buffer_remove_hold(self, handle)) != GPUIPC_OK) {
         return status;
     }
     drop_add(self->context, &self->dropped, &self->object, buffer_unreference_handle,
@@ -321,7 +321,7 @@ gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
 void buffer_release_later(gpuipc_buffer *handle) {
     const gpuipc_error why = status_save();
     object *last = NULL;
-    (void)object_drop_hold(OBJECT_BUFFER, handle, &last);
+    (void)object_remove_hold(OBJECT_BUFFER, handle, &last);
     if (last != NULL) {
         atomic_fetch_sub(&((buffer *)last)->handles, 1u);
     }

@@ -105,7 +105,7 @@ gpuipc_status buffer_acquire(gpuipc_buffer *handle, buffer **out_buffer);
 void buffer_unreference(buffer *self);
 /** Gives up a hold on a public handle, and keeps a reference that counts as one: buffer_unreference_handle().
  *  @param self the caller's reference passes in any case */
-gpuipc_status buffer_drop_hold(buffer *self, gpuipc_buffer *handle);
+gpuipc_status buffer_remove_hold(buffer *self, gpuipc_buffer *handle);
 /** As gpuipc_buffer_release(), of a handle that is not NULL. In a child it makes no driver call. */
 gpuipc_status buffer_release(gpuipc_buffer *handle);
 /** As gpuipc_buffer_return_async(). */
@@ -115,7 +115,7 @@ void buffer_unreference_handle(object *self);
 /** As gpuipc_buffer_release(), in a call that must not wait for the devices; a failure stays in the record. */
 void buffer_release_later(gpuipc_buffer *handle);
 /** The same after a failure, which stays in the record. */
-void buffer_drop(buffer *self);
+void buffer_unwind(buffer *self);
 
 /** Opens a buffer over imported segments, or over source->import, the caller's reference on which passes on
  *  success only.

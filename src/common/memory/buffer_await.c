@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Waiting until a buffer that was handed over is returned. */
-#include <stdlib.h>
-
 #include "memory/buffer.h"
 #include "memory/registry.h"
 #include "sync/point_wait.h"
@@ -19,8 +17,8 @@ static gpuipc_status await_on_host(buffer *self, os_deadline deadline) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status await_words(buffer *self, const point_waiter *by, const point_word *words,
-                                 size_t count, uint64_t serial) {
+static gpuipc_status await_words(buffer *self, const point_waiter *by, const point_words *words,
+                                 uint64_t serial) {
     point_word passage;
     bool can = false;
     gpuipc_status status = point_can_wait(by, &can);
@@ -28,7 +26,7 @@ static gpuipc_status await_words(buffer *self, const point_waiter *by, const poi
         return await_on_host(self, os_deadline_after(-1));
     }
     if (status == GPUIPC_OK) {
-        status = point_wait(by, words, count, &passage);
+        status = point_wait(by, words->words, words->count, &passage);
     }
     if (status == GPUIPC_OK) {
         export_awaited(&self->exports, by->stream, serial, &passage);
@@ -39,17 +37,13 @@ static gpuipc_status await_words(buffer *self, const point_waiter *by, const poi
 static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream) {
     const point_waiter by = {
         .context = self->context, .stream = stream, .device = self->access_device};
-    point_word *words = NULL;
-    size_t count = 0;
+    point_words words = {0};
     uint64_t serial = 0;
-    gpuipc_status status = export_copy_awaited(&self->exports, stream, &words, &count, &serial);
-    if (status == GPUIPC_OK && count > 0) {
-        status = await_words(self, &by, words, count, serial);
+    gpuipc_status status = export_copy_awaited(&self->exports, stream, &words, &serial);
+    if (status == GPUIPC_OK && words.count > 0) {
+        status = await_words(self, &by, &words, serial);
     }
-    for (size_t i = 0; i < count; i++) {
-        point_page_unreference(words[i].page, false);
-    }
-    free(words);
+    point_words_destroy(&words, false);
     return status;
 }
 

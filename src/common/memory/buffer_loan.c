@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Loans of parts of buffers: lent, taken, returned. */
-#include <stdlib.h>
-
-#include "memory/buffer.h"
+#include "memory/buffer_mark.h"
+#include "sync/borrowed.h"
 #include "sync/loan.h"
 #include "sync/point_wait.h"
 
@@ -14,32 +13,17 @@ static gpuipc_status acquire(gpuipc_buffer *handle, const gpuipc_mark *loan, buf
 
 /* ---- lending ----------------------------------------------------------------------------------- */
 
+/* In the stream's CUDA context. */
+static gpuipc_status lend(buffer *self, gpuipc_stream stream, mark *out_mark) {
+    gpuipc_status status = device_check_capture(self->context, stream);
+    return status == GPUIPC_OK ? loan_lend(self->context, &self->loans, stream, out_mark) : status;
+}
+
 gpuipc_status gpuipc_buffer_lend(gpuipc_buffer *handle, gpuipc_stream stream,
                                  gpuipc_mark *out_loan) {
     status_enter(__func__);
-    buffer *self = NULL;
-    mark made;
-    device_scope scope;
-    if (out_loan == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_loan is NULL");
-    }
-    gpuipc_status status = buffer_acquire(handle, &self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = device_enter_stream(self->context, stream, self->access_device, &scope);
-    if (status == GPUIPC_OK) {
-        status = device_check_capture(self->context, stream);
-        if (status == GPUIPC_OK) {
-            status = loan_lend(self->context, &self->loans, stream, &made);
-        }
-        device_leave(&scope);
-    }
-    if (status == GPUIPC_OK) {
-        mark_encode(&made, out_loan);
-    }
-    buffer_unreference(self);
-    return status;
+    return out_loan == NULL ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_loan is NULL")
+                            : buffer_make_mark(handle, stream, out_loan, lend);
 }
 
 gpuipc_status gpuipc_buffer_get_loan_states(gpuipc_buffer *handle, const gpuipc_mark *loans,
@@ -110,18 +94,14 @@ gpuipc_status gpuipc_buffer_await_loan(gpuipc_buffer *handle, const gpuipc_mark 
 }
 
 static gpuipc_status wait_for_words(buffer *self, const gpuipc_mark *loan, const point_waiter *by) {
-    point_word *words = NULL;
-    size_t count = 0;
+    point_words words = {0};
     point_word passage;
     gpuipc_loan_state state;
-    gpuipc_status status = loan_copy_awaited(self->context, loan, &words, &count, &state);
-    if (status == GPUIPC_OK && count > 0) {
-        status = point_wait(by, words, count, &passage);
+    gpuipc_status status = loan_copy_awaited(self->context, loan, &words, &state);
+    if (status == GPUIPC_OK && words.count > 0) {
+        status = point_wait(by, words.words, words.count, &passage);
     }
-    for (size_t i = 0; i < count; i++) {
-        point_page_unreference(words[i].page, false);
-    }
-    free(words);
+    point_words_destroy(&words, false);
     return status;
 }
 
@@ -157,20 +137,10 @@ gpuipc_status gpuipc_buffer_await_loan_async(gpuipc_buffer *handle, const gpuipc
 
 /* ---- borrowing ---------------------------------------------------------------------------------- */
 
-static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, buffer **out_buffer,
+static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *loan, buffer **out_buffer,
                           mark *out_mark) {
-    buffer *self = NULL;
-    gpuipc_status status = acquire(handle, bytes, &self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = mark_decode(bytes, out_mark);
-    if (status != GPUIPC_OK) {
-        buffer_unreference(self);
-        return status;
-    }
-    *out_buffer = self;
-    return GPUIPC_OK;
+    return loan != NULL ? buffer_find_mark(handle, loan, out_buffer, out_mark)
+                        : status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "loan is NULL");
 }
 
 static gpuipc_status do_with(gpuipc_buffer *handle, const gpuipc_mark *loan,
@@ -187,22 +157,20 @@ static gpuipc_status do_with(gpuipc_buffer *handle, const gpuipc_mark *loan,
 
 gpuipc_status gpuipc_buffer_take_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
     status_enter(__func__);
-    return do_with(handle, loan, loan_take);
+    return do_with(handle, loan, borrowed_take);
 }
 
 gpuipc_status gpuipc_buffer_return_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
     status_enter(__func__);
-    return do_with(handle, loan, loan_return);
+    return do_with(handle, loan, borrowed_return);
 }
 
 static gpuipc_status return_on_stream(buffer *self, const mark *wanted, gpuipc_stream stream) {
     device_scope scope;
-    gpuipc_status status = device_enter_stream(self->context, stream, self->access_device, &scope);
+    gpuipc_status status =
+        device_enter_uncaptured(self->context, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = device_check_capture(self->context, stream);
-        if (status == GPUIPC_OK) {
-            status = loan_return_async(self->import_record, wanted, stream);
-        }
+        status = borrowed_return_async(self->import_record, wanted, stream);
         device_leave(&scope);
     }
     return status;

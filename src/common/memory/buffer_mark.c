@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Marks of buffers, made and waited for. */
-#include "memory/buffer.h"
-#include "sync/mark.h"
+#include "memory/buffer_mark.h"
 
 /* ---- making ------------------------------------------------------------------------------------ */
 
@@ -26,22 +25,19 @@ static gpuipc_status write_mark(buffer *self, gpuipc_stream stream, mark *out_ma
     return status == GPUIPC_OK ? mark_write(ctx, stream, out_mark) : status;
 }
 
-gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *handle, gpuipc_stream stream,
-                                 gpuipc_mark *out_mark) {
-    status_enter(__func__);
+gpuipc_status buffer_make_mark(gpuipc_buffer *handle, gpuipc_stream stream, gpuipc_mark *out_mark,
+                               gpuipc_status (*make)(buffer *self, gpuipc_stream stream,
+                                                     mark *out_mark)) {
     buffer *self;
     mark made;
     device_scope scope;
-    if (out_mark == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_mark is NULL");
-    }
     gpuipc_status status = buffer_acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
     status = device_enter_stream(self->context, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = write_mark(self, stream, &made);
+        status = make(self, stream, &made);
         device_leave(&scope);
     }
     if (status == GPUIPC_OK) {
@@ -51,29 +47,40 @@ gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *handle, gpuipc_stream stream,
     return status;
 }
 
+gpuipc_status gpuipc_buffer_mark(gpuipc_buffer *handle, gpuipc_stream stream,
+                                 gpuipc_mark *out_mark) {
+    status_enter(__func__);
+    return out_mark == NULL ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_mark is NULL")
+                            : buffer_make_mark(handle, stream, out_mark, write_mark);
+}
+
 /* ---- waiting ----------------------------------------------------------------------------------- */
 
-/* The buffer behind a handle, with a reference for the caller, and the word of a mark there. */
+gpuipc_status buffer_find_mark(gpuipc_buffer *handle, const gpuipc_mark *bytes, buffer **out_buffer,
+                               mark *out_mark) {
+    buffer *self;
+    gpuipc_status status = buffer_acquire(handle, &self);
+    if (status == GPUIPC_OK && (status = mark_decode(bytes, out_mark)) != GPUIPC_OK) {
+        buffer_unreference(self);
+    }
+    if (status == GPUIPC_OK) {
+        *out_buffer = self;
+    }
+    return status;
+}
+
+/* The same, and the word of a mark there. */
 static gpuipc_status find(gpuipc_buffer *handle, const gpuipc_mark *bytes, buffer **out_buffer,
                           mark *out_mark, point_word *out_word) {
-    buffer *self;
     if (bytes == NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "mark is NULL");
     }
-    gpuipc_status status = buffer_acquire(handle, &self);
-    if (status != GPUIPC_OK) {
-        return status;
+    gpuipc_status status = buffer_find_mark(handle, bytes, out_buffer, out_mark);
+    if (status == GPUIPC_OK &&
+        (status = mark_word((*out_buffer)->import_record, out_mark, out_word)) != GPUIPC_OK) {
+        buffer_unreference(*out_buffer);
     }
-    status = mark_decode(bytes, out_mark);
-    if (status == GPUIPC_OK) {
-        status = mark_word(self->import_record, out_mark, out_word);
-    }
-    if (status != GPUIPC_OK) {
-        buffer_unreference(self);
-        return status;
-    }
-    *out_buffer = self;
-    return GPUIPC_OK;
+    return status;
 }
 
 static gpuipc_status wait_for(buffer *self, const mark *wanted, const point_word *word,

@@ -178,7 +178,7 @@ gpuipc_status buffer_open_view(context *ctx, buffer *of, uint64_t offset, uint64
     atomic_store(&self->access, (int)buffer_settle_access(self, access));
     status = fill_in_view(self, wanted);
     if (status != GPUIPC_OK) {
-        buffer_drop(self);
+        buffer_unwind(self);
         return status;
     }
     buffer_unreference(of);

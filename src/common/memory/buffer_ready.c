@@ -11,16 +11,12 @@ static const buffer *holder_of(const buffer *self) {
 /* NULL: there is nothing to wait for. */
 static import_record *record_of(const buffer *self) {
     import_record *of = holder_of(self)->import_record;
-    return of != NULL && of->has_ready_word ? of : NULL;
+    return of != NULL && of->ready.page != NULL ? of : NULL;
 }
 
 bool buffer_is_ready(const buffer *self) {
     const import_record *of = record_of(self);
-    if (of == NULL) {
-        return true;
-    }
-    const point_word word = point_ready_word(&of->at);
-    return point_is_reached(&word);
+    return of == NULL || point_is_reached(&of->ready);
 }
 
 static bool is_lost(const buffer *self) {
@@ -42,7 +38,6 @@ gpuipc_status buffer_check_contents(const buffer *self) {
 static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, bool is_alone,
                                      bool *out_can) {
     import_record *of = record_of(self);
-    const point_word word = point_ready_word(&of->at);
     const point_waiter by = {.context = holder_of(self)->context,
                              .stream = stream,
                              .device = self->access_device,
@@ -50,14 +45,13 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, bool is
                              .is_alone = is_alone};
     point_word passage;
     gpuipc_status status = point_can_wait(&by, out_can);
-    return status == GPUIPC_OK && *out_can ? point_wait(&by, &word, 1, &passage) : status;
+    return status == GPUIPC_OK && *out_can ? point_wait(&by, &of->ready, 1, &passage) : status;
 }
 
 static gpuipc_status await_on_host(buffer *self, const atomic_bool *interrupted,
                                    os_deadline deadline) {
     import_record *of = record_of(self);
-    const point_word word = point_ready_word(&of->at);
-    gpuipc_status status = point_await(&word, 1, interrupted, deadline);
+    gpuipc_status status = point_await(&of->ready, 1, interrupted, deadline);
     if (status == GPUIPC_ERR_LOST) {
         atomic_store(&of->is_lost, true);
     }
@@ -104,7 +98,7 @@ static gpuipc_status acquire(gpuipc_buffer *handle, buffer **out_buffer) {
         status = buffer_check_contents(self);
     }
     if (status != GPUIPC_OK) {
-        buffer_drop(self);
+        buffer_unwind(self);
         return status;
     }
     *out_buffer = self;
@@ -127,7 +121,7 @@ gpuipc_status gpuipc_buffer_await_ready(gpuipc_buffer *handle, int timeout_ms) {
     if (status == GPUIPC_OK) { /* the word may have been stored for a stream that waits as well */
         status = buffer_check_contents(self);
     }
-    buffer_drop(self);
+    buffer_unwind(self);
     return status;
 }
 
@@ -137,7 +131,7 @@ gpuipc_status gpuipc_buffer_await_ready_async(gpuipc_buffer *handle, gpuipc_stre
     gpuipc_status status = acquire(handle, &self);
     if (status == GPUIPC_OK) {
         status = await(self, true, stream, false, NULL, os_deadline_after(-1));
-        buffer_drop(self);
+        buffer_unwind(self);
     }
     return status;
 }

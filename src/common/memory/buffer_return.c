@@ -26,12 +26,9 @@ static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
         of->ends_with_owner ? point_returned_word(&of->at) : point_released_word(&of->at);
     point_word passage;
     device_scope scope;
-    gpuipc_status status = device_enter_stream(ctx, stream, self->access_device, &scope);
+    gpuipc_status status = device_enter_uncaptured(ctx, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = device_check_capture(ctx, stream);
-        if (status == GPUIPC_OK) {
-            status = point_write_async(&word, 1, stream, &passage);
-        }
+        status = point_write_async(&word, 1, stream, &passage);
         if (status == GPUIPC_OK) {
             follow(ctx, of, &passage, stream);
         }
@@ -41,7 +38,7 @@ static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
 }
 
 gpuipc_status buffer_return(buffer *self, gpuipc_stream stream) {
-    if (self->import_record == NULL) {
+    if (self->import_record == NULL || (self->is_view && self->import_record->at.page == NULL)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the buffer was not received, or it was opened by a ticket of this same "
                            "process; release it");
@@ -88,18 +85,18 @@ static void return_if_last(buffer *self, gpuipc_stream stream) {
 static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_stream stream) {
     context *ctx = self->context;
     struct drop_passing *passing;
-    gpuipc_status status = device_check_capture(ctx, stream);
-    if (status != GPUIPC_OK || (status = drop_passing_new(ctx, &passing)) != GPUIPC_OK) {
+    gpuipc_status status = drop_passing_new(ctx, &passing);
+    if (status != GPUIPC_OK) {
         buffer_unreference(self);
         return status;
     }
-    if ((status = buffer_drop_hold(self, handle)) != GPUIPC_OK) {
-        drop_passing_free(ctx, passing);
+    if ((status = buffer_remove_hold(self, handle)) != GPUIPC_OK) {
+        drop_passing_destroy(ctx, passing);
         return status;
     }
     return_if_last(self, stream);
     if (!drop_pass(ctx, passing, &self->object, buffer_unreference_handle, stream)) {
-        drop_passing_free(ctx, passing);
+        drop_passing_destroy(ctx, passing);
         drop_add(ctx, &self->dropped, &self->object, buffer_unreference_handle, GPUIPC_DEVICE_NONE);
     }
     return GPUIPC_OK;
@@ -121,7 +118,7 @@ gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream s
     }
     context *ctx = self->context;
     object_reference(&ctx->object); /* the scope is of its driver */
-    status = device_enter_stream(ctx, stream, self->access_device, &scope);
+    status = device_enter_uncaptured(ctx, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
         status = release_behind(self, handle, stream);
         device_leave(&scope);

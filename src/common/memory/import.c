@@ -194,10 +194,9 @@ import_memory *import_find(context *ctx, const import_key *key, bool has_handles
     return found;
 }
 
-gpuipc_status import_new(context *ctx, const import_key *key, uint32_t segment_count, bool may_stay,
+gpuipc_status import_new(const import_key *key, uint32_t segment_count, bool may_stay,
                          import_memory **out_import) {
     const size_t size = sizeof(import_memory) + segment_count * sizeof(segment);
-    (void)ctx;
     import_memory *self = malloc(size);
     if (self == NULL) {
         return status_out_of_memory(size);
@@ -228,7 +227,7 @@ void import_enter(context *ctx, import_memory *self) {
     os_mutex_unlock(&table->mutex);
 }
 
-void import_drop_handles(context *ctx, import_memory *self) {
+void import_close_handles(context *ctx, import_memory *self) {
     os_mutex_lock(&ctx->imports->mutex);
     for (uint32_t i = 0; i < self->segment_count && self->references == 1; i++) {
         os_handle_close(&self->segments[i].kept);

@@ -51,8 +51,8 @@ import_memory *import_find(struct context *ctx, const import_key *key, bool has_
  *  before import_enter().
  *  @param key NULL: it never is
  *  @param may_stay in the cache, when it is closed  */
-gpuipc_status import_new(struct context *ctx, const import_key *key, uint32_t segment_count,
-                         bool may_stay, import_memory **out_import);
+gpuipc_status import_new(const import_key *key, uint32_t segment_count, bool may_stay,
+                         import_memory **out_import);
 /** To be filled in before import_enter(), or before it is mapped. */
 segment *import_segments(import_memory *self, uint32_t *out_count);
 
@@ -60,7 +60,7 @@ segment *import_segments(import_memory *self, uint32_t *out_count);
 void import_enter(struct context *ctx, import_memory *self);
 
 /** Its one user wants no handles: they are closed, unless others have it open. */
-void import_drop_handles(struct context *ctx, import_memory *self);
+void import_close_handles(struct context *ctx, import_memory *self);
 
 /** Maps it for a device, or finds it mapped so. */
 gpuipc_status import_map(struct context *ctx, import_memory *self, CUdevice ordinal,

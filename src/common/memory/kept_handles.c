@@ -67,7 +67,7 @@ gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_
                                     : segment_export(&ctx->driver, of, out_handle);
 }
 
-void kept_handles_forget(struct context *ctx, const segment *of) {
+void kept_handles_remove(struct context *ctx, const segment *of) {
     if (of->has_place) {
         os_mutex_lock(&ctx->kept_handles->mutex);
         ctx->kept_handles->count--;

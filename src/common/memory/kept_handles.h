@@ -34,6 +34,6 @@ gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_
                                 os_handle *out_handle);
 
 /** Before segment_release(): its place, if it has one, is free for another. */
-void kept_handles_forget(struct context *ctx, const segment *of);
+void kept_handles_remove(struct context *ctx, const segment *of);
 
 #endif

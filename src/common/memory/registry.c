@@ -63,7 +63,6 @@ buffer *registry_find(const uint8_t exporter_id[16], uint64_t buffer_id) {
 }
 
 /* It is marked before it is asked about: what is found to be returned from then on is found by take_returned(). */
-/* It is marked before it is asked about: what is found to be returned from then on is found by take_returned(). */
 static bool must_linger(buffer *self) {
     if (self->origin == GPUIPC_BUFFER_OPENED || !self->transport->ends_with_owner) {
         return false;

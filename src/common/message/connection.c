@@ -85,6 +85,9 @@ gpuipc_status connection_lock_receiving(connection *self) {
 }
 
 void connection_unlock_receiving(connection *self) {
+    if (self->waited.poller != NULL) { /* which is made under the same mutex */
+        wait_handle_tell(&self->waited, self->in.complete);
+    }
     os_mutex_unlock(&self->receive_mutex);
     if (atomic_load(&self->ended)) {
         try_settle(self);
@@ -108,8 +111,11 @@ static void destroy(object *base) {
     for (uint32_t i = 0; i < self->points_in_count; i++) {
         point_page_unreference(self->points_in[i], forked);
     }
+    if (!forked) { /* in a child it is closed already */
+        os_handle_close(&self->channel_page);
+    }
     export_table_leave(self->exports, forked);
-    wait_handle_end(&self->waited);
+    wait_handle_destroy(&self->waited);
     os_connection_destroy(self->os);
     point_peer_unreference(self->other_end, forked);
     if (!forked) {
@@ -129,6 +135,7 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
+    self->channel_page = OS_HANDLE_NONE;
     self->packet_in = malloc(OS_PACKET_BYTES_MAX);
     self->packet_out = malloc(OS_PACKET_BYTES_MAX);
     if (self->packet_in == NULL || self->packet_out == NULL) {
@@ -155,6 +162,26 @@ free_packets:
     free(self->packet_in);
     free(self->packet_out);
     free(self);
+    return status;
+}
+
+gpuipc_status connection_adopt(context *ctx, os_connection *os, const gpuipc_endpoint_config *whom,
+                               connection **out_connection) {
+    os_peer peer;
+    gpuipc_status status = os_connection_get_peer(os, &peer);
+    if (status != GPUIPC_OK) {
+        goto destroy_os;
+    }
+    if ((whom != NULL && (status = peer_check(&peer, whom)) != GPUIPC_OK) ||
+        (status = connection_new(ctx, os, &peer, out_connection)) != GPUIPC_OK) {
+        goto close_peer;
+    }
+    return GPUIPC_OK;
+
+close_peer:
+    os_peer_close(&peer);
+destroy_os:
+    os_connection_destroy(os);
     return status;
 }
 
@@ -211,27 +238,12 @@ static gpuipc_status open_connection(context *ctx, const char *name,
                                      gpuipc_connection **out_handle) {
     const os_directory directory = context_directory(ctx);
     os_connection *os;
-    os_peer peer;
     connection *self;
     gpuipc_status status = os_connection_open(&directory, name, deadline, &os);
-    if (status != GPUIPC_OK) {
-        return status;
+    if (status == GPUIPC_OK) {
+        status = connection_adopt(ctx, os, config, &self);
     }
-    status = os_connection_get_peer(os, &peer);
-    if (status != GPUIPC_OK) {
-        goto destroy_os;
-    }
-    if ((status = peer_check(&peer, config)) != GPUIPC_OK ||
-        (status = connection_new(ctx, os, &peer, &self)) != GPUIPC_OK) {
-        goto close_peer;
-    }
-    return connection_publish(self, out_handle);
-
-close_peer:
-    os_peer_close(&peer);
-destroy_os:
-    os_connection_destroy(os);
-    return status;
+    return status == GPUIPC_OK ? connection_publish(self, out_handle) : status;
 }
 
 gpuipc_status gpuipc_connection_open(gpuipc_context *handle, const char *name,
@@ -261,12 +273,6 @@ gpuipc_status gpuipc_connection_open(gpuipc_context *handle, const char *name,
     return status;
 }
 
-void connection_tell_waiting(connection *from) {
-    if (from->waited.poller != NULL) { /* which is made under the same mutex */
-        wait_handle_tell(&from->waited, from->in.complete);
-    }
-}
-
 gpuipc_status gpuipc_connection_get_wait_handle(gpuipc_connection *handle, intptr_t *out_handle) {
     status_enter(__func__);
     connection *self;
@@ -280,7 +286,6 @@ gpuipc_status gpuipc_connection_get_wait_handle(gpuipc_connection *handle, intpt
     status = connection_lock_receiving(self);
     if (status == GPUIPC_OK) {
         status = wait_handle_get(&self->waited, NULL, self->os, out_handle);
-        connection_tell_waiting(self);
         connection_unlock_receiving(self);
     }
     connection_unreference(self);
@@ -316,7 +321,7 @@ gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = object_drop_hold(OBJECT_CONNECTION, handle, &last);
+    gpuipc_status status = object_remove_hold(OBJECT_CONNECTION, handle, &last);
     if (last != NULL && !object_is_forked(last)) {
         /* In a child this would end the parent's conversation. */
         connection_leave((connection *)last);

@@ -36,6 +36,8 @@ typedef struct connection {
     point_page *ring_words;         /**< of the peer's ring; NULL before it has come, and after */
     struct contents_ring *ring_in;  /**< likewise, of the ring with its words */
     struct contents_opened *opened; /**< the peer's memory that contents are just copied out of */
+    bool awaits_channel;            /**< a page of a channel may come */
+    os_handle channel_page;         /**< which has come, until it is taken; or none */
     import_source from;             /**< the peer, as the memory that it sends is concerned */
     incoming in;
     wait_handle waited; /**< for something to be received */
@@ -58,6 +60,10 @@ typedef struct connection_contents {
 gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *peer,
                              connection **out_connection);
 
+/** The same of one that the system has connected, if its peer may be there. Takes over @p os in any case.
+ *  @param whom NULL: anybody */
+gpuipc_status connection_adopt(context *ctx, os_connection *os, const gpuipc_endpoint_config *whom,
+                               connection **out_connection);
 /** Hands out the public handle, which takes over the caller's reference, also when it fails. */
 gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handle);
 
@@ -71,8 +77,14 @@ void connection_leave(connection *self);
 
 /** For one thread at a time. ERR_BUSY: another receives; ERR_RELEASED, ERR_CONNECTION_BROKEN: another is just ending it */
 gpuipc_status connection_lock_receiving(connection *self);
-/** Gives the receive mutex back, and settles what connection_leave() and connection_break() could not meanwhile. */
+/** Tells who waits by the handle, gives the receive mutex back, and settles what connection_leave() and connection_break() could not meanwhile. */
 void connection_unlock_receiving(connection *self);
+
+/** The same for one that sends, where the user may end its waits. ERR_BUSY */
+gpuipc_status connection_lock_sending(connection *self, os_interrupt *interrupt);
+/** @param status what the call has come to  @return what it answers */
+gpuipc_status connection_unlock_sending(connection *self, const os_interrupt *interrupt,
+                                        gpuipc_status status);
 
 /** ERR_CONNECTION_BROKEN when an earlier error ended it. */
 gpuipc_status connection_check(const connection *self);
@@ -102,10 +114,10 @@ gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool ke
  *  in time.  @param message gets what came; as @p wanted */
 gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
                                  gpuipc_incoming *message, os_deadline deadline);
-/** At the end of each call that receives: whether the caller's event loop has to call again. */
-void connection_tell_waiting(connection *from);
+/** Takes the page of a channel that has come out of it. ERR_PROTOCOL: none has */
+gpuipc_status connection_take_channel_page(connection *from, os_handle *out_handle);
 /** It is used up. @param is_refused what it brought is returned */
-void connection_drop(connection *from, bool is_refused);
+void connection_discard(connection *from, bool is_refused);
 
 /** Ends it for good: both sides notice. The caller's status stays in the record. */
 void connection_break(connection *self);

@@ -31,6 +31,39 @@ static gpuipc_status check_welcome(const connection *from, wire_kind kind, os_ha
                        (int)kind);
 }
 
+/* The page of a reader of a channel comes once, to who has asked for it, before the reply. */
+static gpuipc_status keep_channel_page(connection *from, os_handle *handle) {
+    if (!from->awaits_channel || from->in.started || os_handle_is_valid(from->channel_page)) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "a page of a channel came unasked");
+    }
+    from->channel_page = *handle;
+    *handle = OS_HANDLE_NONE;
+    return GPUIPC_OK;
+}
+
+gpuipc_status connection_take_channel_page(connection *from, os_handle *out_handle) {
+    if (!os_handle_is_valid(from->channel_page)) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "a channel came without the page of its reader");
+    }
+    *out_handle = from->channel_page;
+    from->channel_page = OS_HANDLE_NONE;
+    return GPUIPC_OK;
+}
+
+/* A packet with a page and nothing else. */
+static gpuipc_status take_page(connection *from, wire_kind kind, os_handle *handle) {
+    gpuipc_status status;
+    if (kind == WIRE_POINTS) {
+        status = receipt_take_page(from, *handle);
+    } else if (kind == WIRE_RING) {
+        status = from->context->contents->take_words(from, *handle);
+    } else {
+        status = keep_channel_page(from, handle);
+    }
+    os_handle_close(handle);
+    return status;
+}
+
 /* Takes in a packet with a page, or of a message. The handles are closed or kept. */
 static gpuipc_status take_packet(connection *from, size_t size, os_handle *handles,
                                  size_t handle_count, bool keep_handles) {
@@ -41,13 +74,8 @@ static gpuipc_status take_packet(connection *from, size_t size, os_handle *handl
         (status = check_welcome(from, packet.header.kind, handles, handle_count)) != GPUIPC_OK) {
         return status;
     }
-    if (status == GPUIPC_OK &&
-        (packet.header.kind == WIRE_POINTS || packet.header.kind == WIRE_RING)) {
-        status = packet.header.kind == WIRE_POINTS
-                     ? receipt_take_page(from, handles[0])
-                     : from->context->contents->take_words(from, handles[0]);
-        os_handle_close(&handles[0]);
-        return status;
+    if (status == GPUIPC_OK && wire_is_page(packet.header.kind)) {
+        return take_page(from, packet.header.kind, &handles[0]);
     }
     status = incoming_add(&from->in, &from->from, from->next_in, from->packet_in, size, handles,
                           handle_count, keep_handles);
@@ -158,7 +186,7 @@ static gpuipc_status open_shared(connection *from, uint32_t index, const gpuipc_
         return status_fail(GPUIPC_ERR_SIZE_MISMATCH, "a buffer came without segments");
     }
     if (!source.keeps_handles) {
-        import_drop_handles(from->context, source.import); /* as open_alone() */
+        import_close_handles(from->context, source.import); /* as open_alone() */
     }
     gpuipc_status status =
         buffer_open(from->context, &source, NULL, 0, wanted->device, wanted->access, out_buffer);
@@ -218,11 +246,9 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
 }
 
 static void release_opened(gpuipc_buffer **opened, uint32_t count) {
-    gpuipc_error why = status_save();
     for (uint32_t i = 0; i < count; i++) {
         buffer_release_later(opened[i]);
     }
-    status_restore(&why);
 }
 
 /* The stream waits for the contents of the buffers, which are open by now; those that no stream waits for are there. */
@@ -277,7 +303,7 @@ free_opened:
     return status;
 }
 
-void connection_drop(connection *from, bool is_refused) {
+void connection_discard(connection *from, bool is_refused) {
     gpuipc_error why = status_save();
     from->next_in++;
     if (is_refused) {
@@ -320,7 +346,7 @@ gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted
     message->buffer_count = in->buffer_count;
 
 drop:
-    connection_drop(from, status != GPUIPC_OK);
+    connection_discard(from, status != GPUIPC_OK);
     return status;
 }
 
@@ -372,7 +398,6 @@ static gpuipc_status receive(connection *from, const gpuipc_incoming *wanted,
     if (status == GPUIPC_OK) {
         status = describe_all(wanted, message->buffer_count);
     }
-    connection_tell_waiting(from);
     connection_unlock_receiving(from);
     return status;
 }

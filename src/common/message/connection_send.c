@@ -42,7 +42,7 @@ static void unreference_all(outgoing *self, size_t count) {
 static gpuipc_status send_a_copy(buffer **of, gpuipc_stream stream) {
     buffer *copy;
     gpuipc_status status = transport_staged_copy(*of, stream, &copy);
-    buffer_drop(*of);
+    buffer_unwind(*of);
     if (status == GPUIPC_OK) {
         *of = copy;
     }
@@ -303,6 +303,23 @@ static gpuipc_status check_message(const gpuipc_outgoing *message) {
     return buffer_check_access(message->access);
 }
 
+gpuipc_status connection_lock_sending(connection *self, os_interrupt *interrupt) {
+    if (!os_mutex_try_lock(&self->send_mutex)) {
+        return status_fail(GPUIPC_ERR_BUSY, "another thread is sending on it");
+    }
+    self->send_interrupt =
+        context_interruptible(self->context, (os_deadline){0}, interrupt).interrupt;
+    return GPUIPC_OK;
+}
+
+gpuipc_status connection_unlock_sending(connection *self, const os_interrupt *interrupt,
+                                        gpuipc_status status) {
+    status = context_answer(self->context, interrupt, status);
+    self->send_interrupt = NULL;
+    os_mutex_unlock(&self->send_mutex);
+    return status;
+}
+
 gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_outgoing *message,
                                      int timeout_ms) {
     status_enter(__func__);
@@ -318,16 +335,11 @@ gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_out
         (status = connection_acquire(handle, &to)) != GPUIPC_OK) {
         return status;
     }
-    if (os_mutex_try_lock(&to->send_mutex)) {
-        os_interrupt interrupt;
-        to->send_interrupt =
-            context_interruptible(to->context, (os_deadline){0}, &interrupt).interrupt;
+    os_interrupt interrupt;
+    status = connection_lock_sending(to, &interrupt);
+    if (status == GPUIPC_OK) {
         status = connection_send_message(to, &known, &as, timeout_ms);
-        status = context_answer(to->context, &interrupt, status);
-        to->send_interrupt = NULL;
-        os_mutex_unlock(&to->send_mutex);
-    } else {
-        status = status_fail(GPUIPC_ERR_BUSY, "another thread is sending on it");
+        status = connection_unlock_sending(to, &interrupt, status);
     }
     connection_unreference(to);
     return status;

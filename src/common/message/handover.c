@@ -159,14 +159,13 @@ static gpuipc_status join_one(context *ctx, gpuipc_stream joined, gpuipc_stream 
     const driver *drv = &ctx->driver;
     device_scope scope;
     CUevent left;
-    gpuipc_status status = device_enter(ctx, index, &scope);
+    gpuipc_status status = device_enter_uncaptured(ctx, stream, index, &scope);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = device_check_capture(ctx, stream);
-    if (status == GPUIPC_OK && (status = detour_leave(drv, stream, &left)) == GPUIPC_OK) {
+    if ((status = detour_leave(drv, stream, &left)) == GPUIPC_OK) {
         status = detour_enter(drv, left, joined);
-        detour_event_end(drv, left);
+        detour_event_destroy(drv, left);
     }
     device_leave(&scope);
     return status;
@@ -193,7 +192,7 @@ static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream s
         if (status == GPUIPC_OK) {
             status = mark_ready(self, flags, joined);
         }
-        detour_stream_end(&ctx->driver, joined);
+        detour_stream_destroy(&ctx->driver, joined);
     }
     device_leave(&scope);
     return status;
@@ -216,12 +215,9 @@ static gpuipc_status mark_on_streams(handover *self, uint32_t flags, gpuipc_stre
     if (used > 1) {
         return mark_joined(self, flags, stream, first);
     }
-    gpuipc_status status = device_enter_stream(ctx, stream, first, &scope);
+    gpuipc_status status = device_enter_uncaptured(ctx, stream, first, &scope);
     if (status == GPUIPC_OK) {
-        status = device_check_capture(ctx, stream);
-        if (status == GPUIPC_OK) {
-            status = mark_ready(self, flags, stream);
-        }
+        status = mark_ready(self, flags, stream);
         device_leave(&scope);
     }
     return status;

@@ -124,7 +124,7 @@ static gpuipc_status begin_import(const incoming *self, const import_source *fro
     import_memory *found = import_find(from->context, &key, needs_handles);
     if (found == NULL) {
         *out_is_open = false;
-        return import_new(from->context, &key, of->segment_count,
+        return import_new(&key, of->segment_count,
                           !transport_of_memory(of->memory)->ends_with_owner, out_import);
     }
     (void)import_segments(found, &count);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Named endpoints. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/wait_handle.h"
@@ -17,7 +16,7 @@ typedef struct listener {
 
 static void destroy(object *base) {
     listener *self = (listener *)base;
-    wait_handle_end(&self->waited);
+    wait_handle_destroy(&self->waited);
     os_listener_destroy(self->os);
     context_unreference(self->context);
     free(self);
@@ -75,40 +74,21 @@ gpuipc_status gpuipc_listener_open(gpuipc_context *handle, const char *name,
     return status;
 }
 
-/* Makes a connection of one that the system accepted. *out_refused: this one costs only itself. */
+/* Makes a connection of one that the system accepted. *out_refused: this one costs only itself. A client that is gone
+ * before it was looked at, or of a kind that cannot be served, or that cannot be looked at, is nobody's failure; having no
+ * room to look is ours. */
 static gpuipc_status admit(const listener *self, os_connection *os, bool *out_refused,
                            gpuipc_connection **out_connection) {
-    os_peer peer;
     connection *made;
-    gpuipc_status status = os_connection_get_peer(os, &peer);
-    if (status != GPUIPC_OK) {
-        /* A client that is gone before it was looked at, or of a kind that cannot be served, or that
-         * cannot be looked at, is nobody's failure; having no room to look is ours. */
-        *out_refused = status != GPUIPC_ERR_OUT_OF_MEMORY && status != GPUIPC_ERR_TOO_MANY_HANDLES;
-        if (*out_refused) {
-            context_log(self->context, GPUIPC_LOG_WARNING, "refused a connection: %s",
-                        gpuipc_error_get()->sentence);
-        }
-        goto destroy_os;
+    gpuipc_status status = connection_adopt(self->context, os, &self->config, &made);
+    if (status == GPUIPC_OK) {
+        return connection_publish(made, out_connection);
     }
-    status = peer_check(&peer, &self->config);
-    if (status != GPUIPC_OK) {
-        *out_refused = true;
-        context_log(self->context, GPUIPC_LOG_WARNING,
-                    "refused a connection of process %" PRIu64 ", user %s", peer.process_id,
-                    peer.user);
-        goto close_peer;
+    *out_refused = status != GPUIPC_ERR_OUT_OF_MEMORY && status != GPUIPC_ERR_TOO_MANY_HANDLES;
+    if (*out_refused) {
+        context_log(self->context, GPUIPC_LOG_WARNING, "refused a connection: %s",
+                    gpuipc_error_get()->sentence);
     }
-    status = connection_new(self->context, os, &peer, &made);
-    if (status != GPUIPC_OK) {
-        goto close_peer;
-    }
-    return connection_publish(made, out_connection);
-
-close_peer:
-    os_peer_close(&peer);
-destroy_os:
-    os_connection_destroy(os);
     return status;
 }
 
@@ -171,7 +151,7 @@ gpuipc_status gpuipc_listener_close(gpuipc_listener *handle) {
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = object_drop_hold(OBJECT_LISTENER, handle, &last);
+    gpuipc_status status = object_remove_hold(OBJECT_LISTENER, handle, &last);
     if (last != NULL && !object_is_forked(last)) {
         os_listener_interrupt(((listener *)last)->os);
     }

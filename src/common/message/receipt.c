@@ -111,7 +111,9 @@ gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer
         import_record_new(&at, opened->transport->ends_with_owner, &opened->import_record);
     if (status == GPUIPC_OK) {
         from->in.borrowed++;
-        opened->import_record->has_ready_word = record->ready == WIRE_READY_WORD;
+        if (record->ready == WIRE_READY_WORD) {
+            opened->import_record->ready = point_ready_word(&at);
+        }
         if (at.page != NULL) {
             opened->import_record->marks = from->points_in[0];
             point_page_reference(from->points_in[0]);

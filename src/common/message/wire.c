@@ -52,6 +52,9 @@ static const uint8_t magic[4] = {'G', 'I', 'P', 'C'};
 
 #define REQUEST_FIELDS(NUMBER, BYTES) \
     NUMBER(0, 16, wish) \
+    NUMBER(2, 8, delivery) \
+    NUMBER(3, 8, first) \
+    NUMBER(4, 32, held) \
     BYTES(8, ticket)
 
 #define REPLY_FIELDS(NUMBER, BYTES) \
@@ -132,7 +135,8 @@ static gpuipc_status decode_header(const uint8_t *at, size_t size, wire_packet *
         return bad("the packet has not the length it says");
     }
     FIELDS_GET(HEADER_FIELDS)
-    if (record->kind < WIRE_MESSAGE || record->kind > WIRE_REPLY || get16(at + HEADER_FLAGS) != 0) {
+    if (record->kind < WIRE_MESSAGE || record->kind > WIRE_CHANNEL ||
+        get16(at + HEADER_FLAGS) != 0) {
         return bad("the packet is of a kind that this version does not know");
     }
     out->buffer_record_bytes = get16(at + HEADER_BUFFER_RECORD);
@@ -144,14 +148,14 @@ static gpuipc_status decode_header(const uint8_t *at, size_t size, wire_packet *
     return GPUIPC_OK;
 }
 
-static bool is_page(wire_kind kind) {
-    return kind == WIRE_POINTS || kind == WIRE_RING;
+bool wire_is_page(wire_kind kind) {
+    return kind == WIRE_POINTS || kind == WIRE_RING || kind == WIRE_CHANNEL;
 }
 
 /* How many handles a packet names: with one of points or words its page's, else one for each segment
  * that has not only a name. */
 static size_t count_handles(const wire_packet *packet) {
-    size_t count = is_page(packet->header.kind) ? 1 : 0;
+    size_t count = wire_is_page(packet->header.kind) ? 1 : 0;
     for (uint32_t i = 0; i < packet->header.segments; i++) {
         const uint8_t *at = packet->segments + (size_t)i * packet->segment_record_bytes;
         count += get16(at + SEGMENT_NAMING) != SEGMENT_NAMED_BY_NAME;
@@ -161,8 +165,8 @@ static size_t count_handles(const wire_packet *packet) {
 
 /* What a kind has, beside what all have. */
 static gpuipc_status check_kind(const wire_header *header) {
-    if (is_page(header->kind) && (header->number != 0 || header->total_bytes != 0 ||
-                                  header->total_buffers != 0 || header->total_segments != 0)) {
+    if (wire_is_page(header->kind) && (header->number != 0 || header->total_bytes != 0 ||
+                                       header->total_buffers != 0 || header->total_segments != 0)) {
         return bad("a packet with a page carries something else as well");
     }
     if (header->kind == WIRE_REQUEST &&
@@ -298,12 +302,12 @@ gpuipc_status wire_decode_request(const uint8_t *at, size_t size, wire_request *
         return bad("a request is shorter than this version has it");
     }
     FIELDS_GET(REQUEST_FIELDS)
-    if (record->wish != WIRE_OPEN) {
+    if (record->wish < WIRE_OPEN || record->wish > WIRE_SUBSCRIBE) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the request wants something (%u) that this version does not know",
                            (unsigned)record->wish);
     }
-    if (little_endian_get(at, 8) != record->wish) {
+    if (record->wish != WIRE_SUBSCRIBE && little_endian_get(at, 8) != record->wish) {
         return bad("the reserved part of a request is not zero");
     }
     *out_record = decoded;
@@ -322,7 +326,7 @@ gpuipc_status wire_decode_reply(const uint8_t *at, size_t size, wire_reply *out_
         return bad("a reply is shorter than this version has it");
     }
     FIELDS_GET(REPLY_FIELDS)
-    if (record->answer > WIRE_FAILED) {
+    if (record->answer > WIRE_TOO_MANY) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the server answers something (%u) that this version does not know",
                            (unsigned)record->answer);

@@ -6,6 +6,7 @@
 #ifndef GPUIPC_WIRE_H
 #define GPUIPC_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +29,9 @@ typedef enum wire_kind {
     WIRE_POINTS = 3,   /**< one handle: a page of the sender's ready and done points */
     WIRE_RING = 4,     /**< one handle: the page with the words of the sender's ring */
     WIRE_REQUEST = 5,  /**< like a message, without buffers: to a server */
-    WIRE_REPLY = 6     /**< like a message, with one buffer or none: from a server */
+    WIRE_REPLY = 6,    /**< like a message, with one buffer or none: from a server */
+    WIRE_CHANNEL =
+        7 /**< one handle: the page of a reader of a channel, whose slots the next reply has */
 } wire_kind;
 
 /** When the contents are valid. */
@@ -78,7 +81,9 @@ typedef struct wire_contents {
 
 /** What a request wants. */
 typedef enum wire_wish {
-    WIRE_OPEN = 1 /**< the range that a ticket stands for */
+    WIRE_OPEN = 1,     /**< the range that a ticket stands for */
+    WIRE_CONFIRM = 2,  /**< nothing: what a one-shot ticket gave is open, and there is no reply */
+    WIRE_SUBSCRIBE = 3 /**< the channel that a ticket stands for */
 } wire_wish;
 
 /** What a server answers. */
@@ -90,12 +95,18 @@ typedef enum wire_answer {
     WIRE_UNKNOWN = 4,      /**< no such share, or another secret */
     WIRE_OUT_OF_RANGE = 5, /**< the ticket's range is not in the share's */
     WIRE_BUSY = 6,         /**< unasked, before the server closes: too many connections */
-    WIRE_FAILED = 7        /**< the server could not: its own log says why */
+    WIRE_FAILED = 7,       /**< the server could not: its own log says why */
+    WIRE_OTHER = 8,    /**< it is a channel's and a buffer was asked for, or the other way round */
+    WIRE_FULL = 9,     /**< the channel has as many readers as it may */
+    WIRE_TOO_MANY = 10 /**< the reader wants to hold more frames than the channel lets it */
 } wire_answer;
 
 /** The bytes of a message of the kind WIRE_REQUEST. */
 typedef struct wire_request {
-    uint16_t wish; /**< wire_wish */
+    uint16_t wish;    /**< wire_wish */
+    uint8_t delivery; /**< gpuipc_delivery, and the next two: of a subscription; else 0 */
+    uint8_t first;    /**< gpuipc_first */
+    uint32_t held;    /**< the most frames that it has at a time */
     uint8_t ticket[64];
 } wire_request;
 
@@ -106,7 +117,7 @@ typedef struct wire_reply {
     uint32_t attachment_bytes;
 } wire_reply;
 
-/** The share is used up by this: who gives the buffer back does not get it again. */
+/** The share is one-shot: who has it open says so (WIRE_CONFIRM), and does not get it again. */
 #define WIRE_REPLY_ONE_SHOT 0x1u
 
 /** A decoded packet; the pointers are into the packet's bytes. */
@@ -118,6 +129,9 @@ typedef struct wire_packet {
     uint32_t buffer_record_bytes;  /**< at least WIRE_BUFFER_BYTES: a newer minor may have longer */
     uint32_t segment_record_bytes; /**< at least WIRE_SEGMENT_BYTES */
 } wire_packet;
+
+/** Whether a packet of this kind is one handle, a page's, and nothing else. */
+bool wire_is_page(wire_kind kind);
 
 /** Length of a packet with this header. */
 size_t wire_packet_bytes(const wire_header *header);

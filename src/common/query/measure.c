@@ -47,7 +47,7 @@ typedef struct lanes {
 /* ---- staged copies need no way but memory ------------------------------------------------- */
 
 static void close_plain(probe *self) {
-    probe_end_memory(self, PROBE_OWNER);
+    probe_release_memory(self, PROBE_OWNER);
 }
 
 static const probe_way plain_way = {probe_allocate, close_plain, NULL};

@@ -213,7 +213,7 @@ bool probe_prepare_end(probe *self, unsigned end) {
            probe_done(self, status_out_of_memory(sizeof(*self->rests[end])));
 }
 
-void probe_end_memory(probe *self, unsigned end) {
+void probe_release_memory(probe *self, unsigned end) {
     probe_rest *rest = self->rests[end];
     if (rest == NULL) {
         return;

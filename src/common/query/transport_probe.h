@@ -105,9 +105,9 @@ bool probe_done(probe *self, gpuipc_status status);
 /** To be called before an end gets plain or host memory: readies its end. */
 bool probe_prepare_end(probe *self, unsigned end);
 /** Frees the plain and the host memory of an end, or defers that. */
-void probe_end_memory(probe *self, unsigned end);
+void probe_release_memory(probe *self, unsigned end);
 
-/** Memory of cuMemAlloc of the owner's, at both ends; probe_end_memory() frees it. */
+/** Memory of cuMemAlloc of the owner's, at both ends; probe_release_memory() frees it. */
 bool probe_allocate(probe *self);
 
 /** Makes the context of an end's device current until device_leave. */

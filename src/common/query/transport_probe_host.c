@@ -32,7 +32,7 @@ static bool open_host(probe *self) {
 
 static void close_host(probe *self) {
     for (unsigned end = 0; end < PROBE_ENDS; end++) {
-        probe_end_memory(self, end);
+        probe_release_memory(self, end);
     }
     os_handle_close(&self->handle);
 }

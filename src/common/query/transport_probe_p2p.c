@@ -29,7 +29,7 @@ static bool reach(probe *self) {
 
 static void close_peer(probe *self) {
     driver_reference_release(self->ctx, self->peer, false);
-    probe_end_memory(self, PROBE_OWNER);
+    probe_release_memory(self, PROBE_OWNER);
 }
 
 static bool open_p2p(probe *self) {

@@ -241,7 +241,7 @@ static bool run_streams(context *ctx) {
         unlock();
         if (is_over) {
             at->give_up(at->what);
-            drop_passing_free(ctx, at);
+            drop_passing_destroy(ctx, at);
             were_some = true;
         }
     }
@@ -344,7 +344,7 @@ gpuipc_status drop_passing_new(struct context *ctx, drop_passing **out_passing) 
     return GPUIPC_OK;
 }
 
-void drop_passing_free(struct context *ctx, drop_passing *self) {
+void drop_passing_destroy(struct context *ctx, drop_passing *self) {
     if (self->event != NULL) {
         (void)ctx->driver.cuEventDestroy(self->event);
     }

@@ -41,7 +41,7 @@ void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(
 
 /** Room for a place in a stream, so that drop_pass() cannot fail; in the CUDA context of that stream. */
 gpuipc_status drop_passing_new(struct context *ctx, struct drop_passing **out_passing);
-void drop_passing_free(struct context *ctx, struct drop_passing *self);
+void drop_passing_destroy(struct context *ctx, struct drop_passing *self);
 /** Gives a reference up when the stream has done what it has been given until now. Takes @p self over, on success only:
  *  where the driver refuses the event, drop_add() is left. @return success */
 bool drop_pass(struct context *ctx, struct drop_passing *self, object *what,

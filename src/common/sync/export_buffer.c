@@ -137,46 +137,38 @@ static uint64_t awaited_serial(const buffer_exports *self, gpuipc_stream stream)
                : 0;
 }
 
-/* Those of a list from its end on: they are in their order, but for those of a buffer that came home and ended. */
-static size_t copy_own(const buffer_exports *self, uint64_t awaited, point_word *words) {
+/* Those of a list from its end on: they are in their order, but for those of a buffer that came home and ended.
+ * @param words NULL: they are counted only */
+static size_t copy_own(const buffer_exports *self, uint64_t awaited, point_words *words) {
     size_t count = 0;
-    for (const list_link *at = self->lent.last; at != NULL; at = at->previous) {
-        const export_record *one = RECORD(at);
-        if (one->serial <= awaited) {
-            break;
-        }
+    for (const list_link *at = self->lent.last; at != NULL && RECORD(at)->serial > awaited;
+         at = at->previous) {
         if (words != NULL) {
-            words[count] = point_returned_word(&one->at);
-            point_page_reference(words[count].page);
+            const point_word returned = point_returned_word(&RECORD(at)->at);
+            point_words_add(words, &returned);
         }
         count++;
     }
     return count;
 }
 
-static size_t copy_all(const buffer_exports *self, uint64_t awaited, point_word *words) {
+static size_t copy_all(const buffer_exports *self, uint64_t awaited, point_words *words) {
     size_t count = copy_own(self, awaited, words);
     for (const list_link *at = self->homes.first; at != NULL; at = at->next) {
-        count += copy_own(HOME(at), awaited, words == NULL ? NULL : words + count);
+        count += copy_own(HOME(at), awaited, words);
     }
     return count;
 }
 
 gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
-                                  point_word **out_words, size_t *out_count, uint64_t *out_serial) {
+                                  point_words *out_words, uint64_t *out_serial) {
     point_context *points = self->context->points;
-    gpuipc_status status = GPUIPC_OK;
-    point_word *words = NULL;
     os_mutex_lock(&points->mutex);
     (void)own_is_lent(self);
     const uint64_t awaited = awaited_serial(self, stream);
-    const size_t count = copy_all(self, awaited, NULL);
-    if (count > 0 && (words = malloc(count * sizeof(*words))) == NULL) {
-        status = status_out_of_memory(count * sizeof(*words));
-    }
+    gpuipc_status status = point_words_new(copy_all(self, awaited, NULL), out_words);
     if (status == GPUIPC_OK) {
-        *out_count = words == NULL ? 0 : copy_all(self, awaited, words);
-        *out_words = words;
+        (void)copy_all(self, awaited, out_words);
         *out_serial = points->export_serial;
     }
     os_mutex_unlock(&points->mutex);

@@ -68,7 +68,7 @@ static void end_if_over(export_table *self) {
 
 static void drop_event(export_record *self) {
     if (self->event != NULL) {
-        ready_event_drop(self->table->context, self->event);
+        ready_event_unreference(self->table->context, self->event);
         self->event = NULL;
     }
 }
@@ -370,7 +370,7 @@ void export_set_event(export_record *self, const point *at, struct ready_event *
     if (is_still(self, at)) {
         self->event = event;
     } else {
-        ready_event_drop(ctx, event);
+        ready_event_unreference(ctx, event);
     }
     os_mutex_unlock(&ctx->points->mutex);
 }
@@ -394,33 +394,23 @@ uint32_t export_table_number(const export_table *self, const point *at) {
 }
 
 /* The mutex is held. */
-static size_t copy_first_pages(const linked_list *tables, point_page **pages) {
-    size_t count = 0;
-    for (list_link *at = tables->first; at != NULL; at = at->next) {
-        const export_table *one = LIST_ITEM(at, export_table, listed);
+static void add_words(const linked_list *tables, uint32_t at, uint64_t value, point_words *words) {
+    for (list_link *link = tables->first; link != NULL; link = link->next) {
+        const export_table *one = LIST_ITEM(link, export_table, listed);
         if (one->page_count > 0) {
-            pages[count++] = one->pages[0].page;
-            point_page_reference(one->pages[0].page);
+            point_words_add(words, &(point_word){one->pages[0].page, at, value});
         }
     }
-    return count;
 }
 
-gpuipc_status export_copy_first_pages(struct context *ctx, point_page ***out_pages,
-                                      size_t *out_count) {
+gpuipc_status export_copy_words(struct context *ctx, uint32_t at, uint64_t value,
+                                point_words *out_words) {
     point_context *points = ctx->points;
-    gpuipc_status status = GPUIPC_OK;
-    *out_pages = NULL;
-    *out_count = 0;
     os_mutex_lock(&points->mutex);
-    const size_t most = points->exports.count + points->left.count;
-    point_page **pages = most > 0 ? malloc(most * sizeof(point_page *)) : NULL;
-    if (pages != NULL) {
-        *out_count = copy_first_pages(&points->exports, pages);
-        *out_count += copy_first_pages(&points->left, pages + *out_count);
-        *out_pages = pages;
-    } else if (most > 0) {
-        status = status_out_of_memory(most * sizeof(point_page *));
+    gpuipc_status status = point_words_new(points->exports.count + points->left.count, out_words);
+    if (status == GPUIPC_OK) {
+        add_words(&points->exports, at, value, out_words);
+        add_words(&points->left, at, value, out_words);
     }
     os_mutex_unlock(&points->mutex);
     return status;

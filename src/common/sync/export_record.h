@@ -48,11 +48,10 @@ bool export_is_lent(buffer_exports *self);
  *  while. */
 uint32_t export_count(buffer_exports *self);
 
-/** The words of the hand-overs that a stream has to wait for, and does not already, with a reference on each page; NULL when
- *  there are none.
+/** The words of the hand-overs that a stream has to wait for, and does not already.
  *  @param out_serial for export_awaited() */
 gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
-                                  point_word **out_words, size_t *out_count, uint64_t *out_serial);
+                                  point_words *out_words, uint64_t *out_serial);
 /** The stream does now. */
 void export_awaited(buffer_exports *self, gpuipc_stream stream, uint64_t serial,
                     const point_word *passage);
@@ -75,10 +74,9 @@ gpuipc_status export_table_new(struct context *ctx, point_peer *peer, export_tab
 
 /** The next page that the peer has not got; NULL: it has all. point_page_sent() when it has got it. */
 point_page *export_table_unsent(const export_table *self);
-/** The first page of each connection that anything was lent over, with a reference on each; NULL when there are none. Their
- *  array is the caller's. */
-gpuipc_status export_copy_first_pages(struct context *ctx, point_page ***out_pages,
-                                      size_t *out_count);
+/** The same word in the first page of each connection that anything was lent over. */
+gpuipc_status export_copy_words(struct context *ctx, uint32_t at, uint64_t value,
+                                point_words *out_words);
 /** The number of a point among all of the connection's, as a record names it. */
 uint32_t export_table_number(const export_table *self, const point *at);
 

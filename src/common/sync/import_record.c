@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda/context.h"
-#include "sync/loan.h"
+#include "sync/borrowed.h"
 
 gpuipc_status import_record_new(const point *at, bool ends_with_owner, import_record **out_record) {
     import_record *self = calloc(1, sizeof(*self));
@@ -91,7 +91,7 @@ void import_record_unreference(import_record *self, bool forked) {
 void import_record_return(import_record *self) {
     if (self != NULL) {
         end_captures(self, false); /* nobody else has the buffer any more */
-        loan_return_all(self);
+        borrowed_return_all(self);
     }
     if (self != NULL && self->at.page != NULL && !atomic_load(&self->is_returned)) {
         const point_word returned = point_returned_word(&self->at);

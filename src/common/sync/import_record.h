@@ -9,8 +9,8 @@
 
 typedef struct import_record {
     atomic_uint references;
-    point at;             /**< a reference on its page; no page: there is no point */
-    bool has_ready_word;  /**< when it is reached, the contents are valid; else they are */
+    point at;         /**< a reference on its page; no page: there is no point */
+    point_word ready; /**< when it is reached, the contents are valid; its page is held otherwise */
     bool ends_with_owner; /**< the lender must not free before this process has closed the memory */
     atomic_bool is_returned; /**< a stream writes that it may be written again */
     point_word passage;      /**< behind that write, where import_record_end() has more to store */
@@ -23,7 +23,7 @@ typedef struct import_record {
     point_word later;  /**< unless this is as well: it was later ones */
     point_page *marks; /**< a reference on the lender's page with its marks; or NULL */
     struct import_capture *captured; /**< waits of graphs, guarded by the point mutex */
-    linked_list loans;               /**< taken and not returned: loan.h; guarded likewise */
+    linked_list loans;               /**< taken and not returned: borrowed.h; guarded likewise */
 } import_record;
 
 /** Takes in a point. Takes its own reference on the page. */

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See loan.h. */
+/** @file See loan.h: the lender's side. */
 #include "sync/loan.h"
 
 #include <stdlib.h>
 
 #include "cuda/context.h"
 
-/* What a page has behind the words of marks: how often a loan was taken there, times 2^16, and which was the last; and a
- * word for each. */
-#define TAKES_WORD (MARK_WORDS_END)
-#define FIRST_WORD (MARK_WORDS_END + 1u)
 /* How many that are out are looked at with each new one: more than one, so that those that are over never become more
  * than a fraction of those that are not. */
 #define LOOKS 4
@@ -18,8 +14,6 @@
 #define ASKS   64u
 /* The last value of a loan's number, so that its words only go up. */
 #define VALUE_MAX 0x7FFFFFFFu
-
-_Static_assert(FIRST_WORD + LOAN_SLOTS <= POINT_PAGE_BYTES / 8, "the words lie in the page");
 
 /* Of an own page, as long as its connection may return something. */
 typedef struct loan_page {
@@ -56,13 +50,8 @@ const context_part loan_part = {CONTEXT_PART(loans, loan_table)};
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* What the word of a loan is: the number, above what tells whether it was taken with the secret, returned, or closed. */
-static uint64_t taken_value(uint32_t value, uint16_t secret) {
-    return (uint64_t)value << 32 | (uint64_t)secret << 8 | 1u;
-}
-
-static uint64_t returned_value(uint32_t value, uint16_t secret) {
-    return taken_value(value, secret) + 1;
+static uint64_t taken_value(const loan *self) {
+    return loan_taken_value(self->value, self->secret);
 }
 
 /* Says nothing of the secret. */
@@ -70,28 +59,23 @@ static uint64_t closed_value(uint32_t value) {
     return (uint64_t)value << 32 | 0xFFFFFFFFu;
 }
 
-static atomic_uint_least64_t *word_at(const point_page *page, uint32_t number) {
-    return &page->words[FIRST_WORD + number];
+static uint32_t number_of(const loan_table *table, const loan *self) {
+    return (uint32_t)(self - table->loans);
 }
 
 static uint64_t word_value(const point_page *page, uint32_t number) {
-    return atomic_load_explicit(word_at(page, number), memory_order_acquire);
-}
-
-static uint32_t number_of(const mark *self) {
-    return self->slot - MARK_SLOTS;
+    return atomic_load_explicit(loan_word(page, number), memory_order_acquire);
 }
 
 /* ---- what becomes of one: the mutex is held ---------------------------------------------------- */
 
 /* Who has not taken it over this page cannot any more. @return whether somebody has it there */
 static bool close_at(const loan_page *at, uint32_t number, const loan *one) {
-    atomic_uint_least64_t *word = word_at(at->page, number);
+    atomic_uint_least64_t *word = loan_word(at->page, number);
     uint64_t now = atomic_load_explicit(word, memory_order_acquire);
     do {
         if (now >> 32 == one->value) {
-            return now == taken_value(one->value, one->secret) &&
-                   (!at->has_guessed || one->taker == at);
+            return now == taken_value(one) && (!at->has_guessed || one->taker == at);
         }
     } while (!atomic_compare_exchange_weak_explicit(word, &now, closed_value(one->value),
                                                     memory_order_acq_rel, memory_order_acquire));
@@ -105,7 +89,7 @@ static void set_taker(loan *self, loan_page *by) {
 
 /* @return whether it is over: nobody has it, and nobody can take it */
 static bool try_end(loan_table *table, loan *self) {
-    const uint32_t number = (uint32_t)(self - table->loans);
+    const uint32_t number = number_of(table, self);
     for (list_link *at = table->pages.first; at != NULL; at = at->next) {
         loan_page *page = LIST_ITEM(at, loan_page, listed);
         if (close_at(page, number, self)) {
@@ -120,12 +104,11 @@ static bool try_end(loan_table *table, loan *self) {
 }
 
 static bool is_over(loan_table *table, loan *self) {
-    const uint32_t number = (uint32_t)(self - table->loans);
+    const uint32_t number = number_of(table, self);
     if (!self->is_out || self->taker == NULL) {
         return !self->is_out;
     }
-    return word_value(self->taker->page, number) != taken_value(self->value, self->secret) &&
-           try_end(table, self);
+    return word_value(self->taker->page, number) != taken_value(self) && try_end(table, self);
 }
 
 /* ---- what is to be seen in the pages: the mutex is held ---------------------------------------- */
@@ -134,8 +117,7 @@ static void look_at_word(loan_page *self, loan *one, uint64_t now) {
     if (now >> 32 != one->value || now == closed_value(one->value)) {
         return;
     }
-    if (now == taken_value(one->value, one->secret) ||
-        now == returned_value(one->value, one->secret)) {
+    if (now == taken_value(one) || now == taken_value(one) + LOAN_RETURNED) {
         set_taker(one, self);
     } else {
         self->has_guessed = true;
@@ -145,7 +127,7 @@ static void look_at_word(loan_page *self, loan *one, uint64_t now) {
 /* What was taken there since the last look: if it was one, it says which. */
 static void look_at_page(loan_table *table, loan_page *self) {
     const uint64_t takes =
-        atomic_load_explicit(&self->page->words[TAKES_WORD], memory_order_acquire);
+        atomic_load_explicit(&self->page->words[LOAN_TAKES_WORD], memory_order_acquire);
     if (takes == self->takes) {
         return;
     }
@@ -188,7 +170,7 @@ static void look(loan_table *table) {
 static void fill_page(const loan_table *table, point_page *page) {
     for (uint32_t i = 0; i < table->used; i++) {
         const loan *one = &table->loans[i];
-        atomic_store_explicit(word_at(page, i),
+        atomic_store_explicit(loan_word(page, i),
                               closed_value(one->is_out ? one->value - 1 : one->value),
                               memory_order_release);
     }
@@ -300,7 +282,7 @@ gpuipc_status loan_lend(struct context *ctx, linked_list *of, gpuipc_stream stre
     if (status != GPUIPC_OK) {
         return status;
     }
-    const mark made = {.slot = MARK_SLOTS + (uint32_t)(one - table->loans),
+    const mark made = {.slot = MARK_SLOTS + number_of(table, one),
                        .exporter = mark_exporter(ctx),
                        .value = one->value,
                        .secret = one->secret};
@@ -344,7 +326,7 @@ static gpuipc_status find(context *ctx, const gpuipc_mark *bytes, loan **out_loa
     if (status != GPUIPC_OK) {
         return status;
     }
-    loan *one = read.slot < MARK_SLOTS ? NULL : &ctx->loans->loans[number_of(&read)];
+    loan *one = read.slot < MARK_SLOTS ? NULL : &ctx->loans->loans[read.slot - MARK_SLOTS];
     if (one == NULL || read.exporter != mark_exporter(ctx) || read.value == 0 ||
         read.value > one->value || (read.value == one->value && read.secret != one->secret)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
@@ -361,18 +343,16 @@ static gpuipc_loan_state state_of(loan_table *table, loan *self) {
     return self->taker != NULL ? GPUIPC_LOAN_TAKEN : GPUIPC_LOAN_LENT;
 }
 
-static size_t copy_taken(loan_table *table, loan *one, point_word *words) {
-    const uint32_t number = (uint32_t)(one - table->loans);
-    size_t count = 0;
+static void add_taken(loan_table *table, loan *one, point_words *words) {
+    const uint32_t number = number_of(table, one);
     for (list_link *at = table->pages.first; at != NULL; at = at->next) {
         const loan_page *page = LIST_ITEM(at, loan_page, listed);
         if (close_at(page, number, one)) {
-            words[count++] = (point_word){page->page, FIRST_WORD + number,
-                                          returned_value(one->value, one->secret)};
-            point_page_reference(page->page);
+            const point_word returned =
+                loan_returned_word(page->page, number, one->value, one->secret);
+            point_words_add(words, &returned);
         }
     }
-    return count;
 }
 
 gpuipc_status loan_look(struct context *ctx, const gpuipc_mark *loans, size_t count,
@@ -411,167 +391,18 @@ gpuipc_status loan_cancel(struct context *ctx, const gpuipc_mark *bytes) {
 }
 
 gpuipc_status loan_copy_awaited(struct context *ctx, const gpuipc_mark *bytes,
-                                point_word **out_words, size_t *out_count,
-                                gpuipc_loan_state *out_state) {
+                                point_words *out_words, gpuipc_loan_state *out_state) {
     loan *one = NULL;
-    *out_count = 0;
-    *out_words = NULL;
     os_mutex_lock(&ctx->points->mutex);
     gpuipc_status status = find(ctx, bytes, &one);
     if (status == GPUIPC_OK) {
         look(ctx->loans);
         *out_state = state_of(ctx->loans, one);
     }
-    if (status == GPUIPC_OK && *out_state == GPUIPC_LOAN_TAKEN) {
-        const size_t size = ctx->loans->pages.count * sizeof(**out_words);
-        if ((*out_words = malloc(size)) != NULL) {
-            *out_count = copy_taken(ctx->loans, one, *out_words);
-        } else {
-            status = status_out_of_memory(size);
-        }
+    if (status == GPUIPC_OK && *out_state == GPUIPC_LOAN_TAKEN &&
+        (status = point_words_new(ctx->loans->pages.count, out_words)) == GPUIPC_OK) {
+        add_taken(ctx->loans, one, out_words);
     }
     os_mutex_unlock(&ctx->points->mutex);
     return status;
-}
-
-/* ---- borrowing ---------------------------------------------------------------------------------- */
-
-/* What this process has of the loans in a page of a lender's. */
-typedef struct borrowed {
-    list_link listed; /* in import_record::loans, while it is taken and not returned */
-    uint32_t value;
-    uint16_t secret;
-} borrowed;
-
-static point_word returned_word(point_page *page, const mark *self) {
-    return (point_word){page, FIRST_WORD + number_of(self),
-                        returned_value(self->value, self->secret)};
-}
-
-/* The mutex is held. */
-static gpuipc_status borrowed_at(point_page *page, uint32_t number, borrowed **out_one) {
-    void **all = &page->loans;
-    if (*all == NULL && (*all = calloc(LOAN_SLOTS, sizeof(borrowed))) == NULL) {
-        return status_out_of_memory(LOAN_SLOTS * sizeof(borrowed));
-    }
-    *out_one = (borrowed *)*all + number;
-    return GPUIPC_OK;
-}
-
-static gpuipc_status check_is_loan(const import_record *of, const mark *self) {
-    point_word ignored;
-    gpuipc_status status = mark_word(of, self, &ignored);
-    if (status == GPUIPC_OK && self->slot < MARK_SLOTS) {
-        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the mark is no loan");
-    }
-    return status;
-}
-
-/* The mutex is held, so that nobody else here counts. */
-static void count_take(point_page *page, uint32_t number) {
-    atomic_uint_least64_t *word = &page->words[TAKES_WORD];
-    const uint64_t takes = atomic_load_explicit(word, memory_order_relaxed) >> 16;
-    atomic_store_explicit(word, (takes + 1) << 16 | number, memory_order_release);
-}
-
-/* The lender may close it at the same time: one of the two is first. */
-static bool take_word(point_page *page, const mark *self) {
-    const uint64_t taken = taken_value(self->value, self->secret);
-    atomic_uint_least64_t *word = word_at(page, number_of(self));
-    uint64_t now = atomic_load_explicit(word, memory_order_acquire);
-    while (now - taken >= UINT64_C(1) << 63) {
-        if (atomic_compare_exchange_weak_explicit(word, &now, taken, memory_order_acq_rel,
-                                                  memory_order_acquire)) {
-            count_take(page, number_of(self));
-            return true;
-        }
-    }
-    return false;
-}
-
-gpuipc_status loan_take(import_record *by, const mark *self) {
-    borrowed *one = NULL;
-    gpuipc_status status = check_is_loan(by, self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    os_mutex *mutex = &by->marks->context->points->mutex;
-    os_mutex_lock(mutex);
-    status = borrowed_at(by->marks, number_of(self), &one);
-    if (status == GPUIPC_OK && (one->listed.in != NULL || !take_word(by->marks, self))) {
-        status = status_fail(GPUIPC_ERR_RELEASED,
-                             one->listed.in != NULL && one->value == self->value
-                                 ? "this process has taken the loan already"
-                                 : "the loan is over: it was returned, or its lender took it back");
-    } else if (status == GPUIPC_OK) {
-        one->value = self->value;
-        one->secret = self->secret;
-        list_append(&by->loans, &one->listed);
-    }
-    os_mutex_unlock(mutex);
-    return status;
-}
-
-/* It is not taken any more, as far as this process is concerned. */
-static gpuipc_status take_out(import_record *by, const mark *self, borrowed **out_one) {
-    gpuipc_status status = check_is_loan(by, self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    os_mutex *mutex = &by->marks->context->points->mutex;
-    os_mutex_lock(mutex);
-    status = borrowed_at(by->marks, number_of(self), out_one);
-    if (status == GPUIPC_OK &&
-        (!list_has(&by->loans, &(*out_one)->listed) || (*out_one)->value != self->value)) {
-        status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                             "the loan was not taken by this buffer, or has been returned");
-    } else if (status == GPUIPC_OK) {
-        list_remove(&(*out_one)->listed);
-    }
-    os_mutex_unlock(mutex);
-    return status;
-}
-
-gpuipc_status loan_return(import_record *by, const mark *self) {
-    borrowed *one;
-    gpuipc_status status = take_out(by, self, &one);
-    if (status == GPUIPC_OK) {
-        const point_word returned = returned_word(by->marks, self);
-        point_store(&returned);
-    }
-    return status;
-}
-
-gpuipc_status loan_return_async(import_record *by, const mark *self, gpuipc_stream stream) {
-    borrowed *one;
-    point_word passage;
-    gpuipc_status status = take_out(by, self, &one);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    const point_word returned = returned_word(by->marks, self);
-    status = point_write_async(&returned, 1, stream, &passage);
-    if (status != GPUIPC_OK) {
-        os_mutex *mutex = &by->marks->context->points->mutex;
-        os_mutex_lock(mutex);
-        list_append(&by->loans, &one->listed);
-        os_mutex_unlock(mutex);
-    }
-    return status;
-}
-
-void loan_return_all(import_record *by) {
-    if (by->marks == NULL) {
-        return;
-    }
-    os_mutex *mutex = &by->marks->context->points->mutex;
-    const borrowed *all = by->marks->loans;
-    os_mutex_lock(mutex);
-    for (list_link *at; (at = list_take(&by->loans)) != NULL;) {
-        const borrowed *one = LIST_ITEM(at, borrowed, listed);
-        const point_word returned = {by->marks, FIRST_WORD + (uint32_t)(one - all),
-                                     returned_value(one->value, one->secret)};
-        point_store(&returned);
-    }
-    os_mutex_unlock(mutex);
 }

@@ -20,8 +20,8 @@
 struct mark_capture {
     struct mark_capture *next;
     uint32_t slot;
-    size_t count;
-    point_page *pages[]; /* a reference on each */
+    point_words
+        words; /* their pages stay mapped and registered, since a graph may write them at any time */
 };
 
 typedef struct mark_slot {
@@ -140,6 +140,10 @@ static point_word before(const point_word *word) {
 
 /* ---- slots: the mutex is held ------------------------------------------------------------------ */
 
+static uint32_t word_number(const mark_table *self, const mark_slot *one) {
+    return MARK_WORDS_BEGIN + (uint32_t)(one - self->slots);
+}
+
 /* A slot is used again when its stream has come to what it was used for last. */
 static mark_slot *take(mark_table *self) {
     for (uint32_t i = 0; i < MARK_SLOTS - REPEATED; i++) {
@@ -155,57 +159,24 @@ static mark_slot *take(mark_table *self) {
 
 /* ---- making: the stream is given something without the mutex, since that waits while its queue has no room ---- */
 
-/* What a stream is to write for one: the word of each page. */
+/* What a stream is to write for one: the word of each page, whose references go when the stream has been given them. */
 typedef struct writing {
-    point_word *words; /* a reference on each page, until the stream has been given them */
-    size_t count;
+    point_words words;
     point_word passage;
 } writing;
-
-static void writing_end(writing *self) {
-    for (size_t i = 0; i < self->count; i++) {
-        point_page_unreference(self->words[i].page, false);
-    }
-    free(self->words);
-}
-
-/* With a reference on each page; an array also where there are none. */
-static gpuipc_status copy_words(struct context *ctx, uint32_t slot, uint64_t value,
-                                writing *out_writing) {
-    point_page **pages;
-    size_t count;
-    gpuipc_status status = export_copy_first_pages(ctx, &pages, &count);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    point_word *words = malloc((count + 1) * sizeof(*words));
-    for (size_t i = 0; i < count; i++) {
-        if (words != NULL) {
-            words[i] = word_of(pages[i], slot, value);
-        } else {
-            point_page_unreference(pages[i], false);
-        }
-    }
-    free(pages);
-    if (words == NULL) {
-        return status_out_of_memory((count + 1) * sizeof(*words));
-    }
-    *out_writing = (writing){.words = words, .count = count};
-    return GPUIPC_OK;
-}
 
 /* The mutex is held. From here on the passage says of the slot that its stream has not come to it, also to pages that come
  * before the stream has been given anything. Where there is no page yet, it alone is written. */
 static gpuipc_status writing_begin(struct context *ctx, mark_slot *one, writing *out_writing) {
-    const uint32_t slot = (uint32_t)(one - ctx->marks->slots);
-    gpuipc_status status = copy_words(ctx, slot, one->value, out_writing);
+    point_words *words = &out_writing->words;
+    point_word passage;
+    gpuipc_status status = export_copy_words(ctx, word_number(ctx->marks, one), one->value, words);
     if (status != GPUIPC_OK) {
         return status;
     }
-    point_word passage;
-    status = point_write_begin(ctx, out_writing->words, out_writing->count, &passage);
+    status = point_write_begin(ctx, words->words, words->count, &passage);
     if (status != GPUIPC_OK) {
-        writing_end(out_writing);
+        point_words_destroy(words, false);
         return status;
     }
     one->passage = out_writing->passage = passage;
@@ -214,8 +185,8 @@ static gpuipc_status writing_begin(struct context *ctx, mark_slot *one, writing 
 
 static gpuipc_status writing_submit(struct context *ctx, writing *self, gpuipc_stream stream) {
     gpuipc_status status =
-        point_submit_writes(ctx, self->words, self->count, stream, &self->passage);
-    writing_end(self);
+        point_submit_writes(ctx, self->words.words, self->words.count, stream, &self->passage);
+    point_words_destroy(&self->words, false);
     return status;
 }
 
@@ -313,9 +284,7 @@ static mark_slot *take_repeated(mark_table *self) {
 }
 
 static void capture_end(struct context *ctx, mark_capture *one, bool forked) {
-    for (size_t i = 0; i < one->count; i++) {
-        point_page_unreference(one->pages[i], forked);
-    }
+    point_words_destroy(&one->words, forked);
     if (!forked) {
         os_mutex_lock(&ctx->marks->mutex);
         ctx->marks->slots[one->slot].is_captured = false;
@@ -332,40 +301,28 @@ void mark_captures_end(struct context *ctx, mark_capture **captures, bool forked
     }
 }
 
-/* The pages stay mapped and registered, since a graph may write them at any time. */
-static gpuipc_status capture_new(struct context *ctx, uint32_t slot, mark_capture **out_capture) {
-    point_page **pages;
-    size_t count;
-    gpuipc_status status = export_copy_first_pages(ctx, &pages, &count);
+static gpuipc_status capture_new(struct context *ctx, const mark_slot *of,
+                                 mark_capture **out_capture) {
+    mark_capture *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(sizeof(*made));
+    }
+    made->slot = (uint32_t)(of - ctx->marks->slots);
+    gpuipc_status status = export_copy_words(ctx, word_number(ctx->marks, of), 1, &made->words);
     if (status != GPUIPC_OK) {
+        free(made);
         return status;
     }
-    const size_t size = sizeof(mark_capture) + count * sizeof(*pages);
-    mark_capture *made = malloc(size);
-    if (made != NULL) {
-        *made = (mark_capture){.slot = slot, .count = count};
-    } else {
-        status = status_out_of_memory(size);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (made != NULL) {
-            made->pages[i] = pages[i];
-        } else {
-            point_page_unreference(pages[i], false);
-        }
-    }
-    free(pages);
     *out_capture = made;
-    return status;
+    return GPUIPC_OK;
 }
 
-static gpuipc_status capture_words(const mark_capture *self, gpuipc_stream stream) {
+static gpuipc_status capture_words(const point_words *self, gpuipc_stream stream) {
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
-        const point_word made = word_of(self->pages[i], self->slot, 1);
-        const point_word unmade = before(&made);
+        const point_word unmade = before(&self->words[i]);
         point_store(&unmade);
-        status = point_capture_write(&made, stream);
+        status = point_capture_write(&self->words[i], stream);
     }
     return status;
 }
@@ -382,7 +339,7 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
                              "%u marks are captured in graphs already; release the buffers of some",
                              REPEATED);
     } else {
-        status = capture_new(ctx, (uint32_t)(one - self->slots), &made);
+        status = capture_new(ctx, one, &made);
     }
     if (status == GPUIPC_OK) {
         one->is_captured = true;
@@ -394,7 +351,7 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
                            .value = self->page_number};
     }
     os_mutex_unlock(&self->mutex);
-    return status == GPUIPC_OK ? capture_words(made, stream) : status;
+    return status == GPUIPC_OK ? capture_words(&made->words, stream) : status;
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------- */

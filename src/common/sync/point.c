@@ -55,6 +55,27 @@ void point_raise(const point_word *word) {
     }
 }
 
+gpuipc_status point_words_new(size_t most, point_words *out_words) {
+    point_word *words = most == 0 ? NULL : malloc(most * sizeof(*words));
+    if (words == NULL && most > 0) {
+        return status_out_of_memory(most * sizeof(*words));
+    }
+    *out_words = (point_words){.words = words};
+    return GPUIPC_OK;
+}
+
+void point_words_add(point_words *self, const point_word *word) {
+    point_page_reference(word->page);
+    self->words[self->count++] = *word;
+}
+
+void point_words_destroy(point_words *self, bool forked) {
+    for (size_t i = 0; i < self->count; i++) {
+        point_page_unreference(self->words[i].page, forked);
+    }
+    free(self->words);
+}
+
 /* The process is looked at before the word: what it wrote before its end is there when its end is seen. */
 static gpuipc_status await_one(const point_word *word, const atomic_bool *interrupted,
                                os_deadline deadline) {
@@ -212,6 +233,9 @@ bool point_page_is_taken(const point_page *self) {
 }
 
 bool point_page_is_abandoned(point_page *self) {
+    if (self->peer == NULL) {
+        return false; /* this process's own streams write it */
+    }
     os_mutex_lock(&self->context->points->mutex);
     const bool is_abandoned =
         point_peer_is_gone(self->peer) ||

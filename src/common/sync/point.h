@@ -47,7 +47,7 @@ struct point_page {
     os_handle handle;     /**< of an own one, until it has been sent */
     linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
     void *
-        loans; /**< what loan.c keeps of it, guarded by the mutex and freed with the page; or NULL */
+        loans; /**< what loan.c or borrowed.c keeps of it, guarded by the mutex and freed with the page; or NULL */
     uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */
 };
 
@@ -115,6 +115,18 @@ void point_set_open(const point *at, bool is_open);
 void point_page_return_rest(point_page *self);
 
 /* ---- words: point.c ------------------------------------------------------------------------ */
+
+/** Words of pages that stay, with a reference on the page of each. All zero is none. */
+typedef struct point_words {
+    point_word *words; /**< malloc */
+    size_t count;
+} point_words;
+
+/** None yet, and room for so many. ERR_OUT_OF_MEMORY */
+gpuipc_status point_words_new(size_t most, point_words *out_words);
+/** One more, where there is room. */
+void point_words_add(point_words *self, const point_word *word);
+void point_words_destroy(point_words *self, bool forked);
 
 void point_store(const point_word *word);
 /** The same, unless the word has that value or a later one. */

@@ -10,23 +10,24 @@
 
 gpuipc_status point_can_wait(const point_waiter *self, bool *out_can) {
     device_scope scope;
-    gpuipc_status status = device_enter_stream(self->context, self->stream, self->device, &scope);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = device_check_capture(self->context, self->stream);
+    gpuipc_status status =
+        device_enter_uncaptured(self->context, self->stream, self->device, &scope);
     if (status == GPUIPC_OK) {
         *out_can = point_has_stream_waits(self->context);
+        device_leave(&scope);
     }
-    device_leave(&scope);
     return status;
 }
 
-/* Those before the failure are over when the passage is reached. */
+/* Those before the failure are over when the passage is reached. A word of this process alone is written like anything
+ * else that a stream waits for. */
 static gpuipc_status watch_all(const point_waiter *self, const point_word *words, size_t count,
                                const point_word *passage) {
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
+        if (words[i].page->peer == NULL) {
+            continue;
+        }
         deferred_wait_begins();
         status = watch_add(self->context, &words[i], passage, self->of);
         if (status != GPUIPC_OK) {

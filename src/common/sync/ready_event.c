@@ -63,7 +63,7 @@ gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_strea
     return GPUIPC_OK;
 }
 
-void ready_event_drop(struct context *ctx, ready_event *self) {
+void ready_event_unreference(struct context *ctx, ready_event *self) {
     if (--self->users == 0) {
         self->next = ctx->points->ended_events;
         ctx->points->ended_events = self;

@@ -8,14 +8,14 @@
 typedef struct ready_event ready_event;
 
 /** Makes an event that another process can open, and records it on a stream of the current CUDA
- *  context. It stays until ready_event_drop() was called so many times.
+ *  context. It stays until ready_event_unreference() was called so many times.
  *  ERR_NOT_SUPPORTED
  *  @param name its CUipcEventHandle: 64 bytes */
 gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_stream stream,
                                  uint8_t *name, ready_event **out_event);
 
 /** One hand-over that it marks is returned, or nobody is there who would. The point mutex is held. */
-void ready_event_drop(struct context *ctx, ready_event *self);
+void ready_event_unreference(struct context *ctx, ready_event *self);
 
 /** Ends those that nobody needs any more. */
 void ready_event_collect(struct context *ctx, bool forked);

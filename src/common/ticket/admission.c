@@ -55,7 +55,7 @@ gpuipc_status places_take(places *self, const char *user, uint64_t now_ns, place
     return GPUIPC_OK;
 }
 
-void places_give_back(places *self, places_user *user) {
+void places_return(places *self, places_user *user) {
     self->count--;
     user->count--;
 }
@@ -194,12 +194,12 @@ gpuipc_status admission_new(admission **out_admission) {
     return GPUIPC_OK;
 }
 
-bool admission_has(const admission *self, const known_process *process) {
+admitted *admission_find(const admission *self, const known_process *process) {
     table_link *at = table_find(&self->entries, hash_of_process(process));
     while (at != NULL && TABLE_ITEM(at, admitted, by_process)->process != process) {
         at = table_find_next(at);
     }
-    return at != NULL;
+    return TABLE_ITEM(at, admitted, by_process);
 }
 
 gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry) {

@@ -30,7 +30,7 @@ struct places_user {
 
 /** A place of a user; *out_user is NULL when there is none left. ERR_OUT_OF_MEMORY */
 gpuipc_status places_take(places *self, const char *user, uint64_t now_ns, places_user **out_user);
-void places_give_back(places *self, places_user *user);
+void places_return(places *self, places_user *user);
 /** Forgets the users. */
 void places_destroy(places *self);
 
@@ -66,19 +66,22 @@ void known_processes_destroy(known_processes *self);
 typedef struct admitted {
     table_link by_process;
     known_process *process; /**< a reference */
+    bool is_confirmed;      /**< it has said that it has it open */
 } admitted;
 
 /** The processes that a share has admitted; this one is never among them. */
 typedef struct admission {
     hash_table entries;
+    uint32_t confirmed; /**< of these */
 } admission;
 
 gpuipc_status admission_new(admission **out_admission);
 
-bool admission_has(const admission *self, const known_process *process);
+/** NULL: it has not. */
+admitted *admission_find(const admission *self, const known_process *process);
 /** One that is not there yet. *out_entry: for admission_remove()  ERR_OUT_OF_MEMORY */
 gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry);
-/** Its opening came to nothing. */
+/** Its opening came to nothing, and is not confirmed. */
 void admission_remove(admission *self, admitted *entry);
 
 /** NULL does nothing. @param forked in a child */

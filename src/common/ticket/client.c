@@ -75,7 +75,7 @@ static void forget_all(client_table *self) {
     }
 }
 
-void client_table_end(client_table *self, bool forked) {
+void client_table_clear(client_table *self, bool forked) {
     client_table_tidy(self);
     if (forked) {
         forget_all(self);
@@ -278,14 +278,37 @@ static gpuipc_status send_offer(client_table *self, client *of, const ticket *wa
     return status;
 }
 
+/* The page of a reader goes before the reply. */
+static gpuipc_status send_channel_page(connection *to, point_page *page) {
+    const wire_header header = {.kind = WIRE_CHANNEL};
+    const os_handle handle = page->handle;
+    uint8_t packet[WIRE_HEADER_BYTES];
+    wire_encode_header(&header, packet);
+    gpuipc_status status =
+        os_connection_send(to->os, packet, sizeof(packet), &handle, 1, os_deadline_after(0));
+    if (status == GPUIPC_OK) {
+        point_page_sent(page);
+    }
+    return connection_answer(to, status);
+}
+
 /* Sends what was granted, and notes the hand-over. Where nothing of it could leave, the client is told. What has
  * left in part may be open there as well. */
 static gpuipc_status send_grant(client_table *self, client *of, const ticket *wanted,
-                                share_grant *grant) {
+                                share_grant *grant, point_page *page) {
     connection *to = of->connection;
     point at = {NULL, 0, 0};
-    gpuipc_status status = send_offer(self, of, wanted, grant->offer, &at);
+    gpuipc_status status = page == NULL ? GPUIPC_OK : send_channel_page(to, page);
+    if (status == GPUIPC_OK) {
+        status = send_offer(self, of, wanted, grant->offer, &at);
+    }
     const gpuipc_error why = status_save();
+    if (page != NULL) {
+        if (status != GPUIPC_OK) {
+            grant->offer->channel->detach(grant->offer->channel, page);
+        }
+        point_page_unreference(page, false);
+    }
     share_settle(self->shares, grant, status == GPUIPC_OK, &at);
     status_restore(&why);
     if (status == GPUIPC_OK || status == GPUIPC_ERR_TIMEOUT || status == GPUIPC_ERR_PEER_CLOSED ||
@@ -297,7 +320,7 @@ static gpuipc_status send_grant(client_table *self, client *of, const ticket *wa
 }
 
 /* What is asked for, if it is a request of this protocol for a ticket. */
-static gpuipc_status read_request(client *of, ticket *out_ticket) {
+static gpuipc_status read_request(client *of, wire_request *out_request, ticket *out_ticket) {
     connection *from = of->connection;
     wire_request request;
     gpuipc_ticket bytes;
@@ -306,13 +329,14 @@ static gpuipc_status read_request(client *of, ticket *out_ticket) {
         connection_receive_whole(from, WIRE_REQUEST, false, os_deadline_after(0));
     if (status == GPUIPC_OK) {
         status = wire_decode_request(from->in.bytes, from->in.byte_count, &request);
-        connection_drop(from, false);
+        connection_discard(from, false);
     }
     connection_unlock_receiving(from);
     if (status != GPUIPC_OK) {
         return status;
     }
     memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));
+    *out_request = request;
     return ticket_decode(&bytes, out_ticket);
 }
 
@@ -324,19 +348,42 @@ static gpuipc_status check_has_read(const client *of) {
                              "a client asks again before it has read what it was answered");
 }
 
-static gpuipc_status answer(client_table *self, client *of, const ticket *wanted) {
+/* Whether what was granted is of the kind that was asked for; a reader of a channel is taken in. */
+static gpuipc_status grant_wish(const client *of, const wire_request *request, const offer *offered,
+                                wire_answer *out_answer, point_page **out_page) {
+    if ((request->wish == WIRE_SUBSCRIBE) != (offered->channel != NULL)) {
+        *out_answer = WIRE_OTHER;
+        return GPUIPC_OK;
+    }
+    return offered->channel == NULL
+               ? GPUIPC_OK
+               : offered->channel->attach(offered->channel, request, of->connection->other_end,
+                                          out_answer, out_page);
+}
+
+static gpuipc_status answer(client_table *self, client *of, const wire_request *request,
+                            const ticket *wanted) {
+    static const point nothing_left = {NULL, 0, 0};
     share_grant grant;
+    point_page *page = NULL;
     wire_answer found = WIRE_UNKNOWN;
     gpuipc_status status = GPUIPC_OK;
     if (memcmp(wanted->server_id, self->server_id, sizeof(wanted->server_id)) == 0) {
         status = share_ask(self->shares, wanted, of->by, &found, &grant);
+    }
+    const bool is_granted = status == GPUIPC_OK && found == WIRE_GRANTED;
+    if (is_granted) {
+        status = grant_wish(of, request, grant.offer, &found, &page);
     }
     if (status != GPUIPC_OK) {
         log_failure(self, "could not look a ticket up");
         found = WIRE_FAILED;
     }
     if (found == WIRE_GRANTED) {
-        return send_grant(self, of, wanted, &grant);
+        return send_grant(self, of, wanted, &grant, page);
+    }
+    if (is_granted) {
+        share_settle(self->shares, &grant, false, &nothing_left);
     }
     of->wrong_secrets += found == WIRE_UNKNOWN ? 1 : 0;
     status = send_answer(of, found);
@@ -347,6 +394,7 @@ static gpuipc_status answer(client_table *self, client *of, const ticket *wanted
 }
 
 void client_serve(client_table *self, client *of) {
+    wire_request request;
     ticket wanted;
     if (list_has(&self->ended, &of->link)) {
         return; /* the poller had found it before */
@@ -356,13 +404,15 @@ void client_serve(client_table *self, client *of) {
         return;
     }
     os_mutex_lock(&of->connection->send_mutex);
-    gpuipc_status status = read_request(of, &wanted);
+    gpuipc_status status = read_request(of, &request, &wanted);
     const bool has_asked = status == GPUIPC_OK;
     if (has_asked) {
         status = check_has_read(of);
     }
-    if (status == GPUIPC_OK) {
-        status = answer(self, of, &wanted);
+    if (status == GPUIPC_OK && request.wish == WIRE_CONFIRM) {
+        share_confirm(self->shares, &wanted, of->by);
+    } else if (status == GPUIPC_OK) {
+        status = answer(self, of, &request, &wanted);
     }
     os_mutex_unlock(&of->connection->send_mutex);
     if (status == GPUIPC_OK || (!has_asked && status == GPUIPC_ERR_TIMEOUT)) {

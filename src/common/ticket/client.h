@@ -33,6 +33,6 @@ void client_serve(client_table *self, client *of);
 void client_table_tidy(client_table *self);
 
 /** Ends all conversations. @param forked in a child, after the shares have ended: frees only */
-void client_table_end(client_table *self, bool forked);
+void client_table_clear(client_table *self, bool forked);
 
 #endif

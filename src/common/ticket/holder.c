@@ -31,7 +31,7 @@ static void holder_free(holder *self, bool forked) {
     list_remove(&self->in_row);
     point_page_unreference(self->page, forked);
     known_process_unreference(self->process, forked);
-    places_give_back(self->places, self->place);
+    places_return(self->places, self->place);
     table_clear(&self->holdings);
     free(self);
 }
@@ -194,7 +194,7 @@ hold *hold_new(void) {
     return self;
 }
 
-void hold_free(hold *self) {
+void hold_destroy(hold *self) {
     free(self->in);
     free(self);
 }

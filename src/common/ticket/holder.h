@@ -81,7 +81,7 @@ bool holder_is_full(holder *self);
 /** NULL: no memory. */
 hold *hold_new(void);
 /** One that was not begun. */
-void hold_free(hold *self);
+void hold_destroy(hold *self);
 /** Notes a hand-over that is about to leave. @param self of hold_new(), taken over */
 void hold_begin(hold *self, hold_list *of, holder *by);
 /** It has left. @param at takes over the reference on its page; no page: it has not left */

@@ -22,12 +22,9 @@ static gpuipc_status record_on_stream(offer *self, gpuipc_stream stream) {
     if (device_is_default_stream(stream) && !device_is_active(ctx, index)) {
         return GPUIPC_OK; /* there is no work that could be waited for */
     }
-    gpuipc_status status = device_enter_stream(ctx, stream, index, &scope);
+    gpuipc_status status = device_enter_uncaptured(ctx, stream, index, &scope);
     if (status == GPUIPC_OK) {
-        status = device_check_capture(ctx, stream);
-        if (status == GPUIPC_OK) {
-            status = detour_leave(&ctx->driver, stream, &self->event);
-        }
+        status = detour_leave(&ctx->driver, stream, &self->event);
         device_leave(&scope);
     }
     return status;
@@ -94,15 +91,11 @@ static gpuipc_status await_on_stream(const offer *self, const buffer *opened,
                                      gpuipc_stream stream) {
     context *ctx = opened->context;
     device_scope scope;
-    gpuipc_status status = device_enter_stream(ctx, stream, opened->access_device, &scope);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = device_check_capture(ctx, stream);
+    gpuipc_status status = device_enter_uncaptured(ctx, stream, opened->access_device, &scope);
     if (status == GPUIPC_OK) {
         status = detour_enter(&ctx->driver, self->event, stream);
+        device_leave(&scope);
     }
-    device_leave(&scope);
     return status;
 }
 
@@ -111,9 +104,34 @@ gpuipc_status offer_await(offer *self, const buffer *opened, const atomic_bool *
     if (atomic_load(&self->is_ready)) {
         return GPUIPC_OK;
     }
-    return (how->flags & (GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) == GPUIPC_RECEIVE_ASYNC
+    return (how->flags & GPUIPC_RECEIVE_ASYNC) != 0
                ? await_on_stream(self, opened, how->stream)
                : await_on_host(self, opened, is_over, deadline);
+}
+
+/* A stream of its own waits, as in send_behind(). */
+gpuipc_status offer_promise(offer *self, point_word *out_ready) {
+    context *ctx = context_of(self);
+    const driver *drv = &ctx->driver;
+    device_scope scope;
+    CUstream stream;
+    point_word ready = {0};
+    gpuipc_status status = device_enter(ctx, self->of->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = detour_stream_new(drv, &stream)) == GPUIPC_OK) {
+        if ((status = detour_enter(drv, self->event, stream)) == GPUIPC_OK &&
+            (status = point_write_begin(ctx, NULL, 0, &ready)) == GPUIPC_OK) {
+            status = point_submit_writes(ctx, NULL, 0, stream, &ready);
+        }
+        detour_stream_destroy(drv, stream);
+    }
+    device_leave(&scope);
+    if (status == GPUIPC_OK) {
+        *out_ready = ready;
+    }
+    return status;
 }
 
 static void end_event(const offer *self) {
@@ -184,7 +202,7 @@ gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, offer **o
 end_event:
     end_event(self);
 drop_buffer:
-    buffer_drop(self->of);
+    buffer_unwind(self->of);
 free_self:
     free(self->reply);
     free(self);
@@ -203,6 +221,9 @@ void offer_unreference(offer *self, bool forked) {
     const gpuipc_error why = status_save();
     if (!forked) {
         end_event(self);
+    }
+    if (self->channel != NULL) {
+        self->channel->leave(self->channel, forked);
     }
     buffer_release_later(self->handle);
     free(self->reply);
@@ -238,7 +259,7 @@ static gpuipc_status send_behind(offer *self, connection *to, gpuipc_outgoing *m
         message->stream = stream;
         status = connection_send_message(to, message, as, timeout_ms);
     }
-    detour_stream_end(drv, stream);
+    detour_stream_destroy(drv, stream);
     return status;
 }
 

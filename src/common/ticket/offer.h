@@ -7,11 +7,26 @@
 #include "memory/buffer.h"
 #include "message/connection.h"
 
+struct offer;
+
+/** What takes readers in, where what is offered are the slots of a channel: channel/channel.h, of a floor above. */
+typedef struct offer_channel {
+    /** A reader comes. *out_answer GRANTED: its page is to be sent to it.
+     *  @param page with a reference for the caller */
+    gpuipc_status (*attach)(struct offer_channel *self, const wire_request *wish, point_peer *peer,
+                            wire_answer *out_answer, point_page **out_page);
+    /** It could not be sent. */
+    void (*detach)(struct offer_channel *self, point_page *page);
+    /** The offer is given up. @param forked in a child */
+    void (*leave)(struct offer_channel *self, bool forked);
+} offer_channel;
+
 typedef struct offer {
     atomic_uint references;
-    gpuipc_buffer *handle; /**< of its own: the caller's may be released */
-    buffer *of;            /**< behind the handle */
-    uint64_t offset;       /**< of the range, in the buffer */
+    offer_channel *channel; /**< NULL: the buffer is what is offered */
+    gpuipc_buffer *handle;  /**< of its own: the caller's may be released */
+    buffer *of;             /**< behind the handle */
+    uint64_t offset;        /**< of the range, in the buffer */
     uint64_t bytes;
     gpuipc_access access; /**< the most that those who open it may do */
     atomic_bool is_ready; /**< the contents are there */
@@ -38,6 +53,8 @@ bool offer_has(const offer *self, uint64_t offset, uint64_t bytes);
 gpuipc_status offer_send(offer *self, connection *to, uint64_t offset, uint64_t bytes,
                          int timeout_ms, point *out_point);
 
+/** A word that is reached when the contents are there, as long as the buffer's context lives. */
+gpuipc_status offer_promise(offer *self, point_word *out_ready);
 /** Until the contents are there, for a view of the buffer in this process; with GPUIPC_RECEIVE_ASYNC the stream
  *  waits instead.  @param is_over becomes true when the server ends
  *  ERR_TIMEOUT, ERR_CUDA, ERR_RELEASED (the context of the view ends), ERR_EXPORTER_GONE (the server does) */

@@ -10,6 +10,8 @@
 
 #define DEFAULT_CONNECTIONS          4096u
 #define DEFAULT_CONNECTIONS_PER_USER 128u
+/* So long those who got a one-shot ticket have to say that it is open, or to ask again. */
+#define CONFIRM_NS UINT64_C(10000000000)
 /* How many that are ready are looked after before the poller is asked again. */
 #define READY_MAX 64
 
@@ -118,7 +120,7 @@ static void destroy(object *base) {
     const bool forked = object_is_forked(base);
     take_out(self);
     share_table_destroy(&self->shares, forked);
-    client_table_end(&self->clients, forked);
+    client_table_clear(&self->clients, forked);
     places_destroy(&self->shares.places);
     known_processes_destroy(&self->shares.processes);
     os_poller_destroy(self->poller);
@@ -170,6 +172,7 @@ static gpuipc_status make(context *ctx, const gpuipc_server_config *config, serv
     self->user = ticket_user();
     self->has_thread = (config->flags & GPUIPC_SERVER_THREAD) != 0;
     atomic_init(&self->is_over, false);
+    self->shares.confirm_ns = CONFIRM_NS;
     self->shares.places =
         (places){.most = config->max_connections, .most_of_user = config->max_connections_per_user};
     gpuipc_status status = listen(self);
@@ -219,7 +222,7 @@ static void end(server *self) {
     }
     os_mutex_lock(&self->serving);
     os_listener_interrupt(self->listener);
-    client_table_end(&self->clients, false);
+    client_table_clear(&self->clients, false);
     os_mutex_unlock(&self->serving);
     share_table_clear(&self->shares);
     status_restore(&why);
@@ -300,7 +303,7 @@ gpuipc_status gpuipc_server_destroy(gpuipc_server *handle) {
     if (is_served_here(handle)) {
         return status_fail(GPUIPC_ERR_BUSY, "the calling thread is just serving it");
     }
-    gpuipc_status status = object_drop_hold(OBJECT_SERVER, handle, &last);
+    gpuipc_status status = object_remove_hold(OBJECT_SERVER, handle, &last);
     if (last != NULL && !object_is_forked(last)) {
         end((server *)last);
     }
@@ -347,27 +350,33 @@ static gpuipc_status poll(server *self, os_deadline deadline) {
     return status;
 }
 
+gpuipc_status server_poll(server *self, os_deadline deadline) {
+    os_interrupt interrupt;
+    gpuipc_status status = check_polled(self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (!os_mutex_try_lock(&self->serving)) {
+        return status_fail(GPUIPC_ERR_BUSY, "another thread is polling it");
+    }
+    status = poll(self, context_interruptible(self->context, deadline, &interrupt));
+    status = context_answer(self->context, &interrupt, status);
+    os_mutex_unlock(&self->serving);
+    return status;
+}
+
 gpuipc_status gpuipc_server_poll(gpuipc_server *handle, int timeout_ms) {
     status_enter(__func__);
     if (timeout_ms < -1) {
         return status_bad_timeout(timeout_ms);
     }
     const os_deadline deadline = os_deadline_after(timeout_ms);
-    os_interrupt interrupt;
     server *self;
     gpuipc_status status = server_acquire(handle, &self);
-    if (status != GPUIPC_OK) {
-        return status;
+    if (status == GPUIPC_OK) {
+        status = server_poll(self, deadline);
+        object_unreference(&self->object);
     }
-    status = check_polled(self);
-    if (status == GPUIPC_OK && os_mutex_try_lock(&self->serving)) {
-        status = poll(self, context_interruptible(self->context, deadline, &interrupt));
-        status = context_answer(self->context, &interrupt, status);
-        os_mutex_unlock(&self->serving);
-    } else if (status == GPUIPC_OK) {
-        status = status_fail(GPUIPC_ERR_BUSY, "another thread is polling it");
-    }
-    object_unreference(&self->object);
     return status;
 }
 

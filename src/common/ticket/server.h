@@ -26,6 +26,9 @@ typedef struct server {
 /** The server behind a public handle, with a reference for the caller. */
 gpuipc_status server_acquire(gpuipc_server *handle, server **out_server);
 
+/** As gpuipc_server_poll(), of one that the caller has a reference on. */
+gpuipc_status server_poll(server *self, os_deadline deadline);
+
 /** A server of this process, with a reference for the caller; NULL: there is none with this number. */
 server *server_find(const uint8_t id[16]);
 

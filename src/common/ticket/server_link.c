@@ -231,26 +231,13 @@ static gpuipc_status open_endpoint(context *ctx, const ticket *decoded, os_deadl
 static gpuipc_status connect_to(context *ctx, const ticket *decoded, os_deadline deadline,
                                 connection **out_connection) {
     os_connection *os;
-    os_peer peer;
     gpuipc_status status = open_endpoint(ctx, decoded, deadline, &os);
-    if (status != GPUIPC_OK) {
-        return status;
+    if (status == GPUIPC_OK) {
+        status = connection_adopt(ctx, os, NULL, out_connection);
     }
-    status = os_connection_get_peer(os, &peer);
-    if (status != GPUIPC_OK) {
-        goto destroy_os;
+    if (status == GPUIPC_OK) {
+        os_connection_set_look(os, LOOK_US);
     }
-    status = connection_new(ctx, os, &peer, out_connection);
-    if (status != GPUIPC_OK) {
-        goto close_peer;
-    }
-    os_connection_set_look(os, LOOK_US);
-    return GPUIPC_OK;
-
-close_peer:
-    os_peer_close(&peer);
-destroy_os:
-    os_connection_destroy(os);
     return status;
 }
 
@@ -278,7 +265,7 @@ static gpuipc_status note(const server_link *self, const gpuipc_ticket *bytes,
     gpuipc_status status = buffer_acquire(came->buffer, &opened);
     if (status == GPUIPC_OK) {
         status = ticket_cache_add(opened, bytes, config, &self->connection->peer, came, true);
-        buffer_drop(opened);
+        buffer_unwind(opened);
     }
     if (status != GPUIPC_OK) {
         free(came->attachment);
@@ -315,38 +302,79 @@ static gpuipc_status tell_end(const os_peer *peer, os_deadline until) {
                            : GPUIPC_ERR_PEER_CLOSED;
 }
 
-/* Other links are looked at while the server answers, which takes as long as to end one. */
-static gpuipc_status ask(context *ctx, server_link *self, const gpuipc_ticket *bytes,
-                         const gpuipc_open_config *config, os_deadline deadline,
-                         gpuipc_buffer **out_opened, bool *out_is_usable) {
-    ticket_given came = {.buffer = NULL};
-    gpuipc_status status = ticket_request_send(self->connection, bytes, deadline);
-    *out_is_usable = false;
-    if (status == GPUIPC_OK || status == GPUIPC_ERR_PEER_CLOSED) { /* which may have said why */
-        look_at_some(ctx->links);
-        status = ticket_request_receive(self->connection, config, deadline, &came, out_is_usable);
+/* What is asked of a server, and what has come. */
+typedef struct question {
+    const gpuipc_ticket *bytes;
+    const ticket *decoded;
+    const gpuipc_open_config *config;
+    const wire_request *wish;
+    os_deadline deadline;
+    buffer *found; /* open already */
+    gpuipc_buffer *opened;
+    point_page *page; /* of a subscription */
+} question;
+
+/* Of a channel nothing is found by its ticket: each subscription has its own page. */
+static gpuipc_status take_channel(const server_link *self, const ticket_given *came,
+                                  point_page **out_page) {
+    os_handle handle;
+    connection *from = self->connection;
+    gpuipc_status status = connection_take_channel_page(from, &handle);
+    free(came->attachment);
+    if (status == GPUIPC_OK) {
+        status = point_page_open(from->context, from->other_end, handle, out_page);
+        os_handle_close(&handle);
     }
-    if (status == GPUIPC_OK && (status = note(self, bytes, config, &came)) == GPUIPC_OK) {
-        *out_opened = came.buffer;
+    if (status != GPUIPC_OK) {
+        buffer_release_later(came->buffer);
     }
     return status;
 }
 
-static gpuipc_status ask_once(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
-                              const gpuipc_open_config *config, os_deadline deadline,
-                              buffer **out_found, gpuipc_buffer **out_opened) {
+/* Other links are looked at while the server answers, which takes as long as to end one. */
+static gpuipc_status ask(context *ctx, server_link *self, question *what, bool *out_is_usable) {
+    ticket_given came = {.buffer = NULL};
+    const bool subscribes = what->wish->wish == WIRE_SUBSCRIBE;
+    const os_deadline deadline = what->deadline;
+    gpuipc_status status = ticket_request_send(self->connection, what->bytes, what->wish, deadline);
+    self->connection->awaits_channel = subscribes;
+    *out_is_usable = false;
+    if (status == GPUIPC_OK || status == GPUIPC_ERR_PEER_CLOSED) { /* which may have said why */
+        look_at_some(ctx->links);
+        status =
+            ticket_request_receive(self->connection, what->config, deadline, &came, out_is_usable);
+    }
+    if (status == GPUIPC_OK) {
+        status = subscribes ? take_channel(self, &came, &what->page)
+                            : note(self, what->bytes, what->config, &came);
+    }
+    if (status == GPUIPC_OK) {
+        what->opened = came.buffer;
+        if (came.is_one_shot) {
+            ticket_request_confirm(self->connection, what->bytes);
+        }
+    }
+    os_handle_close(&self->connection->channel_page); /* of a reply that did not come */
+    self->connection->awaits_channel = false;
+    return status;
+}
+
+static gpuipc_status ask_once(context *ctx, question *what) {
     server_link *self;
-    gpuipc_status status = take(ctx, decoded->server_id, deadline, &self);
+    const os_deadline deadline = what->deadline;
+    gpuipc_status status = take(ctx, what->decoded->server_id, deadline, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
     bool is_usable = self->connection != NULL; /* for others, whose policy let it in */
     const bool is_new = !is_usable;
-    *out_found = ticket_cache_find(ctx, bytes, config);
-    if (*out_found == NULL) {
-        status = prepare(ctx, self, decoded, config, deadline);
+    if (what->wish->wish == WIRE_OPEN) {
+        what->found = ticket_cache_find(ctx, what->bytes, what->config);
+    }
+    if (what->found == NULL) {
+        status = prepare(ctx, self, what->decoded, what->config, deadline);
         if (status == GPUIPC_OK) {
-            status = ask(ctx, self, bytes, config, deadline, out_opened, &is_usable);
+            status = ask(ctx, self, what, &is_usable);
         }
         if (status == GPUIPC_ERR_PEER_CLOSED && self->connection != NULL) {
             /* An old one may have ended with its server alone, which a new one finds out at once. */
@@ -359,19 +387,47 @@ static gpuipc_status ask_once(context *ctx, const gpuipc_ticket *bytes, const ti
     return status;
 }
 
-gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
-                               const gpuipc_open_config *config, os_deadline deadline,
-                               buffer **out_found, gpuipc_buffer **out_opened) {
+static gpuipc_status ask_server(context *ctx, question *what) {
     gpuipc_status status = GPUIPC_ERR_PEER_CLOSED;
     for (int i = 0; i < TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
-        status = ask_once(ctx, bytes, decoded, config, deadline, out_found, out_opened);
+        status = ask_once(ctx, what);
     }
     if (status == GPUIPC_ERR_RELEASED) { /* the link was closed, which the user did not know of */
         status = context_is_over();
     }
     if (status == GPUIPC_ERR_PEER_CLOSED) {
         /* It listens, and closes what it has just let in. */
-        status = status_fail(GPUIPC_ERR_SERVER_BUSY, "the server closes the connection");
+        status =
+            status_fail(GPUIPC_ERR_SERVER_BUSY, "the server closes the connection: it has "
+                                                "too many, or its policy refuses this process");
+    }
+    return status;
+}
+
+gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
+                               const gpuipc_open_config *config, os_deadline deadline,
+                               buffer **out_found, gpuipc_buffer **out_opened) {
+    const wire_request wish = {.wish = WIRE_OPEN};
+    question what = {
+        .bytes = bytes, .decoded = decoded, .config = config, .wish = &wish, .deadline = deadline};
+    gpuipc_status status = ask_server(ctx, &what);
+    *out_found = what.found;
+    if (status == GPUIPC_OK && what.found == NULL) {
+        *out_opened = what.opened;
+    }
+    return status;
+}
+
+gpuipc_status server_link_subscribe(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
+                                    const gpuipc_open_config *config, const wire_request *wish,
+                                    os_deadline deadline, gpuipc_buffer **out_opened,
+                                    point_page **out_page) {
+    question what = {
+        .bytes = bytes, .decoded = decoded, .config = config, .wish = wish, .deadline = deadline};
+    gpuipc_status status = ask_server(ctx, &what);
+    if (status == GPUIPC_OK) {
+        *out_opened = what.opened;
+        *out_page = what.page;
     }
     return status;
 }

@@ -13,6 +13,7 @@
 #include "ticket/ticket.h"
 
 struct buffer;
+struct point_page;
 struct context;
 
 /** The links of a context. */
@@ -42,5 +43,14 @@ gpuipc_status server_link_open(struct context *ctx, const gpuipc_ticket *bytes,
                                const ticket *decoded, const gpuipc_open_config *config,
                                os_deadline deadline, struct buffer **out_found,
                                gpuipc_buffer **out_opened);
+
+/** Likewise for a channel: asks for its slots and the page of a new reader, which are the caller's. No ticket finds them
+ *  again.
+ *  @param wish the subscription's part of the request
+ *  @param out_page of points, opened */
+gpuipc_status server_link_subscribe(struct context *ctx, const gpuipc_ticket *bytes,
+                                    const ticket *decoded, const gpuipc_open_config *config,
+                                    const wire_request *wish, os_deadline deadline,
+                                    gpuipc_buffer **out_opened, struct point_page **out_page);
 
 #endif

@@ -105,7 +105,7 @@ gpuipc_status gpuipc_buffer_share(gpuipc_server *handle, gpuipc_buffer *buffer_h
     status = buffer_acquire(buffer_handle, &of);
     if (status == GPUIPC_OK) {
         status = give_out(self, of, &known, out_ticket);
-        buffer_drop(of);
+        buffer_unwind(of);
     }
     object_unreference(&self->object);
     return status;

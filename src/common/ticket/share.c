@@ -18,7 +18,7 @@ struct share {
     offer *offer;           /* NULL unless GRANTED */
     expiry expires;         /* UINT64_MAX: never */
     uint32_t max_processes; /* 0: any number */
-    bool is_one_shot;       /* it is used up when so many have opened it */
+    bool is_one_shot;       /* it is used up when so many have it open */
     admission *admitted;    /* while it is GRANTED, where there is a limit; else NULL */
     hold_list holds;
     unsigned in_use; /* by grants that are not settled; not in the table: the last one frees it */
@@ -76,9 +76,17 @@ static offer *bury(share_table *self, share *dead, wire_answer why) {
     return offered;
 }
 
+/* Whether it is for nobody any more but those who got it and have not said yet that they have it open. */
+static bool is_given(const share *self) {
+    return self->is_one_shot && self->admitted->entries.count >= self->max_processes;
+}
+
+static offer *bury_expired(share_table *self, share *at) {
+    return bury(self, at, is_given(at) ? WIRE_USED_UP : WIRE_EXPIRED);
+}
+
 static offer *bury_if_expired(share_table *self, share *at, uint64_t now_ns) {
-    return at->state == WIRE_GRANTED && now_ns >= at->expires.at_ns ? bury(self, at, WIRE_EXPIRED)
-                                                                    : NULL;
+    return at->state == WIRE_GRANTED && now_ns >= at->expires.at_ns ? bury_expired(self, at) : NULL;
 }
 
 /* ---- the table ----------------------------------------------------------------------------- */
@@ -184,7 +192,7 @@ static gpuipc_status admit(share_table *self, share *to, holder *by, wire_answer
     if (by->process == NULL) {
         status = known_process_get(&self->processes, by->peer, &by->process);
     }
-    if (status != GPUIPC_OK || admission_has(to->admitted, by->process)) {
+    if (status != GPUIPC_OK || admission_find(to->admitted, by->process) != NULL) {
         return status;
     }
     if (to->admitted->entries.count >= to->max_processes) {
@@ -212,7 +220,10 @@ wire_answer share_find(share_table *self, const ticket *wanted, offer **out_offe
     share *found = NULL;
     offer *expired = NULL;
     os_mutex_lock(&self->mutex);
-    const wire_answer answer = look_up(self, wanted, &found, &expired);
+    wire_answer answer = look_up(self, wanted, &found, &expired);
+    if (answer == WIRE_GRANTED && is_given(found)) {
+        answer = WIRE_USED_UP;
+    }
     if (answer == WIRE_GRANTED) {
         offer_reference(found->offer);
         *out_offer = found->offer;
@@ -258,7 +269,7 @@ gpuipc_status share_ask(share_table *self, const ticket *wanted, holder *by,
     os_mutex_unlock(&self->mutex);
     offer_unreference(expired, false);
     if (status != GPUIPC_OK || answer != WIRE_GRANTED) {
-        hold_free(grant.noted);
+        hold_destroy(grant.noted);
     }
     if (status == GPUIPC_OK) {
         *out_answer = answer;
@@ -267,21 +278,26 @@ gpuipc_status share_ask(share_table *self, const ticket *wanted, holder *by,
     return status;
 }
 
-/* What it offered, when the processes that it was for have it; else NULL. */
-static offer *bury_if_used_up(share_table *self, share *at) {
-    return at->is_one_shot && at->state == WIRE_GRANTED &&
-                   at->admitted->entries.count >= at->max_processes
-               ? bury(self, at, WIRE_USED_UP)
-               : NULL;
+/* The processes that it was for have got it: those who could not open it may come again for a while. @return what it
+ * offered, if they may not; else NULL */
+static offer *expire_if_given(share_table *self, share *at) {
+    const uint64_t at_ns = os_clock_ns() + self->confirm_ns;
+    if (at->state != WIRE_GRANTED || !is_given(at) || at_ns >= at->expires.at_ns) {
+        return NULL;
+    }
+    expiry_remove(&self->dated, &at->expires);
+    at->expires.at_ns = at_ns;
+    return expiry_add(&self->dated, &at->expires) == GPUIPC_OK ? NULL
+                                                               : bury(self, at, WIRE_USED_UP);
 }
 
-void share_settle(share_table *self, share_grant *grant, bool is_opened, const point *at) {
+void share_settle(share_table *self, share_grant *grant, bool has_left, const point *at) {
     share *of = grant->of;
     offer *used_up = NULL;
     os_mutex_lock(&self->mutex);
     hold_settle(grant->noted, at);
-    if (is_opened) {
-        used_up = bury_if_used_up(self, of);
+    if (has_left) {
+        used_up = expire_if_given(self, of);
     } else if (grant->admitted != NULL && of->admitted != NULL) { /* else forgotten with the rest */
         admission_remove(of->admitted, grant->admitted);
     }
@@ -292,6 +308,23 @@ void share_settle(share_table *self, share_grant *grant, bool is_opened, const p
     os_mutex_unlock(&self->mutex);
     offer_unreference(used_up, false);
     offer_unreference(grant->offer, false);
+}
+
+void share_confirm(share_table *self, const ticket *of, const holder *by) {
+    offer *used_up = NULL;
+    os_mutex_lock(&self->mutex);
+    share *found = find(self, of);
+    const bool counts = found != NULL && found->state == WIRE_GRANTED && found->is_one_shot;
+    admitted *who = counts ? admission_find(found->admitted, by->process) : NULL;
+    if (who != NULL && !who->is_confirmed) {
+        who->is_confirmed = true;
+        found->admitted->confirmed++;
+        if (found->admitted->confirmed >= found->max_processes) {
+            used_up = bury(self, found, WIRE_USED_UP);
+        }
+    }
+    os_mutex_unlock(&self->mutex);
+    offer_unreference(used_up, false);
 }
 
 gpuipc_status share_enter(share_table *self, const os_peer *peer, holder **out_holder) {
@@ -328,7 +361,7 @@ void share_sweep(share_table *self) {
     const expiry *next;
     while (count < SWEPT_AT_ONCE && (next = expiry_next(&self->dated)) != NULL &&
            next->at_ns <= now_ns) {
-        expired[count++] = bury(self, next->of, WIRE_EXPIRED);
+        expired[count++] = bury_expired(self, next->of);
     }
     holder_sweep(&self->left);
     os_mutex_unlock(&self->mutex);

@@ -21,7 +21,9 @@ typedef struct share_table {
     expiry_heap dated;  /**< those that expire */
     linked_list buried; /**< those that nobody opens any more, the oldest first */
     linked_list left;   /**< clients whose connection has ended */
-    places places;      /**< of the clients */
+    uint64_t
+        confirm_ns; /**< so long a one-shot share waits for those who got it to say that they have it open */
+    places places; /**< of the clients */
     known_processes processes;
 } share_table;
 
@@ -60,9 +62,12 @@ typedef struct share_grant {
 gpuipc_status share_ask(share_table *self, const ticket *wanted, holder *by,
                         wire_answer *out_answer, share_grant *out_grant);
 
-/** It has been opened, or it came to nothing. The error record stays.
+/** It has left, or it came to nothing. The error record stays.
  *  @param at of the hand-over, whose reference on its page passes; no page: it has not left */
-void share_settle(share_table *self, share_grant *grant, bool is_opened, const point *at);
+void share_settle(share_table *self, share_grant *grant, bool has_left, const point *at);
+
+/** A client has open what a ticket gave it: a one-shot share ends with the last of those that it is for. */
+void share_confirm(share_table *self, const ticket *of, const holder *by);
 
 /** A client has come. *out_holder is NULL when there are too many of them; share_leave() must follow else.
  *  @param peer stays there until then  ERR_OUT_OF_MEMORY */

@@ -66,7 +66,26 @@ static gpuipc_status copy_attachment(const offer *of, void **out_copy, size_t *o
     return GPUIPC_OK;
 }
 
-/* A view of the buffer, whose contents are there, or awaited by the caller's stream. */
+/* The view's readiness is a word, as that of what another process hands over. Of what it is over it would be lost. */
+static gpuipc_status await_offer(const server *from, offer *of, buffer *view,
+                                 const gpuipc_open_config *config, os_deadline deadline) {
+    const point none = {NULL, 0, 0};
+    point_word ready;
+    if ((config->flags & GPUIPC_RECEIVE_DEFERRED) == 0 || atomic_load(&of->is_ready) ||
+        !buffer_is_ready(view)) {
+        return offer_await(of, view, &from->is_over, config, deadline);
+    }
+    gpuipc_status status = offer_promise(of, &ready);
+    if (status == GPUIPC_OK) {
+        status = import_record_new(&none, false, &view->import_record);
+    }
+    if (status == GPUIPC_OK) {
+        view->import_record->ready = ready;
+    }
+    return status;
+}
+
+/* A view of the buffer, whose contents are there, or awaited by the caller's stream, or by whoever uses it. */
 static gpuipc_status view_of(context *ctx, const server *from, offer *of, const ticket *decoded,
                              const gpuipc_open_config *config, os_deadline deadline,
                              buffer **out_view) {
@@ -81,12 +100,12 @@ static gpuipc_status view_of(context *ctx, const server *from, offer *of, const 
     status = buffer_open_view(ctx, of->of, decoded->offset, decoded->bytes, config->device,
                               config->access, most, &view);
     if (status != GPUIPC_OK) {
-        buffer_drop(of->of);
+        buffer_unwind(of->of);
         return status;
     }
-    status = offer_await(of, view, &from->is_over, config, deadline);
+    status = await_offer(from, of, view, config, deadline);
     if (status != GPUIPC_OK) {
-        buffer_drop(view);
+        buffer_unwind(view);
         return status;
     }
     *out_view = view;
@@ -115,7 +134,7 @@ static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
     return buffer_publish(view, out_buffer);
 
 drop_view:
-    buffer_drop(view);
+    buffer_unwind(view);
 free_attachment:
     free(of_own.attachment);
     return status;
@@ -140,6 +159,8 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
                              "its server, of this process, was destroyed meanwhile");
     } else if (answer != WIRE_GRANTED) {
         status = ticket_answer_status(answer);
+    } else if (of->channel != NULL) {
+        status = ticket_answer_status(WIRE_OTHER);
     } else if (*out_is_own) {
         status = open_offer(ctx, from, of, bytes, decoded, config, deadline, out_buffer);
     }
@@ -152,14 +173,14 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
 
 /* ---- of another process ---------------------------------------------------------------------- */
 
-/* The contents were not there in time. Nobody else knows the handle. Takes over the reference. */
-static void give_up(buffer *opened, gpuipc_buffer *handle) {
+/* Waiting for the contents has failed. Nobody else knows the handle. Takes over the reference. */
+static void give_up(buffer *opened, gpuipc_buffer *handle, bool is_of_use) {
     const gpuipc_error why = status_save();
     object_reference(&opened->object);
-    if (buffer_drop_hold(opened, handle) == GPUIPC_OK) {
-        ticket_cache_give_up(opened, true);
+    if (buffer_remove_hold(opened, handle) == GPUIPC_OK) {
+        ticket_cache_give_up(opened, is_of_use);
     }
-    buffer_drop(opened);
+    buffer_unwind(opened);
     status_restore(&why);
 }
 
@@ -170,14 +191,11 @@ static gpuipc_status await_new(gpuipc_buffer *handle, const gpuipc_open_config *
     gpuipc_status status = buffer_acquire(handle, &opened);
     if (status == GPUIPC_OK) {
         status = await_contents(opened, config, deadline);
-        if (status == GPUIPC_ERR_TIMEOUT) {
-            give_up(opened, handle);
-            return status;
+        if (status == GPUIPC_OK) {
+            buffer_unwind(opened);
+        } else {
+            give_up(opened, handle, status != GPUIPC_ERR_LOST);
         }
-        buffer_drop(opened);
-    }
-    if (status != GPUIPC_OK) {
-        buffer_release_later(handle);
     }
     return status;
 }

@@ -25,13 +25,18 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
                        "the server takes no further connection of this user now"},
         [WIRE_FAILED] = {GPUIPC_ERR_NOT_SHAREABLE,
                          "the process that made the ticket could not hand the buffer over; the log "
-                         "of its context says why"}};
+                         "of its context says why"},
+        [WIRE_OTHER] = {GPUIPC_ERR_OTHER_KIND,
+                        "the ticket of a channel opens a subscription, that of a buffer a buffer"},
+        [WIRE_FULL] = {GPUIPC_ERR_LIMIT, "the channel has as many readers as it may"},
+        [WIRE_TOO_MANY] = {GPUIPC_ERR_LIMIT,
+                           "the channel lets no reader hold so many frames at a time"}};
     return status_fail(answers[answer].status, "%s", answers[answer].sentence);
 }
 
 /* In a reply that is not what it should be there may be more to come that nobody could make sense of. */
 static gpuipc_status bad_reply(connection *from, const char *sentence) {
-    connection_drop(from, true);
+    connection_discard(from, true);
     connection_break(from);
     return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
@@ -46,7 +51,7 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
     gpuipc_status status;
     if (bytes == NULL) {
         status = status_out_of_memory(size);
-        connection_drop(from, true);
+        connection_discard(from, true);
         return status;
     }
     gpuipc_incoming message = {.struct_size = sizeof(message),
@@ -60,7 +65,8 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
                                .stream = config->stream};
     status = connection_deliver(from, &message, &message, deadline);
     if (status == GPUIPC_ERR_TIMEOUT && from->in.started) {
-        connection_drop(from, true); /* its event was late, of which gpuipc's servers send none */
+        connection_discard(from,
+                           true); /* its event was late, of which gpuipc's servers send none */
     }
     out->is_one_shot = (reply->flags & WIRE_REPLY_ONE_SHOT) != 0;
     if (bytes == bare) {
@@ -82,7 +88,7 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
     wire_reply reply;
     gpuipc_status status = wire_decode_reply(in->bytes, in->byte_count, &reply);
     if (status != GPUIPC_OK) {
-        connection_drop(from, true);
+        connection_discard(from, true);
         connection_break(from);
         return status;
     }
@@ -94,14 +100,14 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
     if (is_granted) {
         return open_reply(from, &reply, config, deadline, out);
     }
-    connection_drop(from, false);
+    connection_discard(from, false);
     return ticket_answer_status((wire_answer)reply.answer);
 }
 
-gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
-                                  os_deadline deadline) {
+static gpuipc_status send_wish(connection *to, const wire_request *wish, const gpuipc_ticket *bytes,
+                               os_deadline deadline) {
     uint8_t packed[WIRE_REQUEST_BYTES];
-    wire_request request = {.wish = WIRE_OPEN};
+    wire_request request = *wish;
     const letter as = {.kind = WIRE_REQUEST};
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .bytes = packed,
@@ -114,6 +120,18 @@ gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
         connection_send_message(to, &message, &as, os_deadline_left_ms(deadline));
     os_mutex_unlock(&to->send_mutex);
     return status;
+}
+
+gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
+                                  const wire_request *wish, os_deadline deadline) {
+    return send_wish(to, wish, bytes, deadline);
+}
+
+void ticket_request_confirm(connection *to, const gpuipc_ticket *bytes) {
+    const gpuipc_error why = status_save();
+    const wire_request wish = {.wish = WIRE_CONFIRM};
+    (void)send_wish(to, &wish, bytes, os_deadline_after(0));
+    status_restore(&why);
 }
 
 gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config *config,

@@ -12,11 +12,15 @@ typedef struct ticket_given {
     gpuipc_buffer *buffer;
     void *attachment; /**< malloc; NULL: there is none */
     size_t attachment_bytes;
-    bool is_one_shot; /**< nobody gets it again */
+    bool is_one_shot; /**< nobody gets it again after ticket_request_confirm() */
 } ticket_given;
 
-/** @param bytes the ticket as it came */
-gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes, os_deadline deadline);
+/** @param bytes the ticket as it came  @param wish but for the ticket */
+gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
+                                  const wire_request *wish, os_deadline deadline);
+/** What a one-shot ticket gave is open. Where the server cannot be told at once, it gives its hold up by itself later. The
+ *  error record stays. */
+void ticket_request_confirm(connection *to, const gpuipc_ticket *bytes);
 /** The reply to it. Contents that are not ready are nobody's to wait for in here.
  *  @param out_is_usable whether the next reply would be the next request's */
 gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config *config,

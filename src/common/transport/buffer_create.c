@@ -44,7 +44,7 @@ static gpuipc_status create_once(context *ctx, const transport *carrier,
         status = give_access(self, config);
     }
     if (status != GPUIPC_OK) {
-        buffer_drop(self);
+        buffer_unwind(self);
         return status;
     }
     *out_buffer = self;

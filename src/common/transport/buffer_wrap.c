@@ -242,7 +242,7 @@ static gpuipc_status wrap_own(context *ctx, uint64_t address, uint64_t bytes, bu
         }
     }
     if (over != NULL) {
-        buffer_drop(over);
+        buffer_unwind(over);
     }
     return status;
 }
@@ -254,7 +254,7 @@ static gpuipc_status wrap(context *ctx, uint64_t address, uint64_t bytes, buffer
     }
     status = buffer_new(ctx, GPUIPC_BUFFER_WRAPPED, &transport_vmm, out_buffer);
     if (status == GPUIPC_OK && (status = fill_in(*out_buffer, address, bytes)) != GPUIPC_OK) {
-        buffer_drop(*out_buffer);
+        buffer_unwind(*out_buffer);
     }
     return status;
 }

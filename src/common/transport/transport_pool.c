@@ -165,7 +165,7 @@ static gpuipc_status allocate_from(buffer *self, CUmemoryPool pool, uint64_t byt
             *out_address = address;
             status = DRIVER_CALL(drv, cuStreamSynchronize, (stream), "waiting for an allocation");
         }
-        detour_stream_end(drv, stream);
+        detour_stream_destroy(drv, stream);
     }
     device_leave(&scope);
     return status;

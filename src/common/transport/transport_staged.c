@@ -82,7 +82,7 @@ gpuipc_status transport_staged_copy(const buffer *of, gpuipc_stream stream, buff
         status = fill(copy, of, stream);
     }
     if (status != GPUIPC_OK) {
-        buffer_drop(copy);
+        buffer_unwind(copy);
         return status;
     }
     *out_copy = copy;

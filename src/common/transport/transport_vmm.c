@@ -202,7 +202,7 @@ void transport_vmm_release(buffer *self) {
 
 void transport_vmm_release_segment(context *ctx, segment *of, bool forked) {
     if (!forked) { /* else another thread may have had the mutex */
-        kept_handles_forget(ctx, of);
+        kept_handles_remove(ctx, of);
     }
     segment_release(&ctx->driver, of, forked);
 }

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Channels: frames flow from one process to many, in memory that all have open. Part of gpuipc.h, which
+ * includes it by gpuipc_ticket.h. The rules that hold everywhere stand there.
+ *
+ * A channel has a fixed number of slots, which are equal parts of one buffer. The writer loans a slot, fills it and publishes
+ * it. A reader takes the frame, uses it and gives it back. None of these calls sends a message, exports or maps
+ * anything. Without a stream none calls the driver, and none makes a system call but to wake or to wait.
+ *
+ * With a stream, each call is in the order of that stream: the contents are ready when the writer's stream comes to the
+ * publication, and a slot is free when the reader's stream comes to where it was given back. With ::GPUIPC_NO_STREAM the
+ * caller has done his work on the slot when he calls. Either side may use either way, for each frame anew.
+ *
+ * A stream that is being captured into a graph is refused (::GPUIPC_ERR_CUDA): every word of a channel goes up, and a
+ * graph would write the same value at each launch. There is no handle for event loops: a reader waits in
+ * gpuipc_subscription_take().
+ */
+#ifndef GPUIPC_GPUIPC_CHANNEL_H
+#define GPUIPC_GPUIPC_CHANNEL_H
+
+#include "gpuipc.h"
+
+#include "gpuipc_ticket.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gpuipc_channel gpuipc_channel;           /**< the writer's end */
+typedef struct gpuipc_subscription gpuipc_subscription; /**< a reader's end */
+
+/** In place of a stream: there is none; what is to be waited for, the calling thread waits for. */
+#define GPUIPC_NO_STREAM ((gpuipc_stream)(intptr_t)-1)
+/** The most slots of a channel. */
+#define GPUIPC_CHANNEL_SLOTS_MAX 64
+/** The most readers of a channel at a time. */
+#define GPUIPC_CHANNEL_READERS_MAX 32
+/** The most bytes of the header that goes with a frame. */
+#define GPUIPC_FRAME_HEADER_MAX 512
+
+/** A frame, as its writer has it on loan, or its reader has taken it. */
+typedef struct gpuipc_frame {
+    size_t struct_size; /**< sizeof(gpuipc_frame), set by the caller */
+    uint64_t id;        /**< the library's own: leave it as it is */
+    uint64_t address;   /**< of the slot, for the device of this end (CUdeviceptr) */
+    uint64_t capacity;  /**< of the slot, in bytes */
+    /** How much of it is used: the writer says so before he publishes (a loan begins with the capacity); to the reader it
+     *  is told. At most the capacity. */
+    uint64_t bytes;
+    uint64_t
+        sequence; /**< to the reader: from 1 on, and one more for each frame that the writer made or skipped */
+    uint64_t
+        missed; /**< to the reader: so many he has not seen between the one that he took before and this one */
+    /** The caller's own bytes beside the frame (time, shape, names). The writer points to them before he publishes, and
+     *  they are copied. To the reader: the library's copy, until he gives the frame back. */
+    const void *header;
+    size_t header_bytes; /**< how many; at most gpuipc_channel_config::header_bytes */
+} gpuipc_frame;
+/** The start of a ::gpuipc_frame: struct_size is set, all else is zero. */
+#define GPUIPC_FRAME_INIT GPUIPC_SIZED(gpuipc_frame)
+
+/* ---- the writer ------------------------------------------------------------------------------ */
+
+/** What the writer does while readers that want every frame have all slots. */
+typedef enum gpuipc_full_policy {
+    GPUIPC_FULL_WAIT = 0, /**< a loan waits, until its timeout */
+    GPUIPC_FULL_SKIP =
+        1, /**< a loan fails at once (::GPUIPC_ERR_BUSY), and readers count a frame as missed */
+    GPUIPC_FULL_DROP =
+        2 /**< a loan waits for drop_after_ms, and then drops the readers in its way */
+} gpuipc_full_policy;
+
+/** How a channel is made. */
+typedef struct gpuipc_channel_config {
+    size_t struct_size; /**< sizeof(gpuipc_channel_config) */
+    /** Whose memory the slots are, from its start on: of the server's context, one that can be shared. The channel keeps
+     *  it. Whoever may open the channel can reach all of it. */
+    gpuipc_buffer *buffer;
+    uint32_t slots;       /**< how many; 1 to ::GPUIPC_CHANNEL_SLOTS_MAX */
+    uint32_t max_readers; /**< at a time; 0: ::GPUIPC_CHANNEL_READERS_MAX, which is the most */
+    uint64_t slot_bytes;  /**< of each; slots times this is at most the buffer's size */
+    uint32_t
+        header_bytes; /**< the most that goes with a frame; at most ::GPUIPC_FRAME_HEADER_MAX */
+    uint32_t
+        max_held; /**< the most frames that a reader may hold at a time; 0: one less than slots, but 1 at least */
+    gpuipc_full_policy full; /**< what a loan does when there is no slot */
+    uint32_t drop_after_ms;  /**< with ::GPUIPC_FULL_DROP: how long a loan waits for slow readers */
+} gpuipc_channel_config;
+/** The start of a ::gpuipc_channel_config: struct_size is set, all else is zero. */
+#define GPUIPC_CHANNEL_CONFIG_INIT GPUIPC_SIZED(gpuipc_channel_config)
+
+/**
+ * Makes a channel, and a ticket for its readers. Slots begin empty.
+ * @param server answers the ticket; when it ends, nobody opens the channel any more, and who has it open goes on
+ * @param config with buffer, slots and slot_bytes
+ * @param out_channel the new channel
+ * @param out_ticket goes to the readers through any channel that the programs have. gpuipc_server_revoke() ends it alone
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the slots do not lie in the buffer), ::GPUIPC_ERR_LIMIT (too many slots, readers or
+ *         bytes of headers), ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership the caller's; gpuipc_channel_destroy() ends it  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *server,
+                                                              const gpuipc_channel_config *config,
+                                                              gpuipc_channel **out_channel,
+                                                              gpuipc_ticket *out_ticket);
+
+/**
+ * Ends a channel. Readers get what was published, and then ::GPUIPC_ERR_PEER_CLOSED. What is on loan is never
+ * seen.
+ * @param channel NULL does nothing
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the channel, and gives its hold on the buffer up
+ * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
+
+/**
+ * Loans a slot: of those that no reader has, the one that was published longest ago. With a stream, a slot will do that
+ * readers give back in the order of their streams: this stream waits for those, and for nobody who has given back
+ * already. When such a reader ends, or is dropped, the stream goes on.
+ *
+ * Where there is none, what gpuipc_channel_config::full says is done.
+ * @param channel a live channel
+ * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;
+ *        ::GPUIPC_NO_STREAM: the caller fills it when the call returns
+ * @param timeout_ms for readers to give something back
+ * @param out_frame its struct_size is set by the caller; receives id, address, capacity and bytes
+ * @errors ::GPUIPC_ERR_TIMEOUT (the sentence names a reader that has something), ::GPUIPC_ERR_BUSY (that as well, with
+ *         ::GPUIPC_FULL_SKIP), ::GPUIPC_ERR_LIMIT (all slots are on loan), ::GPUIPC_ERR_CUDA (also for a stream that is
+ *         being captured), ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership gpuipc_channel_publish() or gpuipc_channel_discard() is owed
+ * @threads any  @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *channel,
+                                                            gpuipc_stream stream, int timeout_ms,
+                                                            gpuipc_frame *out_frame);
+
+/**
+ * Publishes what was loaned: all readers see it from now on, and it is ready when the stream comes to this.
+ * @param channel the one that it was loaned of
+ * @param frame as it was loaned, with bytes, header and header_bytes set
+ * @param stream a CUstream, which fills the slot; NULL: the default stream of the buffer's device; ::GPUIPC_NO_STREAM: it
+ *        is filled
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded),
+ *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity), ::GPUIPC_ERR_LIMIT (a header longer than was said),
+ *         ::GPUIPC_ERR_CUDA. After an error it is still on loan
+ * @ownership ends the loan  @threads any
+ * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions
+ * @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_publish(gpuipc_channel *channel,
+                                                               const gpuipc_frame *frame,
+                                                               gpuipc_stream stream);
+
+/**
+ * Gives a loan up: nobody sees it. No stream may write the slot any more.
+ * @param channel the one that it was loaned of
+ * @param frame as it was loaned
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan)
+ * @ownership ends the loan  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_discard(gpuipc_channel *channel,
+                                                               const gpuipc_frame *frame);
+
+/** How a reader stands. */
+typedef enum gpuipc_reader_state {
+    GPUIPC_READER_ACTIVE = 1, /**< it reads */
+    GPUIPC_READER_CLOSED = 2, /**< it has closed its subscription */
+    GPUIPC_READER_DROPPED =
+        3,                  /**< it was too slow (::GPUIPC_FULL_DROP), or took more than it may */
+    GPUIPC_READER_ENDED = 4 /**< its process has ended */
+} gpuipc_reader_state;
+
+/** A reader of a channel, or one of the last that are none any more. */
+typedef struct gpuipc_reader_info {
+    uint64_t process_id;  /**< as this process's PID namespace numbers it; 0: not in it */
+    uint64_t since_ms;    /**< when it came, in milliseconds since 1970 (UTC) */
+    uint64_t passed_over; /**< frames that it did not take in time, since it wants the newest */
+    uint32_t lag;         /**< frames that wait for it */
+    uint32_t held;        /**< frames that it has taken and not given back */
+    gpuipc_reader_state state; /**< see the type */
+    uint32_t delivery;         /**< ::gpuipc_delivery */
+} gpuipc_reader_info;
+
+/**
+ * Lists the readers. Those that are none any more stay in the list until their place is needed. Asks the system whether
+ * each lives.
+ * @param channel a live channel
+ * @param readers room for @p capacity of them; may be NULL when that is 0
+ * @param capacity how many of them there is room for
+ * @param out_count how many there are; also written with ::GPUIPC_ERR_TOO_SMALL
+ * @errors ::GPUIPC_ERR_TOO_SMALL  @ownership copies  @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_readers(gpuipc_channel *channel,
+                                                               gpuipc_reader_info *readers,
+                                                               size_t capacity, size_t *out_count);
+
+/* ---- the reader ------------------------------------------------------------------------------ */
+
+/** Which frames a reader gets. */
+typedef enum gpuipc_delivery {
+    GPUIPC_DELIVERY_ALL = 0,   /**< every frame, in order: a slot waits for it */
+    GPUIPC_DELIVERY_NEWEST = 1 /**< the newest there is; what it passes over is counted, and free */
+} gpuipc_delivery;
+
+/** Where a reader begins. */
+typedef enum gpuipc_first {
+    GPUIPC_FIRST_NEXT = 0,   /**< with the next frame that is published */
+    GPUIPC_FIRST_NEWEST = 1, /**< with the last one that is ready, if it is still in its slot */
+    GPUIPC_FIRST_OLDEST =
+        2 /**< with all that are ready and still in their slots, the oldest first */
+} gpuipc_first;
+
+/** How a subscription is opened. NULL in place of it, or zero everywhere: every frame from the next on, one at a time, for
+ *  the GPU that owns the memory. */
+typedef struct gpuipc_subscription_config {
+    size_t struct_size;        /**< sizeof(gpuipc_subscription_config) */
+    uint32_t device;           /**< as gpuipc_open_config::device */
+    int32_t timeout_ms;        /**< for the server's answer; 0: five seconds; -1: for ever */
+    gpuipc_delivery delivery;  /**< which frames */
+    gpuipc_first first;        /**< beginning with which */
+    uint32_t max_held;         /**< the most frames that it has at a time; 0: 1 */
+    uint32_t reserved;         /**< 0 */
+    gpuipc_peer_policy policy; /**< whose channel it may be; NULL: only the same user's */
+    void *policy_user_data;    /**< given to policy */
+} gpuipc_subscription_config;
+/** The start of a ::gpuipc_subscription_config: struct_size is set, all else is zero. */
+#define GPUIPC_SUBSCRIPTION_CONFIG_INIT GPUIPC_SIZED(gpuipc_subscription_config)
+
+/**
+ * Opens a channel. Each call makes a reader of its own, also in the process that writes. The slots are opened for reading.
+ * @param context that it is of
+ * @param ticket as gpuipc_channel_create() made it, and not narrowed
+ * @param config NULL for the defaults
+ * @param out_subscription the new reader
+ * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, or max_held is
+ *         more than the channel lets), ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (the device cannot reach the slots),
+ *         ::GPUIPC_ERR_STRUCT_SIZE, and what gpuipc_buffer_open() says of tickets
+ * @ownership the caller's; gpuipc_subscription_close() ends it  @threads any
+ * @blocking up to timeout_ms for the server, and for the driver's mapping  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open(
+    gpuipc_context *context, const gpuipc_ticket *ticket, const gpuipc_subscription_config *config,
+    gpuipc_subscription **out_subscription);
+
+/**
+ * Ends a subscription, and gives back what it still has, as gpuipc_subscription_give_back() without a stream does.
+ * @param subscription NULL does nothing
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the subscription  @threads any
+ * @blocking as gpuipc_buffer_release() of the slots  @since 0.1
+ */
+GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscription);
+
+/**
+ * Takes a frame. With a stream, it is the stream that waits for the contents, and only where they are not ready
+ * yet. Several may be taken before any is given back, up to gpuipc_subscription_config::max_held.
+ *
+ * A thread that waits looks for some 50 us, and then sleeps until it is woken.
+ * @param subscription a live subscription
+ * @param stream a CUstream, which is to use the frame; NULL: the default stream of the subscription's device;
+ *        ::GPUIPC_NO_STREAM: the contents are ready when the call returns
+ * @param timeout_ms for a frame to be there, and its contents where no stream waits for them. What was there and not
+ *        ready is the next call's
+ * @param out_frame its struct_size is set by the caller; receives all else
+ * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
+ *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped this reader, which was too slow), ::GPUIPC_ERR_BUSY
+ *         (another thread is taking), ::GPUIPC_ERR_CUDA (also for a stream that is being captured), ::GPUIPC_ERR_RELEASED
+ *         (also when another thread closes it meanwhile), ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership gpuipc_subscription_give_back() is owed  @threads one at a time; the others of this object any
+ * @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_take(gpuipc_subscription *subscription,
+                                                                 gpuipc_stream stream,
+                                                                 int timeout_ms,
+                                                                 gpuipc_frame *out_frame);
+
+/**
+ * Gives a frame back, in any order: its slot may be written when the stream comes to this.
+ * @param subscription the one that took it
+ * @param frame as it was taken
+ * @param stream a CUstream, which uses the frame; NULL: the default stream of the subscription's device;
+ *        ::GPUIPC_NO_STREAM: nothing uses it any more
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back),
+ *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
+ *         ::GPUIPC_ERR_CUDA (it still has it)
+ * @ownership ends what gpuipc_subscription_take() began  @threads any
+ * @blocking no; while a stream that gave the same slot back before has not come to that; for the stream where the driver
+ *           has neither words nor host functions  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
+    gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

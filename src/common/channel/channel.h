@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The writer's end of a channel: its slots, and its readers. docs/channels.md */
+#ifndef GPUIPC_CHANNEL_H
+#define GPUIPC_CHANNEL_H
+
+#include "channel/channel_page.h"
+#include "memory/buffer.h"
+#include "sync/lookout.h"
+#include "ticket/offer.h"
+#include "ticket/server.h"
+
+/** A place for a reader. */
+typedef struct channel_reader {
+    point_page *page; /**< a reference; NULL: there is none, or no more */
+    os_bell reader_bell;
+    os_bell writer_bell;
+    gpuipc_delivery delivery;
+    uint32_t max_held;
+    gpuipc_reader_state state; /**< 0: nobody was here yet */
+    uint64_t process_id;
+    uint64_t since_ms;
+    uint64_t passed_over;
+} channel_reader;
+
+typedef struct channel_slot {
+    bool is_on_loan;
+    bool is_intact;    /**< what was published in it last is still there */
+    uint64_t loan;     /**< the latest: part of a frame's id */
+    uint64_t number;   /**< of the frame that was published in it last; 0: none was */
+    uint64_t sequence; /**< likewise */
+    uint64_t bytes;    /**< likewise */
+    uint32_t
+        holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
+    point_word written;  /**< the writer's stream has come to the publication */
+    size_t header_bytes; /**< of that frame, for readers that come later */
+    uint8_t header[GPUIPC_FRAME_HEADER_MAX];
+} channel_slot;
+
+typedef struct channel {
+    object object;
+    offer_channel offered; /**< what the server calls */
+    context *context;
+    server *server;
+    ticket share; /**< what is revoked at the end */
+    buffer *buffer;
+    gpuipc_channel_config config; /**< with all of its values settled */
+    os_mutex mutex;               /**< guards the rest */
+    bool has_ended;
+    uint64_t loans;
+    uint64_t number; /**< of the last frame that was published */
+    uint64_t sequence;
+    uint64_t looked_ns; /**< when it was last looked which readers live */
+    lookout lookout;    /**< while there are readers */
+    channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
+    channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
+} channel;
+
+gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
+
+/* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------ */
+
+/** What the server calls. */
+extern const offer_channel channel_offered;
+
+/** It reads no more: what it has is free. */
+void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why);
+/** Looks which have ended or closed. @return whether there are any left */
+bool channel_look_at_readers(channel *self);
+/** What a reader has: frames that wait for it, and frames that it has taken and not given back. */
+void channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
+                        uint32_t *out_held);
+/** Tells all that there will be no more, and gives all up. @param forked in a child */
+void channel_readers_end(channel *self, bool forked);
+/** Offers a frame to a reader. */
+void channel_offer(channel *self, channel_reader *reader, uint32_t slot);
+
+#endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See channel.h: the readers of a channel, from the server's word that one comes to its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "channel/channel.h"
+
+/* How long the server waits for calls of the writer, whose stream may have no room. */
+#define ATTACH_MS 200
+
+static channel *channel_of(offer_channel *offered) {
+    return (channel *)(void *)((unsigned char *)offered - offsetof(channel, offered));
+}
+
+static uint32_t bit_of(const channel *self, const channel_reader *reader) {
+    return UINT32_C(1) << (reader - self->readers);
+}
+
+/* ---- offering ---------------------------------------------------------------------------------- */
+
+/* The header's last word may be used in part. */
+static void write_header(const point_page *page, uint32_t slot, const uint8_t *header,
+                         size_t bytes) {
+    const uint32_t first = CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, header + i, bytes - i < 8 ? bytes - i : 8);
+        atomic_store_explicit(&page->words[first + i / 8], word, memory_order_relaxed);
+    }
+}
+
+void channel_offer(channel *self, channel_reader *reader, uint32_t slot) {
+    channel_slot *of = &self->slots[slot];
+    const point_page *page = reader->page;
+    const uint64_t place = channel_place(of->number, slot);
+    channel_write(page, channel_entry(slot, CHANNEL_SEQUENCE), of->sequence);
+    channel_write(page, channel_entry(slot, CHANNEL_USED), of->bytes);
+    channel_write(page, channel_entry(slot, CHANNEL_HEADER), of->header_bytes);
+    write_header(page, slot, of->header, of->header_bytes);
+    channel_write(page, channel_entry(slot, CHANNEL_STATE),
+                  channel_state_of(of->number, CHANNEL_OFFERED));
+    of->holders |= bit_of(self, reader);
+    if (reader->delivery == GPUIPC_DELIVERY_ALL) {
+        channel_write(page, CHANNEL_RING + of->number % CHANNEL_RING_SIZE, place);
+    } else {
+        channel_write(page, CHANNEL_TAIL, place);
+    }
+}
+
+/* ---- the end of a reader ----------------------------------------------------------------------- */
+
+void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why) {
+    const uint32_t bit = bit_of(self, reader);
+    if (why == GPUIPC_READER_DROPPED) {
+        channel_write(reader->page, CHANNEL_END, CHANNEL_DROPPED);
+    }
+    for (uint32_t i = 0; i < self->config.slots; i++) {
+        channel_slot *slot = &self->slots[i];
+        if ((slot->holders & bit) != 0) {
+            /* what it has not taken it does not take any more, and a stream may wait for the rest */
+            (void)channel_change(reader->page, i, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN);
+            const point_word returned = channel_returned_word(reader->page, i, slot->number);
+            point_raise(&returned);
+            slot->holders &= ~bit;
+        }
+    }
+    GPUIPC_FULL_FENCE();
+    channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
+    os_bell_close(&reader->reader_bell);
+    os_bell_close(&reader->writer_bell);
+    point_page_unreference(reader->page, false);
+    reader->page = NULL;
+    reader->state = why;
+}
+
+/* Of one that has closed, what its streams have not returned is still its own. */
+static bool has_nothing(const channel *self, const channel_reader *reader) {
+    const uint32_t bit = bit_of(self, reader);
+    for (uint32_t i = 0; i < self->config.slots; i++) {
+        const channel_slot *slot = &self->slots[i];
+        const point_word returned = channel_returned_word(reader->page, i, slot->number);
+        const uint64_t state = channel_read(reader->page, channel_entry(i, CHANNEL_STATE));
+        if ((slot->holders & bit) != 0 && !point_is_reached(&returned) &&
+            state == channel_state_of(slot->number, CHANNEL_GIVEN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool channel_look_at_readers(channel *self) {
+    bool are_any = false;
+    self->looked_ns = os_clock_ns();
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        channel_reader *reader = &self->readers[i];
+        if (reader->page == NULL) {
+            continue;
+        }
+        if (point_page_is_abandoned(reader->page)) {
+            channel_reader_end(self, reader, GPUIPC_READER_ENDED);
+        } else if (channel_read(reader->page, CHANNEL_LEFT) == 1 && has_nothing(self, reader)) {
+            channel_reader_end(self, reader, GPUIPC_READER_CLOSED);
+        } else {
+            are_any = true;
+        }
+    }
+    return are_any;
+}
+
+/* By the process's thread. A call of the writer's that is long looks by itself. */
+static bool look(object *of) {
+    channel *self = (channel *)of;
+    if (!os_mutex_try_lock(&self->mutex)) {
+        return false;
+    }
+    const bool are_any = channel_look_at_readers(self);
+    os_mutex_unlock(&self->mutex);
+    return !are_any;
+}
+
+void channel_readers_end(channel *self, bool forked) {
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        channel_reader *reader = &self->readers[i];
+        if (reader->page == NULL) {
+            continue;
+        }
+        if (!forked) {
+            channel_write(reader->page, CHANNEL_END, CHANNEL_HAS_ENDED);
+            GPUIPC_FULL_FENCE();
+            channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
+            os_bell_close(&reader->reader_bell);
+            os_bell_close(&reader->writer_bell);
+        }
+        point_page_unreference(reader->page, forked);
+        reader->page = NULL;
+    }
+}
+
+/* ---- a new reader ------------------------------------------------------------------------------ */
+
+/* A place that nobody had is better than one of a reader that is still listed. */
+static channel_reader *find_place(channel *self) {
+    channel_reader *found = NULL;
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        channel_reader *reader = &self->readers[i];
+        if (reader->page == NULL && (found == NULL || (found->state != 0 && reader->state == 0))) {
+            found = reader;
+        }
+    }
+    return found;
+}
+
+static void write_name(const point_page *page, uint32_t at, const uint8_t name[16]) {
+    uint64_t halves[2];
+    memcpy(halves, name, sizeof(halves));
+    channel_write(page, at, halves[0]);
+    channel_write(page, at + 1, halves[1]);
+}
+
+static gpuipc_status make_bells(channel_reader *reader) {
+    uint8_t names[2][16];
+    gpuipc_status status = os_random(names, sizeof(names));
+    if (status != GPUIPC_OK ||
+        (status = os_bell_make(names[0], &reader->reader_bell)) != GPUIPC_OK) {
+        return status;
+    }
+    status = os_bell_make(names[1], &reader->writer_bell);
+    if (status != GPUIPC_OK) {
+        os_bell_close(&reader->reader_bell);
+        return status;
+    }
+    write_name(reader->page, CHANNEL_READER_BELL, names[0]);
+    write_name(reader->page, CHANNEL_WRITER_BELL, names[1]);
+    return GPUIPC_OK;
+}
+
+/* What is still in its slot and ready, of the numbers above @p above: the oldest. */
+static bool find_kept(const channel *self, uint64_t above, uint32_t *out_slot) {
+    bool found = false;
+    for (uint32_t i = 0; i < self->config.slots; i++) {
+        const channel_slot *slot = &self->slots[i];
+        if (slot->is_intact && slot->number > above && point_is_reached(&slot->written) &&
+            (!found || slot->number < self->slots[*out_slot].number)) {
+            *out_slot = i;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* In order means without a gap: what comes before one that is not kept, or not ready, is not offered either. */
+static uint64_t before_first(const channel *self, gpuipc_first first) {
+    uint64_t before = self->number;
+    uint32_t slot = 0;
+    if (first == GPUIPC_FIRST_NEXT) {
+        return before;
+    }
+    while (before > 0 && find_kept(self, before - 1, &slot) && self->slots[slot].number == before) {
+        before--;
+        if (first == GPUIPC_FIRST_NEWEST) {
+            break;
+        }
+    }
+    return before;
+}
+
+static void offer_kept(channel *self, channel_reader *reader, gpuipc_first first) {
+    const uint64_t before = before_first(self, first);
+    uint64_t sequence = self->sequence;
+    uint32_t slot = 0;
+    if (before < self->number && find_kept(self, before, &slot)) {
+        sequence = self->slots[slot].sequence - 1;
+    }
+    channel_write(reader->page, CHANNEL_BEFORE, before);
+    channel_write(reader->page, CHANNEL_BEFORE_SEQUENCE, sequence);
+    for (uint64_t above = before; find_kept(self, above, &slot); above = self->slots[slot].number) {
+        const point_word ready = channel_ready_word(reader->page, slot, self->slots[slot].number);
+        point_store(&ready);
+        channel_offer(self, reader, slot);
+    }
+}
+
+static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_request *wish,
+                             point_peer *peer) {
+    channel_reader made = {.delivery = (gpuipc_delivery)wish->delivery,
+                           .max_held = wish->held,
+                           .state = GPUIPC_READER_ACTIVE,
+                           .reader_bell = OS_BELL_NONE,
+                           .writer_bell = OS_BELL_NONE,
+                           .process_id = peer->process.process_id,
+                           .since_ms = os_time_unix_ms()};
+    gpuipc_status status = point_page_create(self->context, peer, &made.page);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = make_bells(&made)) != GPUIPC_OK) {
+        goto end_page;
+    }
+    channel_write(made.page, CHANNEL_SLOTS, self->config.slots);
+    channel_write(made.page, CHANNEL_SLOT_BYTES, self->config.slot_bytes);
+    channel_write(made.page, CHANNEL_HEADER_BYTES, self->config.header_bytes);
+    channel_write(made.page, CHANNEL_MAGIC_WORD, CHANNEL_MAGIC);
+    status = lookout_begin(&self->lookout, &self->object, look, NULL);
+    if (status != GPUIPC_OK) {
+        goto close_bells;
+    }
+    *reader = made;
+    offer_kept(self, reader, (gpuipc_first)wish->first);
+    return GPUIPC_OK;
+
+close_bells:
+    os_bell_close(&made.reader_bell);
+    os_bell_close(&made.writer_bell);
+end_page:
+    point_page_unreference(made.page, false);
+    return status;
+}
+
+static bool lock_in_time(channel *self) {
+    const os_deadline deadline = os_deadline_after(ATTACH_MS);
+    unsigned pause = 0;
+    while (!os_mutex_try_lock(&self->mutex)) {
+        if (os_deadline_passed(deadline)) {
+            return false;
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+    return true;
+}
+
+static gpuipc_status attach(offer_channel *offered, const wire_request *wish, point_peer *peer,
+                            wire_answer *out_answer, point_page **out_page) {
+    channel *self = channel_of(offered);
+    gpuipc_status status = GPUIPC_OK;
+    if (wish->delivery > GPUIPC_DELIVERY_NEWEST || wish->first > GPUIPC_FIRST_OLDEST) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "a reader wants frames in a way that there is not");
+    }
+    if (!lock_in_time(self)) {
+        *out_answer = WIRE_BUSY;
+        return GPUIPC_OK;
+    }
+    (void)channel_look_at_readers(self);
+    channel_reader *reader = find_place(self);
+    if (self->has_ended) {
+        *out_answer = WIRE_REVOKED;
+    } else if (wish->held == 0 || wish->held > self->config.max_held) {
+        *out_answer = WIRE_TOO_MANY;
+    } else if (reader == NULL) {
+        *out_answer = WIRE_FULL;
+    } else if ((status = take_in(self, reader, wish, peer)) == GPUIPC_OK) {
+        point_page_reference(reader->page);
+        *out_page = reader->page;
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+static void detach(offer_channel *offered, point_page *page) {
+    channel *self = channel_of(offered);
+    os_mutex_lock(&self->mutex);
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        if (self->readers[i].page == page) {
+            channel_reader_end(self, &self->readers[i], GPUIPC_READER_CLOSED);
+        }
+    }
+    os_mutex_unlock(&self->mutex);
+}
+
+static void leave(offer_channel *offered, bool forked) {
+    (void)forked; /* the object knows */
+    object_unreference(&channel_of(offered)->object);
+}
+
+const offer_channel channel_offered = {.attach = attach, .detach = detach, .leave = leave};
+
+/* ---- who they are ------------------------------------------------------------------------------ */
+
+void channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
+                        uint32_t *out_held) {
+    *out_lag = 0;
+    *out_held = 0;
+    for (uint32_t i = 0; reader->page != NULL && i < self->config.slots; i++) {
+        const channel_slot *slot = &self->slots[i];
+        const point_word returned = channel_returned_word(reader->page, i, slot->number);
+        if ((slot->holders & bit_of(self, reader)) == 0 || point_is_reached(&returned)) {
+            continue;
+        }
+        const uint64_t state = channel_read(reader->page, channel_entry(i, CHANNEL_STATE));
+        if (state == channel_state_of(slot->number, CHANNEL_OFFERED)) {
+            (*out_lag)++;
+        } else if (state != channel_state_of(slot->number, CHANNEL_GIVEN)) {
+            (*out_held)++;
+        }
+    }
+}
+
+static gpuipc_reader_info describe(const channel *self, const channel_reader *reader) {
+    gpuipc_reader_info info = {.process_id = reader->process_id,
+                               .since_ms = reader->since_ms,
+                               .passed_over = reader->passed_over,
+                               .state = reader->state,
+                               .delivery = (uint32_t)reader->delivery};
+    channel_count_held(self, reader, &info.lag, &info.held);
+    return info;
+}
+
+gpuipc_status gpuipc_channel_readers(gpuipc_channel *handle, gpuipc_reader_info *readers,
+                                     size_t capacity, size_t *out_count) {
+    status_enter(__func__);
+    channel *self;
+    size_t count = 0;
+    if (out_count == NULL || (readers == NULL && capacity > 0)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "out_count is NULL, or readers although capacity is not 0");
+    }
+    gpuipc_status status = channel_acquire(handle, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_mutex_lock(&self->mutex);
+    (void)channel_look_at_readers(self);
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        if (self->readers[i].state == 0) {
+            continue;
+        }
+        if (count < capacity) {
+            readers[count] = describe(self, &self->readers[i]);
+        }
+        count++;
+    }
+    os_mutex_unlock(&self->mutex);
+    object_unreference(&self->object);
+    *out_count = count;
+    return count <= capacity
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_TOO_SMALL, "there are %zu readers; there is room for %zu",
+                             count, capacity);
+}

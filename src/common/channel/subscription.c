@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See subscription.h: taking frames, and giving them back. */
+#include "channel/subscription.h"
+
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "sync/point_wait.h"
+
+/* Waiting begins with looking again and again. */
+#define SPIN_NS UINT64_C(50000)
+/* Who sleeps looks so often whether the writer lives. */
+#define SLICE_MS 50u
+#define LOOK_NS  UINT64_C(10000000)
+
+static bool has_stream(gpuipc_stream stream) {
+    return stream != GPUIPC_NO_STREAM;
+}
+
+/* ---- looking ----------------------------------------------------------------------------------- */
+
+/* The next frame for this reader, which it has not taken yet. */
+static bool find_frame(const subscription *self, uint64_t *out_number, uint32_t *out_slot) {
+    const bool takes_all = self->delivery == GPUIPC_DELIVERY_ALL;
+    const uint64_t next = self->number + 1;
+    const uint64_t place = channel_read(
+        self->page, takes_all ? CHANNEL_RING + (uint32_t)(next % CHANNEL_RING_SIZE) : CHANNEL_TAIL);
+    const uint64_t number = place >> 8;
+    const uint64_t slot = place & 255u;
+    if (slot >= self->slots || (takes_all ? number != next : number < next)) {
+        return false;
+    }
+    *out_number = number;
+    *out_slot = (uint32_t)slot;
+    return true;
+}
+
+/* Asks the system now and then. */
+static bool is_writer_gone(subscription *self) {
+    const uint64_t now_ns = os_clock_ns();
+    if (!self->is_writer_gone && now_ns - self->looked_ns > LOOK_NS) {
+        self->looked_ns = now_ns;
+        self->is_writer_gone = point_page_is_abandoned(self->page);
+    }
+    return self->is_writer_gone;
+}
+
+/* There will be no more. */
+static gpuipc_status tell_end(uint64_t why) {
+    return why == CHANNEL_DROPPED
+               ? status_fail(GPUIPC_ERR_CONNECTION_BROKEN,
+                             "the writer has dropped this reader, which was too slow")
+               : status_fail(GPUIPC_ERR_PEER_CLOSED,
+                             "the writer has ended the channel, or its process has ended");
+}
+
+/* ---- taking one -------------------------------------------------------------------------------- */
+
+static void wake_writer(const subscription *self) {
+    GPUIPC_FULL_FENCE();
+    channel_wake(self->page, CHANNEL_WRITER_SLEEPS, &self->writer_bell);
+}
+
+/* Without a stream. */
+static void return_now(const subscription *self, uint32_t slot, uint64_t number) {
+    const point_word returned = channel_returned_word(self->page, slot, number);
+    point_store(&returned);
+    wake_writer(self);
+}
+
+/* What the writer says of a frame, each word read once. False when it cannot be. */
+static bool read_entry(subscription *self, uint32_t slot) {
+    subscription_frame *frame = &self->frames[slot];
+    const point_page *page = self->page;
+    const uint64_t bytes = channel_read(page, channel_entry(slot, CHANNEL_USED));
+    const uint64_t header_bytes = channel_read(page, channel_entry(slot, CHANNEL_HEADER));
+    const uint64_t sequence = channel_read(page, channel_entry(slot, CHANNEL_SEQUENCE));
+    if (bytes > self->slot_bytes || header_bytes > self->header_bytes ||
+        sequence <= self->sequence) {
+        return false;
+    }
+    for (uint32_t i = 0; i < (header_bytes + 7) / 8; i++) {
+        frame->header[i] = atomic_load_explicit(
+            &page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS + i], memory_order_relaxed);
+    }
+    frame->public_part =
+        (gpuipc_frame){.struct_size = sizeof(gpuipc_frame),
+                       .address = buffer_address(self->buffer, slot * self->slot_bytes),
+                       .capacity = self->slot_bytes,
+                       .bytes = bytes,
+                       .sequence = sequence,
+                       .missed = sequence - self->sequence - 1,
+                       .header = header_bytes > 0 ? frame->header : NULL,
+                       .header_bytes = (size_t)header_bytes};
+    self->sequence = sequence;
+    return true;
+}
+
+/* ERR_TIMEOUT: there is none now */
+static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
+    uint64_t number;
+    uint32_t slot;
+    while (find_frame(self, &number, &slot)) {
+        const bool is_taken =
+            channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
+        if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {
+            return tell_end(channel_read(self->page, CHANNEL_END));
+        }
+        self->number = number;
+        if (!is_taken) {
+            continue; /* withdrawn, for a newer one */
+        }
+        self->frames[slot].number = number;
+        if (!read_entry(self, slot)) {
+            return_now(self, slot, number);
+            return status_fail(GPUIPC_ERR_PROTOCOL, "the writer says of a frame what cannot be");
+        }
+        *out_slot = slot;
+        return GPUIPC_OK;
+    }
+    return GPUIPC_ERR_TIMEOUT;
+}
+
+static void pause_between_looks(uint64_t begun_ns, unsigned *pause, os_deadline deadline) {
+    if (os_clock_ns() - begun_ns > SPIN_NS) {
+        os_sleep_ms(os_backoff_next(pause, deadline));
+    }
+}
+
+/* About to sleep, unless there is news. */
+static void sleep_a_while(const subscription *self, os_deadline deadline) {
+    const int left = os_deadline_slice_ms(deadline);
+    uint64_t number;
+    uint32_t slot;
+    channel_will_sleep(self->page, CHANNEL_READER_SLEEPS);
+    if (!find_frame(self, &number, &slot) && !atomic_load(&self->is_over) &&
+        channel_read(self->page, CHANNEL_END) == CHANNEL_IS_ON) {
+        os_bell_wait(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS],
+                     left < 0 || (unsigned)left > SLICE_MS ? SLICE_MS : (unsigned)left);
+    }
+}
+
+/* What was published before the end is there when the end is seen: that is looked at before the frames. */
+static gpuipc_status take_or_tell_end(subscription *self, uint32_t *out_slot) {
+    const uint64_t end = channel_read(self->page, CHANNEL_END);
+    const bool is_gone = is_writer_gone(self);
+    const gpuipc_status status = take_next(self, out_slot);
+    return status == GPUIPC_ERR_TIMEOUT && (end != CHANNEL_IS_ON || is_gone) ? tell_end(end)
+                                                                             : status;
+}
+
+/* Until there is one. */
+static gpuipc_status await_frame(subscription *self, os_deadline deadline, uint32_t *out_slot) {
+    gpuipc_status status = take_next(self, out_slot);
+    if (status != GPUIPC_ERR_TIMEOUT) {
+        return status;
+    }
+    const uint64_t begun_ns = os_clock_ns();
+    while ((status = take_or_tell_end(self, out_slot)) == GPUIPC_ERR_TIMEOUT) {
+        if (atomic_load(&self->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, "there was no frame in time");
+        }
+        if (os_clock_ns() - begun_ns > SPIN_NS) {
+            sleep_a_while(self, deadline);
+        }
+    }
+    return status;
+}
+
+/* ---- its contents ------------------------------------------------------------------------------ */
+
+/* On the host. ERR_LOST: the writer has ended, and they will never be there */
+static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadline deadline) {
+    const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
+    const uint64_t begun_ns = os_clock_ns();
+    unsigned pause = 0;
+    while (!point_is_reached(&ready)) {
+        if (is_writer_gone(self) && !point_is_reached(&ready)) {
+            return status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready");
+        }
+        if (atomic_load(&self->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT, "the frame was not ready in time");
+        }
+        pause_between_looks(begun_ns, &pause, deadline);
+    }
+    return GPUIPC_OK;
+}
+
+static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, gpuipc_stream stream,
+                                       bool can_wait, os_deadline deadline) {
+    const uint64_t number = self->frames[slot].number;
+    const point_word ready = channel_ready_word(self->page, slot, number);
+    const point_word awaited = channel_awaited_word(self->page, slot, number);
+    const point_waiter by = {.context = self->context,
+                             .stream = stream,
+                             .device = self->buffer->access_device,
+                             .is_alone = true};
+    point_word passage;
+    if (point_is_reached(&ready)) {
+        return GPUIPC_OK;
+    }
+    return can_wait && !is_writer_gone(self) ? point_wait(&by, &awaited, 1, &passage)
+                                             : await_contents(self, slot, deadline);
+}
+
+/* ---- take -------------------------------------------------------------------------------------- */
+
+static gpuipc_status check_held(subscription *self) {
+    os_mutex_lock(&self->mutex);
+    const uint32_t held = self->held;
+    os_mutex_unlock(&self->mutex);
+    return held >= self->max_held
+               ? status_fail(GPUIPC_ERR_LIMIT,
+                             "%u frames are taken, which is what this reader may have at a time",
+                             held)
+               : GPUIPC_OK;
+}
+
+/* The caller's from now on. */
+static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame) {
+    subscription_frame *frame = &self->frames[slot];
+    os_mutex_lock(&self->mutex);
+    frame->is_taken = true;
+    frame->take = ++self->takes;
+    frame->public_part.id = frame->take << 8 | slot;
+    self->held++;
+    *out_frame = frame->public_part;
+    os_mutex_unlock(&self->mutex);
+}
+
+/* One that was ready never is given back unseen, and the next is looked for. */
+static gpuipc_status take_whole(subscription *self, gpuipc_stream stream, bool can_wait,
+                                os_deadline deadline, gpuipc_frame *out_frame) {
+    uint32_t slot = self->pending;
+    gpuipc_status status;
+    do {
+        status = self->has_pending ? GPUIPC_OK : await_frame(self, deadline, &slot);
+        self->has_pending = false;
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+        status = wait_for_contents(self, slot, stream, can_wait, deadline);
+        if (status == GPUIPC_ERR_LOST) {
+            return_now(self, slot, self->frames[slot].number);
+        }
+    } while (status == GPUIPC_ERR_LOST);
+    if (status == GPUIPC_OK) {
+        hand_out(self, slot, out_frame);
+    } else {
+        self->has_pending = true;
+        self->pending = slot;
+    }
+    return status;
+}
+
+static gpuipc_status take(subscription *self, gpuipc_stream stream, int timeout_ms,
+                          gpuipc_frame *out_frame) {
+    os_interrupt interrupt;
+    const point_waiter by = {
+        .context = self->context, .stream = stream, .device = self->buffer->access_device};
+    bool can_wait = false;
+    gpuipc_status status = check_held(self);
+    if (status == GPUIPC_OK && has_stream(stream)) {
+        status = point_can_wait(&by, &can_wait);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (timeout_ms == 0) {
+        return take_whole(self, stream, can_wait, (os_deadline){0}, out_frame);
+    }
+    const os_deadline deadline =
+        context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
+    status = take_whole(self, stream, can_wait, deadline, out_frame);
+    return context_answer(self->context, &interrupt, status);
+}
+
+gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
+                                       int timeout_ms, gpuipc_frame *out_frame) {
+    status_enter(__func__);
+    gpuipc_frame frame;
+    subscription *self;
+    if (timeout_ms < -1) {
+        return status_bad_timeout(timeout_ms);
+    }
+    gpuipc_status status =
+        struct_size_check(out_frame, STRUCT_SIZE_UP_TO(gpuipc_frame, header_bytes));
+    if (status != GPUIPC_OK || (status = subscription_acquire(handle, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    if (os_mutex_try_lock(&self->taking)) {
+        status = atomic_load(&self->is_over)
+                     ? status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile")
+                     : take(self, stream, timeout_ms, &frame);
+        os_mutex_unlock(&self->taking);
+    } else {
+        status = status_fail(GPUIPC_ERR_BUSY, "another thread is taking from it");
+    }
+    if (status == GPUIPC_OK) {
+        struct_size_write(out_frame, &frame, sizeof(frame));
+    }
+    object_unreference(&self->object);
+    return status;
+}
+
+/* ---- giving back ------------------------------------------------------------------------------- */
+
+/* A stream that gave the slot back before would write its number over a later one. Its contents cannot be ready before
+ * that stream is there, so this is seldom waited for. The mutex is held. */
+static gpuipc_status await_former(const subscription_frame *frame) {
+    const uint64_t begun_ns = os_clock_ns();
+    unsigned pause = 0;
+    while (!point_is_reached(&frame->given)) {
+        pause_between_looks(begun_ns, &pause, os_deadline_after(-1));
+    }
+    return GPUIPC_OK;
+}
+
+/* When the stream is there. */
+static gpuipc_status return_on_stream(subscription *self, uint32_t slot, gpuipc_stream stream) {
+    subscription_frame *frame = &self->frames[slot];
+    const point_word returned = channel_returned_word(self->page, slot, frame->number);
+    device_scope scope;
+    gpuipc_status status =
+        device_enter_stream(self->context, stream, self->buffer->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check_capture(self->context, stream);
+    if (status == GPUIPC_OK) {
+        channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
+                      channel_state_of(frame->number, CHANNEL_GIVEN));
+        wake_writer(self);
+        status = point_write_async(&returned, 1, stream, &frame->given);
+    }
+    device_leave(&scope);
+    return status;
+}
+
+/* The mutex is held. */
+static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpuipc_stream stream) {
+    const uint64_t slot = what->id & 255u;
+    subscription_frame *frame = &self->frames[slot < self->slots ? slot : 0];
+    if (slot >= self->slots || !frame->is_taken || frame->take != what->id >> 8) {
+        return status_fail(
+            GPUIPC_ERR_INVALID_ARGUMENT,
+            "the frame is not this subscription's: it was given back, or another one "
+            "took it");
+    }
+    const point_word ready = channel_ready_word(self->page, (uint32_t)slot, frame->number);
+    const point_word awaited = channel_awaited_word(self->page, (uint32_t)slot, frame->number);
+    const bool is_lost = !point_is_reached(&ready) && point_is_reached(&awaited);
+    gpuipc_status status = await_former(frame);
+    if (status == GPUIPC_OK && has_stream(stream)) {
+        status = return_on_stream(self, (uint32_t)slot, stream);
+    } else if (status == GPUIPC_OK) {
+        return_now(self, (uint32_t)slot, frame->number);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    frame->is_taken = false;
+    self->held--;
+    return is_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                   : GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_subscription_give_back(gpuipc_subscription *handle, const gpuipc_frame *frame,
+                                            gpuipc_stream stream) {
+    status_enter(__func__);
+    gpuipc_frame known;
+    subscription *self;
+    gpuipc_status status = struct_size_read(frame, STRUCT_SIZE_UP_TO(gpuipc_frame, header_bytes),
+                                            &known, sizeof(known));
+    if (status != GPUIPC_OK || (status = subscription_acquire(handle, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    os_mutex_lock(&self->mutex);
+    status = give_back(self, &known, stream);
+    os_mutex_unlock(&self->mutex);
+    object_unreference(&self->object);
+    return status;
+}

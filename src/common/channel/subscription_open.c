@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See subscription.h: opening one, and its end. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "channel/subscription.h"
+#include "ticket/server.h"
+#include "ticket/server_link.h"
+#include "ticket/ticket_request.h"
+
+#define DEFAULT_TIMEOUT_MS 5000
+
+/* ---- of this process itself -------------------------------------------------------------------- */
+
+/* This process as the other end of a page. */
+static gpuipc_status peer_of_self(context *ctx, point_peer **out_peer) {
+    os_peer self;
+    gpuipc_status status = os_peer_self(&self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = point_peer_new(ctx, &self, NULL, out_peer);
+    if (status != GPUIPC_OK) {
+        os_peer_close(&self);
+    }
+    return status;
+}
+
+/* The reader's mapping of a page that the writer has made. */
+static gpuipc_status open_page(context *ctx, point_page *of, point_page **out_page) {
+    point_peer *peer;
+    gpuipc_status status = peer_of_self(ctx, &peer);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = point_page_open(ctx, peer, of->handle, out_page);
+    point_page_sent(of);
+    point_peer_unreference(peer, false);
+    return status;
+}
+
+static gpuipc_status open_slots(context *ctx, offer *of, const ticket *decoded,
+                                const gpuipc_open_config *config, gpuipc_buffer **out_slots) {
+    buffer *view;
+    object_reference(&of->of->object);
+    gpuipc_status status =
+        buffer_open_view(ctx, of->of, decoded->offset, decoded->bytes, config->device,
+                         config->access, GPUIPC_ACCESS_READ, &view);
+    if (status != GPUIPC_OK) {
+        buffer_unwind(of->of);
+        return status;
+    }
+    return buffer_publish(view, out_slots);
+}
+
+/* Becomes a reader of a channel of this process. */
+static gpuipc_status attach(context *ctx, offer *of, const wire_request *wish,
+                            point_page **out_page) {
+    point_peer *peer;
+    point_page *page = NULL;
+    wire_answer answer = WIRE_GRANTED;
+    gpuipc_status status = peer_of_self(of->of->context, &peer);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = of->channel->attach(of->channel, wish, peer, &answer, &page);
+    if (status == GPUIPC_OK && answer != WIRE_GRANTED) {
+        status = ticket_answer_status(answer);
+    }
+    if (status == GPUIPC_OK) {
+        status = open_page(ctx, page, out_page);
+        if (status != GPUIPC_OK) {
+            of->channel->detach(of->channel, page);
+        }
+        point_page_unreference(page, false);
+    }
+    point_peer_unreference(peer, false);
+    return status;
+}
+
+static gpuipc_status open_offer(context *ctx, offer *of, const ticket *decoded,
+                                const gpuipc_open_config *config, const wire_request *wish,
+                                gpuipc_buffer **out_slots, point_page **out_page) {
+    if (of->channel == NULL) {
+        return ticket_answer_status(WIRE_OTHER);
+    }
+    gpuipc_status status = open_slots(ctx, of, decoded, config, out_slots);
+    if (status == GPUIPC_OK && (status = attach(ctx, of, wish, out_page)) != GPUIPC_OK) {
+        buffer_release_later(*out_slots);
+    }
+    return status;
+}
+
+/* As ticket_open.c has it for buffers. */
+static gpuipc_status open_own(context *ctx, const ticket *decoded, const gpuipc_open_config *config,
+                              const wire_request *wish, gpuipc_buffer **out_slots,
+                              point_page **out_page, bool *out_is_own) {
+    server *from = server_find(decoded->server_id);
+    offer *of = NULL;
+    gpuipc_status status = GPUIPC_OK;
+    if (from == NULL) {
+        *out_is_own = false;
+        return GPUIPC_OK;
+    }
+    const wire_answer answer = share_find(&from->shares, decoded, &of);
+    *out_is_own = of == NULL || of->of->context->driver.library == ctx->driver.library;
+    if (answer != WIRE_GRANTED) {
+        status = ticket_answer_status(answer);
+    } else if (*out_is_own) {
+        status = open_offer(ctx, of, decoded, config, wish, out_slots, out_page);
+    }
+    offer_unreference(of, false);
+    const gpuipc_error why = status_save();
+    object_unreference(&from->object);
+    status_restore(&why);
+    return status;
+}
+
+/* ---- what has come ----------------------------------------------------------------------------- */
+
+/* What the writer says of the channel, each word read once. */
+static gpuipc_status read_page(subscription *self) {
+    const point_page *page = self->page;
+    const uint64_t slots = channel_read(page, CHANNEL_SLOTS);
+    const uint64_t slot_bytes = channel_read(page, CHANNEL_SLOT_BYTES);
+    const uint64_t header_bytes = channel_read(page, CHANNEL_HEADER_BYTES);
+    if (channel_read(page, CHANNEL_MAGIC_WORD) != CHANNEL_MAGIC || slots == 0 ||
+        slots > GPUIPC_CHANNEL_SLOTS_MAX || slot_bytes == 0 ||
+        header_bytes > GPUIPC_FRAME_HEADER_MAX) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the page of the channel says what cannot be");
+    }
+    if (slot_bytes > self->buffer->bytes / slots) {
+        return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
+                           "%" PRIu64 " slots of %" PRIu64 " bytes do not lie in the %" PRIu64
+                           " that the ticket stands for",
+                           slots, slot_bytes, self->buffer->bytes);
+    }
+    self->slots = (uint32_t)slots;
+    self->slot_bytes = slot_bytes;
+    self->header_bytes = (uint32_t)header_bytes;
+    self->number = channel_read(page, CHANNEL_BEFORE);
+    self->sequence = channel_read(page, CHANNEL_BEFORE_SEQUENCE);
+    return GPUIPC_OK;
+}
+
+static gpuipc_status find_bell(const point_page *page, uint32_t at, os_bell *out_bell) {
+    const uint64_t halves[2] = {channel_read(page, at), channel_read(page, at + 1)};
+    uint8_t name[16];
+    memcpy(name, halves, sizeof(name));
+    return os_bell_find(name, out_bell);
+}
+
+static void destroy(object *base) {
+    subscription *self = (subscription *)base;
+    const bool forked = object_is_forked(base);
+    if (self->buffer != NULL) {
+        buffer_unreference(self->buffer);
+    }
+    if (self->handle != NULL) {
+        buffer_release_later(self->handle);
+    }
+    if (!forked) { /* in a child they are closed already */
+        os_bell_close(&self->reader_bell);
+        os_bell_close(&self->writer_bell);
+    }
+    point_page_unreference(self->page, forked);
+    context_unreference(self->context);
+    free(self);
+}
+
+void subscription_end(subscription *self) {
+    if (self->page == NULL) {
+        return;
+    }
+    atomic_store(&self->is_over, true);
+    channel_write(self->page, CHANNEL_READER_SLEEPS, 0);
+    os_bell_ring(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS]);
+    os_mutex_lock(&self->taking); /* who takes has seen it by now */
+    os_mutex_lock(&self->mutex);
+    for (uint32_t i = 0; i < self->slots; i++) {
+        subscription_frame *frame = &self->frames[i];
+        if (frame->is_taken) {
+            const point_word returned = channel_returned_word(self->page, i, frame->number);
+            point_store(&returned);
+            frame->is_taken = false;
+        }
+    }
+    if (self->has_pending) {
+        const point_word returned =
+            channel_returned_word(self->page, self->pending, self->frames[self->pending].number);
+        point_store(&returned);
+        self->has_pending = false;
+    }
+    channel_write(self->page, CHANNEL_LEFT, 1);
+    GPUIPC_FULL_FENCE();
+    channel_wake(self->page, CHANNEL_WRITER_SLEEPS, &self->writer_bell);
+    os_mutex_unlock(&self->mutex);
+    os_mutex_unlock(&self->taking);
+}
+
+/* @param slots, page taken over, whatever comes of it */
+static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config,
+                          gpuipc_buffer *slots, point_page *page, subscription **out) {
+    subscription *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        buffer_release_later(slots);
+        channel_write(page, CHANNEL_LEFT, 1);
+        point_page_unreference(page, false);
+        return status_out_of_memory(sizeof(*self));
+    }
+    atomic_init(&self->is_over, false);
+    self->context = ctx;
+    self->handle = slots;
+    self->page = page;
+    self->reader_bell = OS_BELL_NONE;
+    self->writer_bell = OS_BELL_NONE;
+    self->delivery = config->delivery;
+    self->max_held = config->max_held;
+    object_reference(&ctx->object);
+    object_init(&self->object, OBJECT_SUBSCRIPTION, destroy);
+    gpuipc_status status = buffer_acquire(slots, &self->buffer);
+    if (status == GPUIPC_OK) {
+        status = read_page(self);
+    }
+    if (status == GPUIPC_OK) {
+        status = find_bell(page, CHANNEL_READER_BELL, &self->reader_bell);
+    }
+    if (status == GPUIPC_OK) {
+        status = find_bell(page, CHANNEL_WRITER_BELL, &self->writer_bell);
+    }
+    if (status != GPUIPC_OK) {
+        channel_write(page, CHANNEL_LEFT, 1);
+        object_unreference(&self->object);
+        return status;
+    }
+    *out = self;
+    return GPUIPC_OK;
+}
+
+/* ---- the calls --------------------------------------------------------------------------------- */
+
+static gpuipc_status read_config(const gpuipc_subscription_config *config,
+                                 gpuipc_subscription_config *out_known) {
+    gpuipc_subscription_config known = {0};
+    if (config != NULL) {
+        gpuipc_status status = struct_size_read(
+            config, STRUCT_SIZE_UP_TO(gpuipc_subscription_config, policy_user_data), &known,
+            sizeof(known));
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    if (known.delivery > GPUIPC_DELIVERY_NEWEST || known.first > GPUIPC_FIRST_OLDEST ||
+        known.reserved != 0 || known.timeout_ms < -1) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "delivery or first is none that there is, reserved is not 0, or "
+                           "timeout_ms is below -1");
+    }
+    if (known.max_held > GPUIPC_CHANNEL_SLOTS_MAX) {
+        return status_fail(GPUIPC_ERR_LIMIT, "no channel has %u slots to hold", known.max_held);
+    }
+    known.max_held = known.max_held == 0 ? 1 : known.max_held;
+    known.timeout_ms = known.timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : known.timeout_ms;
+    *out_known = known;
+    return GPUIPC_OK;
+}
+
+/* The slots, and the page, over the one way or the other. */
+static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
+                                     const gpuipc_subscription_config *config, os_deadline deadline,
+                                     gpuipc_buffer **out_slots, point_page **out_page) {
+    const gpuipc_open_config how = {.struct_size = sizeof(how),
+                                    .device = config->device,
+                                    .access = GPUIPC_ACCESS_READ,
+                                    .policy = config->policy,
+                                    .policy_user_data = config->policy_user_data};
+    const wire_request wish = {.wish = WIRE_SUBSCRIBE,
+                               .delivery = (uint8_t)config->delivery,
+                               .first = (uint8_t)config->first,
+                               .held = config->max_held};
+    ticket decoded;
+    bool is_own = false;
+    gpuipc_status status = ticket_decode(bytes, &decoded);
+    if (status == GPUIPC_OK && decoded.offset != 0) {
+        status = status_fail(GPUIPC_ERR_OUT_OF_RANGE,
+                             "the ticket was narrowed: a channel is opened whole");
+    }
+    if (status == GPUIPC_OK) {
+        status = open_own(ctx, &decoded, &how, &wish, out_slots, out_page, &is_own);
+    }
+    return status != GPUIPC_OK || is_own ? status
+                                         : server_link_subscribe(ctx, bytes, &decoded, &how, &wish,
+                                                                 deadline, out_slots, out_page);
+}
+
+static gpuipc_status open_channel(context *ctx, const gpuipc_ticket *bytes,
+                                  const gpuipc_subscription_config *config,
+                                  gpuipc_subscription **out_subscription) {
+    os_interrupt interrupt;
+    const os_deadline deadline =
+        context_interruptible(ctx, os_deadline_after(config->timeout_ms), &interrupt);
+    gpuipc_buffer *slots = NULL;
+    point_page *page = NULL;
+    subscription *self = NULL; /* as gcc -O3 wants it */
+    void *handle;
+    gpuipc_status status = device_check_field(ctx, config->device);
+    if (status == GPUIPC_OK) {
+        status = open_either_way(ctx, bytes, config, deadline, &slots, &page);
+        status = context_answer(ctx, &interrupt, status);
+    }
+    if (status != GPUIPC_OK || (status = make(ctx, config, slots, page, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    status = object_publish(&self->object, &handle);
+    if (status != GPUIPC_OK) {
+        subscription_end(self);
+        object_unreference(&self->object);
+        return status;
+    }
+    *out_subscription = handle;
+    return GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_subscription_open(gpuipc_context *handle, const gpuipc_ticket *bytes,
+                                       const gpuipc_subscription_config *config,
+                                       gpuipc_subscription **out_subscription) {
+    status_enter(__func__);
+    gpuipc_subscription_config known = {0};
+    context *ctx;
+    gpuipc_status status;
+    if (bytes == NULL || out_subscription == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "ticket or out_subscription is NULL");
+    }
+    if ((status = read_config(config, &known)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
+        return status;
+    }
+    status = open_channel(ctx, bytes, &known, out_subscription);
+    context_unreference(ctx);
+    return status;
+}
+
+gpuipc_status gpuipc_subscription_close(gpuipc_subscription *handle) {
+    status_enter(__func__);
+    object *last = NULL;
+    if (handle == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = object_remove_hold(OBJECT_SUBSCRIPTION, handle, &last);
+    if (last != NULL && !object_is_forked(last)) {
+        subscription_end((subscription *)last);
+    }
+    object_unreference(last);
+    return status;
+}
+
+gpuipc_status subscription_acquire(gpuipc_subscription *handle, subscription **out_subscription) {
+    object *base;
+    gpuipc_status status = object_acquire(OBJECT_SUBSCRIPTION, handle, &base);
+    if (status == GPUIPC_OK) {
+        *out_subscription = (subscription *)base;
+    }
+    return status;
+}

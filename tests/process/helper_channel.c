@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The helper's commands about channels: it writes one, and reads one. A frame's header is its sequence number. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "helper.h"
+#include "helper_commands.h"
+
+static gpuipc_server *server;
+static gpuipc_channel *channel;
+static gpuipc_subscription *subscription;
+static gpuipc_frame held[GPUIPC_CHANNEL_SLOTS_MAX];
+static size_t held_count;
+
+void helper_channel_end(void) {
+    (void)gpuipc_subscription_close(subscription);
+    subscription = NULL;
+    (void)gpuipc_channel_destroy(channel);
+    channel = NULL;
+    (void)gpuipc_server_destroy(server);
+    server = NULL;
+    held_count = 0;
+}
+
+/* The next number of a line. */
+static uint64_t number(const char **at) {
+    char *end;
+    const uint64_t found = strtoull(*at, &end, 10);
+    *at = end;
+    return found;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+/* channel SLOTS: over its first buffer, with a server; says the text of the ticket */
+static void make(helper_state *self, const char *arguments) {
+    gpuipc_channel_config config = {
+        .struct_size = sizeof(config), .buffer = self->buffers[0], .slot_bytes = 4096};
+    gpuipc_ticket made;
+    char text[GPUIPC_TICKET_TEXT_SIZE] = "";
+    config.header_bytes = sizeof(uint64_t);
+    config.slots = (uint32_t)number(&arguments);
+    gpuipc_status status = gpuipc_server_create(self->context, NULL, &server);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_create(server, &config, &channel, &made);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_ticket_to_text(&made, text);
+    }
+    helper_say("%s %s", gpuipc_status_name(status), text);
+}
+
+/* publish FIRST COUNT */
+static void publish(helper_state *self, const char *arguments) {
+    uint64_t sequence = number(&arguments);
+    uint64_t count = number(&arguments);
+    gpuipc_status status = GPUIPC_OK;
+    (void)self;
+    for (; count > 0 && status == GPUIPC_OK; count--, sequence++) {
+        gpuipc_frame frame = GPUIPC_FRAME_INIT;
+        status = gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, -1, &frame);
+        frame.header = &sequence;
+        frame.header_bytes = sizeof(sequence);
+        if (status == GPUIPC_OK) {
+            status = gpuipc_channel_publish(channel, &frame, GPUIPC_NO_STREAM);
+        }
+    }
+    helper_say_status(status);
+}
+
+/* loan: and nothing more */
+static void loan(helper_state *self, const char *arguments) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    (void)self;
+    (void)arguments;
+    helper_say_status(gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, -1, &frame));
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* subscribe TEXT DELIVERY HELD */
+static void subscribe(helper_state *self, const char *arguments) {
+    gpuipc_subscription_config config = {.struct_size = sizeof(config)};
+    char text[GPUIPC_TICKET_TEXT_SIZE] = "";
+    int length = 0;
+    gpuipc_ticket wanted;
+    (void)sscanf(arguments, " %94s%n", text, &length);
+    arguments += length;
+    config.delivery = (gpuipc_delivery)number(&arguments);
+    config.max_held = (uint32_t)number(&arguments);
+    gpuipc_status status = gpuipc_ticket_from_text(text, &wanted);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_open(self->context, &wanted, &config, &subscription);
+    }
+    helper_say_status(status);
+}
+
+/* unsubscribe */
+static void unsubscribe(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    gpuipc_status status = gpuipc_subscription_close(subscription);
+    subscription = NULL;
+    held_count = 0;
+    helper_say_status(status);
+}
+
+/* ERR_WRONG_DATA when it is not what its header says. */
+static gpuipc_status take_one(gpuipc_frame *out_frame) {
+    gpuipc_status status = gpuipc_subscription_take(subscription, GPUIPC_NO_STREAM, -1, out_frame);
+    if (status == GPUIPC_OK &&
+        (out_frame->header_bytes != sizeof(uint64_t) ||
+         memcmp(out_frame->header, &out_frame->sequence, sizeof(uint64_t)) != 0)) {
+        return GPUIPC_ERR_WRONG_DATA;
+    }
+    return status;
+}
+
+/* hold COUNT: takes so many and keeps them; says the last one's number */
+static void hold(helper_state *self, const char *arguments) {
+    gpuipc_status status = GPUIPC_OK;
+    uint64_t count = number(&arguments);
+    (void)self;
+    for (; count > 0 && held_count < GPUIPC_CHANNEL_SLOTS_MAX && status == GPUIPC_OK; count--) {
+        held[held_count] = (gpuipc_frame)GPUIPC_FRAME_INIT;
+        status = take_one(&held[held_count]);
+        held_count += status == GPUIPC_OK;
+    }
+    helper_say("%s %" PRIu64, gpuipc_status_name(status),
+               held_count == 0 ? 0 : held[held_count - 1].sequence);
+}
+
+/* give: all that it keeps */
+static void give(helper_state *self, const char *arguments) {
+    gpuipc_status status = GPUIPC_OK;
+    (void)self;
+    (void)arguments;
+    while (held_count > 0 && status == GPUIPC_OK) {
+        status = gpuipc_subscription_give_back(subscription, &held[--held_count], GPUIPC_NO_STREAM);
+    }
+    helper_say_status(status);
+}
+
+/* read LAST: takes and gives back until the frame with that number, or a failure; says how many and how many it missed */
+static void read_frames(helper_state *self, const char *arguments) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = GPUIPC_OK;
+    const uint64_t last = number(&arguments);
+    uint64_t count = 0;
+    uint64_t missed = 0;
+    (void)self;
+    while (status == GPUIPC_OK && frame.sequence < last) {
+        status = take_one(&frame);
+        if (status == GPUIPC_OK) {
+            count++;
+            missed += frame.missed;
+            status = gpuipc_subscription_give_back(subscription, &frame, GPUIPC_NO_STREAM);
+        }
+    }
+    helper_say("%s %" PRIu64 " %" PRIu64, gpuipc_status_name(status), count, missed);
+}
+
+const helper_command helper_channel_commands[] = {{"channel", make},
+                                                  {"publish-frames", publish},
+                                                  {"loan-frame", loan},
+                                                  {"subscribe", subscribe},
+                                                  {"hold-frames", hold},
+                                                  {"give-frames", give},
+                                                  {"read-frames", read_frames},
+                                                  {"unsubscribe", unsubscribe},
+                                                  {NULL, NULL}};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/** @file A reader that writes what it likes into its page: it harms itself, and nobody else. */
+#include "channel/subscription.h"
+#include "channel_case.h"
+
+TestSuite(channel_hostile, .init = channel_start, .fini = channel_finish, .timeout = 100);
+
+typedef struct scribbler {
+    point_page *page;
+    atomic_bool ends;
+    uint64_t count;
+} scribbler;
+
+/* Words at random, and more often those that matter with values that might be believed. */
+static gpuipc_status scribble(void *argument) {
+    scribbler *self = argument;
+    uint64_t state = 88172645463325252u; /* xorshift64: Marsaglia, 2003 */
+    while (!atomic_load(&self->ends)) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        const uint32_t at = (state >> 60) < 8 ? (uint32_t)(state % 8190)
+                                              : CHANNEL_ENTRIES + (uint32_t)(state >> 8) % 64;
+        const uint64_t value = (state >> 50 & 1) != 0 ? state : state >> 52;
+        if (at != CHANNEL_LEFT) { /* with which it would only go */
+            channel_write(self->page, at, value);
+        }
+        self->count++;
+    }
+    return GPUIPC_OK;
+}
+
+static void run_beside(gpuipc_delivery delivery) {
+    scribbler bad = {.page = NULL};
+    core_waiter waiter;
+    object *behind;
+    channel_case_make(&(gpuipc_channel_config){
+        .slots = 3, .header_bytes = 8, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
+    gpuipc_subscription *good = channel_case_open(NULL);
+    uint64_t sequence = 0;
+    for (int round = 0; round < 5; round++) {
+        gpuipc_subscription *hostile =
+            channel_case_open(&(gpuipc_subscription_config){.delivery = delivery});
+        check_ok(object_acquire(OBJECT_SUBSCRIPTION, hostile, &behind));
+        bad.page = ((subscription *)behind)->page;
+        atomic_init(&bad.ends, false);
+        core_waiter_begin(&waiter, scribble, &bad);
+        for (int i = 0; i < 400; i++) {
+            gpuipc_frame frame = channel_case_loan();
+            sequence++;
+            frame.header = &sequence;
+            frame.header_bytes = sizeof(sequence);
+            check_ok(gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
+            frame = channel_case_take(good);
+            cr_assert_eq(frame.sequence, sequence);
+            cr_assert_eq(frame.missed, 0);
+            cr_assert_eq(memcmp(frame.header, &sequence, sizeof(sequence)), 0);
+            check_ok(gpuipc_subscription_give_back(good, &frame, GPUIPC_NO_STREAM));
+            /* what it takes itself is whatever it wrote, and lies in the slots all the same */
+            gpuipc_frame own = GPUIPC_FRAME_INIT;
+            if (gpuipc_subscription_take(hostile, GPUIPC_NO_STREAM, 0, &own) == GPUIPC_OK) {
+                cr_assert_geq(own.address, frame.address - 2 * CHANNEL_CASE_SLOT);
+                cr_assert_leq(own.address, frame.address + 2 * CHANNEL_CASE_SLOT);
+                cr_assert_leq(own.bytes, CHANNEL_CASE_SLOT);
+                cr_assert_leq(own.header_bytes, 8);
+                check_ok(gpuipc_subscription_give_back(hostile, &own, GPUIPC_NO_STREAM));
+            }
+        }
+        atomic_store(&bad.ends, true);
+        check_ok(core_waiter_end(&waiter));
+        object_unreference(behind);
+        check_ok(gpuipc_subscription_close(hostile));
+    }
+    check_ok(gpuipc_subscription_close(good));
+}
+
+Test(channel_hostile, a_reader_of_every_frame) {
+    run_beside(GPUIPC_DELIVERY_ALL);
+}
+
+Test(channel_hostile, a_reader_of_the_newest) {
+    run_beside(GPUIPC_DELIVERY_NEWEST);
+}
