@@ -2,6 +2,7 @@
 #include "array.hpp"
 
 #include "buffer.hpp"
+#include "server.hpp"
 #include "share.hpp"
 #include "stream.hpp"
 
@@ -52,8 +53,9 @@ std::string manifest_of(const layout &form) {
 static gpuipc_ticket share_array(const array_object &self, nb::handle access,
                                  std::optional<double> expires,
                                  std::optional<uint32_t> max_processes, bool one_shot,
-                                 nb::handle stream, bool ready, bool wait) {
+                                 nb::handle stream, bool ready, bool wait, nb::handle server) {
     share_options options;
+    options.server = server_from(server);
     options.offset = self.form.offset;
     options.bytes = self.form.extent();
     options.access = access_from(access);
@@ -71,38 +73,6 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
 
 static gpuipc_ticket ticket_of(const array_object &self) {
     return self.core->ticket(self.form.offset, self.form.extent(), manifest_of(self.form));
-}
-
-/* ---- pickling ------------------------------------------------------------------------------- */
-
-/* Waits for what the default stream was given. */
-static void await_default_stream(const memory &core) {
-    uint8_t byte;
-    check(released([&] { return gpuipc_buffer_read(core.handle(), 0, &byte, 1); }));
-}
-
-static nb::object mark_of(memory &core) {
-    const std::optional<gpuipc_mark> mark = core.hand_over_mark();
-    if (mark) {
-        return nb::bytes(mark->bytes, sizeof(mark->bytes));
-    }
-    await_default_stream(core);
-    return nb::none();
-}
-
-static nb::tuple reduce(const array_object &self) {
-    self.core->check_open();
-    self.core->ready_here(patience(std::nullopt));
-    const gpuipc_ticket ticket = self.core->hand_over_ticket();
-    nb::object strides = nb::none();
-    if (!self.form.is_compact()) {
-        strides = tuple_of(self.form.strides.data(), self.form.dimensions);
-    }
-    return nb::make_tuple(nb::module_::import_("gpuipc").attr("_rebuild"),
-                          nb::make_tuple(nb::bytes(ticket.bytes, sizeof(ticket.bytes)),
-                                         self.form.offset,
-                                         tuple_of(self.form.shape.data(), self.form.dimensions),
-                                         strides, self.form.type.packed(), mark_of(*self.core)));
 }
 
 [[noreturn]] static void refuse_copy(nb::handle, nb::args) {
@@ -125,22 +95,28 @@ static void bind_form(nb::class_<array_object> &type) {
             [](const array_object &self) {
                 return tuple_of(self.form.shape.data(), self.form.dimensions);
             },
-            nb::sig("def shape(self) -> tuple[int, ...]"))
+            nb::sig("def shape(self) -> tuple[int, ...]"), "How many elements each dimension has.")
         .def_prop_ro(
             "strides",
             [](const array_object &self) {
                 return tuple_of(self.form.strides.data(), self.form.dimensions);
             },
             nb::sig("def strides(self) -> tuple[int, ...]"), "In elements, as DLPack has them.")
-        .def_prop_ro("ndim", [](const array_object &self) { return self.form.dimensions; })
+        .def_prop_ro(
+            "ndim", [](const array_object &self) { return self.form.dimensions; },
+            "How many dimensions.")
         .def_prop_ro(
             "size", [](const array_object &self) { return self.form.elements(); },
             "How many elements.")
-        .def_prop_ro("itemsize", [](const array_object &self) { return self.form.type.bytes(); })
-        .def_prop_ro("nbytes",
-                     [](const array_object &self) {
-                         return self.form.elements() * static_cast<int64_t>(self.form.type.bytes());
-                     })
+        .def_prop_ro(
+            "itemsize", [](const array_object &self) { return self.form.type.bytes(); },
+            "Bytes of an element.")
+        .def_prop_ro(
+            "nbytes",
+            [](const array_object &self) {
+                return self.form.elements() * static_cast<int64_t>(self.form.type.bytes());
+            },
+            "Bytes of all elements, without what may lie between them.")
         .def_prop_ro(
             "dtype", [](const array_object &self) { return element_name(self.form.type); },
             "A name, such as 'bfloat16'.")
@@ -151,8 +127,9 @@ static void bind_form(nb::class_<array_object> &type) {
                                       self.form.type.lanes);
             },
             nb::sig("def dlpack_dtype(self) -> tuple[int, int, int]"), "Code, bits and lanes.")
-        .def_prop_ro("is_contiguous",
-                     [](const array_object &self) { return self.form.is_compact(); })
+        .def_prop_ro(
+            "is_contiguous", [](const array_object &self) { return self.form.is_compact(); },
+            "The elements lie one behind the other, the last dimension first (as in C).")
         .def_prop_ro(
             "offset", [](const array_object &self) { return self.form.offset; },
             "In bytes, in its buffer.")
@@ -182,16 +159,18 @@ static void bind_place(nb::class_<array_object> &type) {
             "The GPU that it is mapped for.")
         .def_prop_ro(
             "transport",
-            [](const array_object &self) { return gpuipc_transport_name(self.core->transport()); })
-        .def_prop_ro("read_only",
-                     [](const array_object &self) { return self.core->is_read_only(); });
+            [](const array_object &self) { return gpuipc_transport_name(self.core->transport()); },
+            "What kind of memory it is in: 'vmm', 'pool', 'legacy', 'p2p', 'host' or 'fabric'.")
+        .def_prop_ro(
+            "read_only", [](const array_object &self) { return self.core->is_read_only(); },
+            "It was opened with access='r': its memory may not be written.");
 }
 
 static void bind_views(nb::class_<array_object> &type) {
     type.def(
             "view",
             [](const array_object &self, nb::handle shape, nb::handle dtype) {
-                return array_object{self.core, layout_viewed(self.form, shape, dtype)};
+                return array_object{self.core, layout_viewed(self.form, shape, dtype), self.stream};
             },
             nb::arg("shape") = nb::none(), nb::arg("dtype") = nb::none(),
             nb::sig(
@@ -200,7 +179,7 @@ static void bind_views(nb::class_<array_object> &type) {
         .def(
             "__getitem__",
             [](const array_object &self, nb::handle index) {
-                return array_object{self.core, layout_sliced(self.form, index)};
+                return array_object{self.core, layout_sliced(self.form, index), self.stream};
             },
             nb::sig(
                 "def __getitem__(self, index: slice | types.EllipsisType | tuple[slice | types.EllipsisType, ...], /) -> Array"),
@@ -212,16 +191,29 @@ static void bind_sharing(nb::class_<array_object> &type) {
             "share", share_array, nb::kw_only(), nb::arg("access") = nb::none(),
             nb::arg("expires") = nb::none(), nb::arg("max_processes") = nb::none(),
             nb::arg("one_shot") = false, nb::arg("stream") = nb::none(), nb::arg("ready") = false,
-            nb::arg("wait") = true,
+            nb::arg("wait") = true, nb::arg("server") = nb::none(),
             nb::sig(
                 "def share(self, *, access: str | None = None, expires: float | None = None, max_processes: int "
                 "| None = None, one_shot: bool = False, stream: object | None = None, ready: bool = False, "
-                "wait: bool = True) -> Ticket"),
+                "wait: bool = True, server: Server | None = None) -> Ticket"),
             "A new ticket, as Buffer.share(), by which gpuipc.open() makes this array again.")
         .def(
             "ticket", ticket_of,
             "The ticket of this array, the same each time. It ends with the last Buffer or Array of this memory.")
-        .def("__reduce__", reduce, nb::sig("def __reduce__(self) -> tuple[object, ...]"));
+        .def(
+            "after",
+            [](const array_object &self, nb::handle stream) {
+                return array_object{self.core, self.form, stream_from(stream)};
+            },
+            nb::arg("stream").none(), nb::sig("def after(self, stream: object | None) -> Array"),
+            "The same Array, whose contents are made by what that stream has been given when it is pickled. Without "
+            "this it is the default stream's work, which is not that of non-blocking streams.")
+        .def(
+            "__reduce__",
+            [](nb::handle self) {
+                return nb::module_::import_("gpuipc._native").attr("reduce")(self);
+            },
+            nb::sig("def __reduce__(self) -> tuple[object, ...]"));
 }
 
 void bind_array(nb::module_ &m) {
@@ -242,6 +234,18 @@ void bind_array(nb::module_ &m) {
                                      : std::optional<gpuipc_stream>(stream_from(stream)));
             },
             nb::arg("stream") = nb::none(), "Closes its buffer, for all Arrays over it.")
+        .def(
+            "await_returns",
+            [](const array_object &self, std::optional<double> timeout) {
+                self.core->await_returns(patience(timeout));
+            },
+            nb::arg("timeout") = nb::none(), "As Buffer.await_returns(), of its buffer.")
+        .def(
+            "give_back",
+            [](const array_object &self, nb::handle stream) {
+                self.core->give_back(stream_from(stream));
+            },
+            nb::arg("stream") = nb::none(), "As Buffer.give_back(), of its buffer.")
         .def(
             "__enter__", [](nb::handle self) { return nb::borrow(self); },
             nb::sig("def __enter__(self) -> Array"))

@@ -10,6 +10,38 @@
 
 namespace binding {
 
+/** Of a shape or of strides, without an allocation. */
+struct numbers {
+    std::array<int64_t, GPUIPC_DIMENSIONS_MAX> values = {};
+    uint32_t count = 0;
+
+    numbers() = default;
+    numbers(std::initializer_list<int64_t> of) {
+        for (int64_t each : of) {
+            push_back(each);
+        }
+    }
+    numbers(const int64_t *first, uint32_t length) {
+        for (uint32_t i = 0; i < length; i++) {
+            push_back(first[i]);
+        }
+    }
+    /** Throws ValueError where there are too many. */
+    void push_back(int64_t number);
+    int64_t &operator[](uint32_t at) {
+        return values[at];
+    }
+    int64_t operator[](uint32_t at) const {
+        return values[at];
+    }
+    int64_t *begin() {
+        return values.data();
+    }
+    int64_t *end() {
+        return values.data() + count;
+    }
+};
+
 /** What an Array is within its memory. Strides are in elements, as DLPack and manifests have them, and never negative. */
 struct layout {
     uint64_t offset = 0; /* in bytes */
@@ -26,10 +58,10 @@ struct layout {
 };
 
 /** Elements side by side. Throws ValueError for what has no elements, too many dimensions or too many bytes. */
-layout layout_compact(const element &type, const std::vector<int64_t> &shape);
+layout layout_compact(const element &type, const numbers &shape);
 /** With strides. Throws ValueError also where they are negative, or elements share memory. */
-layout layout_strided(const element &type, const std::vector<int64_t> &shape,
-                      const std::vector<int64_t> &strides, uint64_t offset);
+layout layout_strided(const element &type, const numbers &shape, const numbers &strides,
+                      uint64_t offset);
 /** Throws ValueError unless all of it lies in so many bytes, aligned as its elements want. */
 void layout_check(const layout &of, uint64_t bytes);
 /** What slices select. Throws TypeError, IndexError, ValueError. */
@@ -40,12 +72,13 @@ layout layout_viewed(const layout &of, nb::handle shape, nb::handle type);
 layout layout_of_range(const gpuipc_range &range, uint64_t bytes);
 
 /** A number, or several. */
-std::vector<int64_t> numbers_from(nb::handle argument);
+numbers numbers_from(nb::handle argument);
 nb::tuple tuple_of(const int64_t *numbers, uint32_t count);
 
 struct array_object {
     std::shared_ptr<memory> core;
     layout form;
+    gpuipc_stream stream = nullptr; /* whose work makes the contents, for who unpickles it */
 
     uint64_t address() const {
         return core->address() + form.offset;
@@ -55,6 +88,8 @@ struct array_object {
 void bind_array(nb::module_ &m);
 /** gpuipc.open and what is near to it. */
 void bind_open(nb::module_ &m);
+/** Memory that was handed over by a ticket. Waits for no contents. */
+std::shared_ptr<memory> open_handed_over(nb::handle ticket, nb::handle device);
 /** gpuipc.wrap. */
 void bind_wrap(nb::module_ &m);
 

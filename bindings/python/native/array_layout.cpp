@@ -5,27 +5,41 @@ namespace binding {
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
-std::vector<int64_t> numbers_from(nb::handle argument) {
+void numbers::push_back(int64_t number) {
+    if (count == GPUIPC_DIMENSIONS_MAX) {
+        throw nb::value_error("an array has 8 dimensions at most");
+    }
+    values[count++] = number;
+}
+
+numbers numbers_from(nb::handle argument) {
     if (nb::isinstance<nb::int_>(argument)) {
         return {nb::cast<int64_t>(argument)};
     }
-    std::vector<int64_t> numbers;
+    numbers found;
     for (nb::handle each : argument) {
         nb::object number = nb::steal(PyNumber_Index(each.ptr()));
         if (!number.is_valid()) {
             throw nb::python_error();
         }
-        numbers.push_back(nb::cast<int64_t>(number));
+        found.push_back(nb::cast<int64_t>(number));
     }
-    return numbers;
+    return found;
 }
 
 nb::tuple tuple_of(const int64_t *numbers, uint32_t count) {
-    nb::list list;
-    for (uint32_t i = 0; i < count; i++) {
-        list.append(numbers[i]);
+    nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    for (uint32_t i = 0; tuple.is_valid() && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == nullptr ||
+            PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), number) != 0) {
+            tuple.reset();
+        }
     }
-    return nb::tuple(list);
+    if (!tuple.is_valid()) {
+        throw nb::python_error();
+    }
+    return nb::borrow<nb::tuple>(tuple);
 }
 
 static int64_t product(int64_t one, int64_t other) {
@@ -88,11 +102,8 @@ gpuipc_range layout::range() const {
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static void set_shape(layout &made, const std::vector<int64_t> &shape) {
-    if (shape.size() > GPUIPC_DIMENSIONS_MAX) {
-        throw nb::value_error("an array has 8 dimensions at most");
-    }
-    made.dimensions = static_cast<uint32_t>(shape.size());
+static void set_shape(layout &made, const numbers &shape) {
+    made.dimensions = shape.count;
     for (uint32_t i = 0; i < made.dimensions; i++) {
         if (shape[i] < 0) {
             throw nb::value_error("a dimension is a number from 1 on");
@@ -104,7 +115,7 @@ static void set_shape(layout &made, const std::vector<int64_t> &shape) {
     }
 }
 
-layout layout_compact(const element &type, const std::vector<int64_t> &shape) {
+layout layout_compact(const element &type, const numbers &shape) {
     layout made;
     made.type = type;
     set_shape(made, shape);
@@ -117,11 +128,11 @@ layout layout_compact(const element &type, const std::vector<int64_t> &shape) {
     return made;
 }
 
-layout layout_strided(const element &type, const std::vector<int64_t> &shape,
-                      const std::vector<int64_t> &strides, uint64_t offset) {
+layout layout_strided(const element &type, const numbers &shape, const numbers &strides,
+                      uint64_t offset) {
     layout made = layout_compact(type, shape);
     made.offset = offset;
-    if (strides.size() != shape.size()) {
+    if (strides.count != shape.count) {
         throw nb::value_error("there are as many strides as dimensions");
     }
     for (uint32_t i = 0; i < made.dimensions; i++) {
@@ -149,8 +160,8 @@ void layout_check(const layout &of, uint64_t bytes) {
 }
 
 layout layout_of_range(const gpuipc_range &range, uint64_t bytes) {
-    const std::vector<int64_t> shape(range.shape, range.shape + range.dimensions);
-    const std::vector<int64_t> strides(range.strides, range.strides + range.dimensions);
+    const numbers shape(range.shape, range.dimensions);
+    numbers strides(range.strides, range.dimensions);
     const element type = element_from_packed(range.element_type);
     bool is_compact = true; /* strides that are all 0 */
     for (int64_t each : strides) {
@@ -220,7 +231,7 @@ layout layout_sliced(const layout &of, nb::handle index) {
 /* ---- views ---------------------------------------------------------------------------------- */
 
 /* Puts a number in the place of one -1. */
-static void complete_shape(std::vector<int64_t> &shape, int64_t elements) {
+static void complete_shape(numbers &shape, int64_t elements) {
     int64_t *missing = nullptr;
     int64_t others = 1;
     for (int64_t &each : shape) {
@@ -241,17 +252,18 @@ layout layout_viewed(const layout &of, nb::handle shape, nb::handle type) {
     }
     const element viewed = type.is_none() ? of.type : element_from(type);
     const int64_t bytes = of.elements() * static_cast<int64_t>(of.type.bytes());
-    std::vector<int64_t> dimensions;
+    numbers dimensions;
     if (!shape.is_none()) {
         dimensions = numbers_from(shape);
         complete_shape(dimensions, bytes / static_cast<int64_t>(viewed.bytes()));
     } else {
-        dimensions.assign(of.shape.begin(), of.shape.begin() + of.dimensions);
-        if (!dimensions.empty()) { /* the last dimension has as many elements as fill its bytes */
-            const int64_t row = dimensions.back() * static_cast<int64_t>(of.type.bytes());
-            dimensions.back() = row % static_cast<int64_t>(viewed.bytes()) == 0
-                                    ? row / static_cast<int64_t>(viewed.bytes())
-                                    : 0;
+        dimensions = numbers(of.shape.data(), of.dimensions);
+        if (dimensions.count > 0) { /* the last dimension has as many elements as fill its bytes */
+            int64_t &last = dimensions[dimensions.count - 1];
+            const int64_t row = last * static_cast<int64_t>(of.type.bytes());
+            last = row % static_cast<int64_t>(viewed.bytes()) == 0
+                       ? row / static_cast<int64_t>(viewed.bytes())
+                       : 0;
         }
     }
     for (int64_t each : dimensions) {

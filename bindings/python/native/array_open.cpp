@@ -5,6 +5,8 @@
 
 #include "array.hpp"
 #include "buffer.hpp"
+#include "open.hpp"
+#include "policy.hpp"
 #include "share.hpp"
 #include "stream.hpp"
 #include "ticket.hpp"
@@ -33,10 +35,13 @@ std::shared_ptr<memory> open_memory(const std::shared_ptr<context> &of, const gp
  * during which every signal is noticed. */
 std::shared_ptr<memory> open_any(nb::handle ticket, nb::handle device, nb::handle access,
                                  std::optional<double> timeout, nb::handle stream, bool waits,
-                                 nb::handle context) {
+                                 nb::handle users, nb::handle context) {
     const patience time(timeout);
     const gpuipc_stream on = stream_from(stream);
+    peer_rule rule(users, nb::none());
     gpuipc_open_config config = GPUIPC_OPEN_CONFIG_INIT;
+    config.policy = rule.function();
+    config.policy_user_data = rule.data();
     config.flags = GPUIPC_RECEIVE_DEFERRED;
     config.device =
         device.is_none() ? GPUIPC_DEVICE_OWNER : device_field(nb::cast<int64_t>(device));
@@ -58,9 +63,6 @@ std::vector<gpuipc_range> ranges_of(const memory &core) {
     size_t count = 1;
     std::vector<gpuipc_range> ranges;
     gpuipc_status status = GPUIPC_ERR_TOO_SMALL;
-    if (core.attachment_bytes() == 0) {
-        return ranges;
-    }
     while (status == GPUIPC_ERR_TOO_SMALL) {
         ranges.resize(count);
         status = gpuipc_manifest_read(core.attachment(), core.attachment_bytes(), core.bytes(),
@@ -75,15 +77,53 @@ std::vector<gpuipc_range> ranges_of(const memory &core) {
     return ranges;
 }
 
+nb::object bytes_of(const std::shared_ptr<memory> &core) {
+    return nb::cast(array_object{
+        core, layout_compact(element_from_packed(GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_UINT, 8, 1)),
+                             {static_cast<int64_t>(core->bytes())})});
+}
+
+/* What the manifest of one Array was read as: that of memory which is opened again and again stays the same. */
+struct read_before {
+    std::string manifest;
+    uint64_t bytes = 0; /* of the memory */
+    layout form;
+
+    bool is_of(const memory &core) const {
+        return core.bytes() == bytes && core.attachment_bytes() == manifest.size() &&
+               memcmp(core.attachment(), manifest.data(), manifest.size()) == 0;
+    }
+};
+
+/* Never destroyed, as what the end of the process ends. With the GIL. */
+read_before &read_last() {
+    static read_before &only = *new read_before;
+    return only;
+}
+
+nb::object array_of(const std::shared_ptr<memory> &core, const gpuipc_range &range) {
+    read_before &last = read_last();
+    last.bytes = 0; /* in case that what follows throws */
+    last.form = layout_of_range(range, core->bytes());
+    last.manifest.assign(reinterpret_cast<const char *>(core->attachment()),
+                         core->attachment_bytes());
+    last.bytes = core->bytes();
+    return nb::cast(array_object{core, last.form});
+}
+
 nb::object arrays_of(const std::shared_ptr<memory> &core) {
+    if (core->attachment_bytes() == 0) {
+        return bytes_of(core);
+    }
+    if (read_last().is_of(*core)) {
+        return nb::cast(array_object{core, read_last().form});
+    }
     const std::vector<gpuipc_range> ranges = ranges_of(*core);
     if (ranges.empty()) {
-        return nb::cast(array_object{core, layout_compact(element_from_packed(GPUIPC_ELEMENT_TYPE(
-                                                              GPUIPC_ELEMENT_UINT, 8, 1)),
-                                                          {static_cast<int64_t>(core->bytes())})});
+        return bytes_of(core);
     }
     if (ranges.size() == 1 && strcmp(ranges[0].name, ".") == 0) {
-        return nb::cast(array_object{core, layout_of_range(ranges[0], core->bytes())});
+        return array_of(core, ranges[0]);
     }
     nb::dict arrays;
     for (const gpuipc_range &each : ranges) {
@@ -128,89 +168,69 @@ nb::object share_any(nb::handle shared, nb::kwargs options) {
     return nb::cast(buffer_object{core}).attr("share")(**options);
 }
 
-/* ---- unpickling ----------------------------------------------------------------------------- */
+/* ---- what was handed over ------------------------------------------------------------------- */
 
-void take(memory &core, const nb::bytes &bytes) {
-    gpuipc_mark mark;
-    if (bytes.size() != sizeof(mark.bytes)) {
-        throw nb::value_error("a mark has 16 bytes");
-    }
-    memcpy(mark.bytes, bytes.data(), sizeof(mark.bytes));
-    core.take(mark);
-}
-
-/* Memory of this very process has no mark that it could wait for: the host waits for its default stream. (A loan that
- * is read in the process that made it stays out until its ticket has expired.) */
-void await_own(const memory &core) {
-    uint8_t byte;
-    check(released([&] { return gpuipc_buffer_read(core.handle(), 0, &byte, 1); }));
-}
-
-bool is_of_this_process(const memory &core) {
-    gpuipc_context_info info = GPUIPC_CONTEXT_INFO_INIT;
-    check(gpuipc_context_get_info(core.of()->handle(), &info));
-    return memcmp(info.instance_id, core.exporter_id(), sizeof(info.instance_id)) == 0;
-}
-
-array_object rebuild(nb::bytes ticket, uint64_t offset, nb::handle shape, nb::handle strides,
-                     uint32_t type, std::optional<nb::bytes> mark) {
-    const nb::object device =
-        nb::module_::import_("gpuipc.config").attr("open_device").attr("get")();
-    /* Nobody waits here: the first use does, by its stream. */
-    std::shared_ptr<memory> core =
-        open_any(ticket, device, nb::none(), 5.0, nb::none(), false, nb::none());
-    const element elements = element_from_packed(type);
-    layout form = strides.is_none() ? layout_compact(elements, numbers_from(shape))
-                                    : layout_strided(elements, numbers_from(shape),
-                                                     numbers_from(strides), offset);
-    form.offset = offset;
-    layout_check(form, core->bytes());
-    if (mark && is_of_this_process(*core)) {
-        await_own(*core);
-    } else if (mark) {
-        take(*core, *mark);
-    }
-    return {core, form};
+/* gpuipc.config.open_device.get */
+PyObject *open_device_getter() {
+    static PyObject *const only =
+        nb::object(nb::module_::import_("gpuipc.config").attr("open_device").attr("get"))
+            .release()
+            .ptr(); /* never given up */
+    return only;
 }
 
 } // namespace
+
+std::shared_ptr<memory> open_handed_over(const gpuipc_ticket &ticket) {
+    const nb::object device = nb::handle(open_device_getter())();
+    gpuipc_open_config config = GPUIPC_OPEN_CONFIG_INIT;
+    config.flags = GPUIPC_RECEIVE_DEFERRED;
+    config.device =
+        device.is_none() ? GPUIPC_DEVICE_OWNER : device_field(nb::cast<int64_t>(device));
+    constexpr double seconds = 5; /* for a server that is there, and is slow */
+    return open_memory(context_from(nb::none()), ticket, config, patience(seconds));
+}
 
 /* As all calls that open have them. */
 #define OPEN_ARGUMENTS                                                                             \
     nb::arg("ticket"), nb::kw_only(),                                                              \
         nb::arg("device") = nb::none(), nb::arg("access") = nb::none(), nb::arg("timeout") = 5.0,  \
-        nb::arg("stream") = nb::none(), nb::arg("wait") = true, nb::arg("context") = nb::none()
+        nb::arg("stream") = nb::none(), nb::arg("wait") = true, nb::arg("users") = nb::none(),     \
+        nb::arg("context") = nb::none()
 #define OPEN_SIGNATURE                                                                                                 \
     "(ticket: Ticket | bytes | str, *, device: int | None = None, access: str | None = None, timeout: float | None = " \
-    "5.0, stream: object | None = None, wait: bool = True, context: Context | None = None)"
+    "5.0, stream: object | None = None, wait: bool = True, users: collections.abc.Iterable[int | str] | None = None, " \
+    "context: Context | None = None)"
 
 void bind_open(nb::module_ &m) {
     m.def(
         "open",
         [](nb::handle ticket, nb::handle device, nb::handle access, std::optional<double> timeout,
-           nb::handle stream, bool waits, nb::handle context) {
-            return arrays_of(open_any(ticket, device, access, timeout, stream, waits, context));
+           nb::handle stream, bool waits, nb::handle users, nb::handle context) {
+            return arrays_of(
+                open_any(ticket, device, access, timeout, stream, waits, users, context));
         },
         OPEN_ARGUMENTS, nb::sig("def open" OPEN_SIGNATURE " -> Array | dict[str, Array]"),
         "Opens what a ticket stands for: the Array that it was made of; a dict of Arrays, if it came with a manifest "
         "of several; bytes (uint8), if with neither. device: who will use it; None: the GPU that owns it. "
-        "wait=False: the contents are waited for at the first use, or by the stream given.");
+        "wait=False: the contents are waited for at the first use, or by the stream given. users: whose server it "
+        "may be, beside this user's. Raises errors.TicketError, or errors.Timeout when its server or the contents "
+        "took more than timeout seconds. The memory is kept until the last Array of it is gone, also when its owner "
+        "has ended.");
     m.def(
         "open_buffer",
         [](nb::handle ticket, nb::handle device, nb::handle access, std::optional<double> timeout,
-           nb::handle stream, bool waits, nb::handle context) {
-            return buffer_object{open_any(ticket, device, access, timeout, stream, waits, context)};
+           nb::handle stream, bool waits, nb::handle users, nb::handle context) {
+            return buffer_object{
+                open_any(ticket, device, access, timeout, stream, waits, users, context)};
         },
         OPEN_ARGUMENTS, nb::sig("def open_buffer" OPEN_SIGNATURE " -> Buffer"),
-        "The same, as bare memory, whatever came with the ticket.");
+        "As open(), but bare memory, whatever came with the ticket.");
     m.def(
         "share", share_any, nb::arg("shared"), nb::arg("options"),
         nb::sig(
             "def share(shared: Buffer | Array | dict[str, Array], **options: typing.Any) -> Ticket"),
         "A new ticket, as Buffer.share(): of a Buffer, of an Array, or of named Arrays that lie in one buffer.");
-    m.def("rebuild", rebuild, nb::arg("ticket"), nb::arg("offset"), nb::arg("shape"),
-          nb::arg("strides").none(), nb::arg("type"), nb::arg("mark").none(),
-          "What pickle calls for an Array.");
 }
 
 } // namespace binding

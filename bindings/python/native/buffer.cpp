@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "lingering.hpp"
+#include "server.hpp"
 #include "share.hpp"
 #include "stream.hpp"
 
@@ -75,9 +77,11 @@ std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle
     config.opener_count = static_cast<uint32_t>(uuids.size());
     config.access_devices = devices.data();
     config.access_device_count = static_cast<uint32_t>(devices.size());
-    memory_look_after(); /* which may make room */
     gpuipc_buffer *made = nullptr;
-    check(released([&] { return create_in_time(*of, config, &made); }));
+    check(released([&] {
+        lingering_look(); /* which may make room */
+        return create_in_time(*of, config, &made);
+    }));
     return memory_of(std::move(of), made);
 }
 
@@ -89,6 +93,7 @@ static uint64_t rest(const memory &of, uint64_t offset, std::optional<uint64_t> 
 
 static nb::bytes read(const buffer_object &self, uint64_t offset, std::optional<uint64_t> nbytes) {
     memory &of = *self.core;
+    of.check_open();
     const uint64_t count = rest(of, offset, nbytes);
     if (count > of.bytes()) { /* said before so much is allocated */
         throw nb::value_error("offset and nbytes reach beyond the buffer");
@@ -130,6 +135,7 @@ class host_bytes {
 
 static void write(const buffer_object &self, nb::handle data, uint64_t offset) {
     const host_bytes bytes(data);
+    self.core->check_open();
     self.core->ready_here(patience(std::nullopt));
     check(released([&] {
         return gpuipc_buffer_write(self.core->handle(), offset, bytes.data(), bytes.size());
@@ -139,6 +145,7 @@ static void write(const buffer_object &self, nb::handle data, uint64_t offset) {
 static void fill(const buffer_object &self, uint32_t value, uint32_t width, uint64_t offset,
                  std::optional<uint64_t> nbytes, nb::handle stream) {
     memory &of = *self.core;
+    of.check_open();
     const gpuipc_stream on = stream_from(stream);
     of.ready_for(on);
     check(released([&] {
@@ -152,6 +159,8 @@ static void copy_to(const buffer_object &self, const buffer_object &destination,
                     nb::handle stream) {
     memory &from = *self.core;
     memory &to = *destination.core;
+    from.check_open();
+    to.check_open();
     const gpuipc_stream on = stream_from(stream);
     from.ready_for(on);
     to.ready_for(on);
@@ -168,8 +177,9 @@ static gpuipc_ticket share_buffer(const buffer_object &self, uint64_t offset,
                                   std::optional<double> expires,
                                   std::optional<uint32_t> max_processes, bool one_shot,
                                   std::optional<nb::bytes> attachment, nb::handle stream,
-                                  bool ready, bool wait) {
+                                  bool ready, bool wait, nb::handle server) {
     share_options options;
+    options.server = server_from(server);
     options.offset = offset;
     options.bytes = nbytes;
     options.access = access_from(access);
@@ -188,8 +198,7 @@ static gpuipc_ticket share_buffer(const buffer_object &self, uint64_t offset,
 }
 
 static void await_returns(const buffer_object &self, std::optional<double> timeout) {
-    wait(patience(timeout),
-         [&](int left) { return gpuipc_buffer_await_returns(self.core->handle(), left); });
+    self.core->await_returns(patience(timeout));
 }
 
 static void await_ready(const buffer_object &self, std::optional<double> timeout) {
@@ -219,7 +228,9 @@ static void bind_properties(nb::class_<buffer_object> &type) {
     type.def_prop_ro(
             "address", [](const buffer_object &self) { return self.core->address(); },
             "Device address of the first byte.")
-        .def_prop_ro("nbytes", [](const buffer_object &self) { return self.core->bytes(); })
+        .def_prop_ro(
+            "nbytes", [](const buffer_object &self) { return self.core->bytes(); },
+            "How many bytes it has.")
         .def_prop_ro("device", device_of,
                      "The GPU that owns the memory; None: this process does not see it.")
         .def_prop_ro(
@@ -227,9 +238,11 @@ static void bind_properties(nb::class_<buffer_object> &type) {
             "The GPU that it is mapped for.")
         .def_prop_ro(
             "transport",
-            [](const buffer_object &self) { return gpuipc_transport_name(self.core->transport()); })
-        .def_prop_ro("read_only",
-                     [](const buffer_object &self) { return self.core->is_read_only(); })
+            [](const buffer_object &self) { return gpuipc_transport_name(self.core->transport()); },
+            "What kind of memory it is: 'vmm', 'pool', 'legacy', 'p2p', 'host' or 'fabric'.")
+        .def_prop_ro(
+            "read_only", [](const buffer_object &self) { return self.core->is_read_only(); },
+            "It was opened with access='r' and may not be written.")
         .def_prop_ro(
             "attachment",
             [](const buffer_object &self) -> std::optional<nb::bytes> {
@@ -248,30 +261,36 @@ static void bind_properties(nb::class_<buffer_object> &type) {
             "is_lost", [](const buffer_object &self) { return self.core->info_now().is_lost != 0; },
             "The process that was to fill it has ended before: the contents are not valid.")
         .def_prop_ro(
-            "lent_count",
-            [](const buffer_object &self) { return self.core->info_now().lent_count; },
-            "How often it was handed to other processes and has not come back.")
-        .def_prop_ro("context",
-                     [](const buffer_object &self) { return context_object{self.core->of()}; });
+            "lent_count", [](const buffer_object &self) { return self.core->lent_count(); },
+            "How often it was handed to other processes, or pickled, and has not come back.")
+        .def_prop_ro(
+            "context", [](const buffer_object &self) { return context_object{self.core->of()}; },
+            "The Context that it is open in.");
 }
 
 static void bind_contents(nb::class_<buffer_object> &type) {
-    type.def("read", read, nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(),
-             "The contents, when they are there and the work of the default stream is done.")
+    type.def(
+            "read", read, nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(),
+            "The contents, as bytes, from offset bytes on; without nbytes to the end. Waits until they are there and the work of "
+            "the default stream is done.")
         .def(
             "write", write, nb::arg("data"), nb::arg("offset") = 0,
             nb::sig("def write(self, data: object, offset: int = 0) -> None"),
-            "Copies bytes (whatever has the buffer protocol) into it, and waits until they are there.")
+            "Copies bytes (whatever has the buffer protocol) into it, offset bytes from its beginning, and waits until they "
+            "are there.")
         .def(
             "fill", fill, nb::arg("value") = 0, nb::kw_only(), nb::arg("width") = 1,
             nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(), nb::arg("stream") = nb::none(),
-            "Fills with a value of 1, 2 or 4 bytes, on a stream; None: the default stream of its device.")
-        .def("copy_to", copy_to, nb::arg("destination"), nb::kw_only(), nb::arg("offset") = 0,
-             nb::arg("destination_offset") = 0, nb::arg("nbytes") = nb::none(),
-             nb::arg("stream") = nb::none(),
-             "Copies into another buffer of the same context, on a stream.")
-        .def("await_ready", await_ready, nb::arg("timeout") = nb::none(),
-             "Waits until the contents that it was opened with are there.");
+            "Fills nbytes bytes from offset on with a value of 1, 2 or 4 bytes (width). The stream does it, and nobody waits; "
+            "None: the default stream of its device.")
+        .def(
+            "copy_to", copy_to, nb::arg("destination"), nb::kw_only(), nb::arg("offset") = 0,
+            nb::arg("destination_offset") = 0, nb::arg("nbytes") = nb::none(),
+            nb::arg("stream") = nb::none(),
+            "Copies nbytes bytes from offset on into another buffer of the same context. The stream does it, and nobody waits.")
+        .def(
+            "await_ready", await_ready, nb::arg("timeout") = nb::none(),
+            "Waits until the contents that it was opened with are there. Raises errors.Timeout after so many seconds.");
 }
 
 static void bind_sharing(nb::class_<buffer_object> &type) {
@@ -281,20 +300,31 @@ static void bind_sharing(nb::class_<buffer_object> &type) {
             nb::arg("expires") = nb::none(), nb::arg("max_processes") = nb::none(),
             nb::arg("one_shot") = false, nb::arg("attachment") = nb::none(),
             nb::arg("stream") = nb::none(), nb::arg("ready") = false, nb::arg("wait") = true,
+            nb::arg("server") = nb::none(),
             nb::sig(
                 "def share(self, *, offset: int = 0, nbytes: int | None = None, access: str | None = None, "
                 "expires: float | None = None, max_processes: int | None = None, one_shot: bool = False, "
                 "attachment: bytes | None = None, stream: object | None = None, ready: bool = False, "
-                "wait: bool = True) -> Ticket"),
-            "A new ticket for it or for a part, until it expires (seconds), is used up or is revoked, also when the "
-            "Buffer is gone. stream: whose work makes the contents. ready: they are there already. wait=False: "
-            "who opens it waits for them.")
+                "wait: bool = True, server: Server | None = None) -> Ticket"),
+            "A new ticket for it, or for nbytes bytes from offset on. It ends when it expires (seconds), is used up or is "
+            "revoked, and not with this object: until then it keeps the memory. stream: whose work makes the contents, "
+            "which this call waits for. ready: they are there already. wait=False: who opens it waits for them.")
         .def(
             "ticket",
             [](const buffer_object &self) { return self.core->ticket(0, self.core->bytes(), ""); },
             "The ticket of all of it, the same each time. It ends with the last Buffer or Array of this memory.")
-        .def("await_returns", await_returns, nb::arg("timeout") = nb::none(),
-             "Waits until every process that it was handed to has returned it or has ended.");
+        .def(
+            "await_returns", await_returns, nb::arg("timeout") = nb::none(),
+            "Waits until every process that it was handed to has returned it or has ended; errors.Timeout after so many seconds. What was pickled is "
+            "out until who was to get it has unpickled it and let go, or its time to do so is over.")
+        .def(
+            "give_back",
+            [](const buffer_object &self, nb::handle stream) {
+                self.core->give_back(stream_from(stream));
+            },
+            nb::arg("stream") = nb::none(),
+            "Gives received memory back in stream order, and closes it: when the stream has done its work so far, the "
+            "sender may write it again. None: the default stream. Tensors made of it must not be used afterwards.");
 }
 
 void bind_buffer(nb::module_ &m) {
@@ -350,7 +380,7 @@ void bind_buffer(nb::module_ &m) {
             "def create(nbytes: int, *, device: int = 0, openers: collections.abc.Iterable[int | bytes] | None = "
             "None, access_devices: collections.abc.Iterable[int] = (), transport: str | None = None, context: "
             "Context | None = None) -> Buffer"),
-        "Makes a Buffer, whose contents are undefined. openers: the GPUs for which others will open it, as numbers "
+        "Makes a Buffer of nbytes bytes, whose contents are undefined. openers: the GPUs for which others will open it, as numbers "
         "here or UUIDs, as far as that is known.");
 }
 

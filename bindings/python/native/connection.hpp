@@ -6,6 +6,9 @@
 
 namespace binding {
 
+/** The connection that an argument is; None: nullptr. Throws TypeError. */
+gpuipc_connection *connection_from(nb::handle argument);
+
 void bind_connection(nb::module_ &m);
 
 } // namespace binding

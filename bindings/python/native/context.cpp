@@ -2,6 +2,8 @@
 #include "context.hpp"
 
 #include "deferred.hpp"
+#include "lingering.hpp"
+#include "server.hpp"
 #include "ticket.hpp"
 
 namespace binding {
@@ -66,7 +68,9 @@ std::shared_ptr<context> &default_slot() {
 std::shared_ptr<context> create(const gpuipc_context_config &config) {
     gpuipc_context *made = nullptr;
     check(released([&] { return gpuipc_context_create(&config, &made); }));
-    return std::make_shared<context>(made);
+    gpuipc_context_info info = GPUIPC_CONTEXT_INFO_INIT;
+    check(gpuipc_context_get_info(made, &info));
+    return std::make_shared<context>(made, info);
 }
 
 gpuipc_context_config config_of_ours() {
@@ -89,10 +93,12 @@ std::shared_ptr<context> default_context() {
 
 /* A forked child cannot use its parent's context; giving it up there only frees memory. */
 void forget_default_context() {
+    context::note_fork();
     default_slot().reset();
 }
 
 void close_default_context() {
+    lingering_end();
     if (default_slot() != nullptr) {
         default_slot()->close();
     }
@@ -149,37 +155,42 @@ void revoke(const context_object &self, nb::handle ticket) {
 }
 
 std::vector<gpuipc_holder> holders(const context_object &self, nb::handle ticket) {
-    const gpuipc_ticket asked = ticket_from(ticket);
     gpuipc_server *server = nullptr;
     check(released([&] { return self.core->server(&server); }));
-    std::vector<gpuipc_holder> found(16);
-    for (;;) {
-        size_t count = 0;
-        const gpuipc_status status =
-            gpuipc_server_holders(server, &asked, found.data(), found.size(), &count);
-        found.resize(count);
-        if (status != GPUIPC_ERR_TOO_SMALL) {
-            check(status);
-            return found;
-        }
-    }
+    return holders_of(server, ticket);
 }
 
 void bind_device(nb::module_ &m) {
     nb::class_<device>(m, "Device", "A GPU of this process.")
-        .def_prop_ro("number", [](const device &self) { return self.number; })
-        .def_prop_ro("name", [](const device &self) { return nb::str(self.info.name); })
+        .def_prop_ro(
+            "number", [](const device &self) { return self.number; },
+            "From 0 on, as CUDA counts the devices that this process sees.")
+        .def_prop_ro(
+            "name", [](const device &self) { return nb::str(self.info.name); },
+            "What its maker calls it.")
         .def_prop_ro(
             "uuid",
             [](const device &self) {
                 return nb::bytes(self.info.uuid.bytes, sizeof(self.info.uuid.bytes));
             },
             "16 bytes that name it in every process.")
-        .def_prop_ro("memory_bytes", [](const device &self) { return self.info.memory_bytes; })
+        .def_prop_ro(
+            "memory_bytes", [](const device &self) { return self.info.memory_bytes; },
+            "All of its memory, in bytes.")
         .def_prop_ro(
             "granularity_bytes", [](const device &self) { return self.info.granularity_bytes; },
             "Shareable memory is made in multiples of this.")
-        .def_prop_ro("can_share", [](const device &self) { return self.info.can_share != 0; })
+        .def_prop_ro(
+            "compute_capability",
+            [](const device &self) {
+                return std::pair<int, int>(self.info.compute_major, self.info.compute_minor);
+            },
+            nb::sig("def compute_capability(self) -> tuple[int, int]"), "Major and minor number.")
+        .def_prop_ro(
+            "is_mig", [](const device &self) { return self.info.is_mig != 0; }, "A slice of a GPU.")
+        .def_prop_ro(
+            "can_share", [](const device &self) { return self.info.can_share != 0; },
+            "Memory of it can be shared as it is.")
         .def_prop_ro(
             "why_not", [](const device &self) { return nb::str(self.info.why_not); },
             "If it cannot share, the reason; else empty.")
@@ -192,7 +203,7 @@ void bind_holder(nb::module_ &m) {
     nb::class_<gpuipc_holder>(m, "Holder", "A process that has a ticket's buffer open.")
         .def_ro("process_id", &gpuipc_holder::process_id, "0: not in this process's PID namespace.")
         .def_ro("since_ms", &gpuipc_holder::since_ms, "In milliseconds since 1970.")
-        .def_ro("openings", &gpuipc_holder::openings)
+        .def_ro("openings", &gpuipc_holder::openings, "How often it has the buffer open.")
         .def_prop_ro(
             "is_running",
             [](const gpuipc_holder &self) -> std::optional<bool> {
@@ -200,13 +211,19 @@ void bind_holder(nb::module_ &m) {
                                            : std::optional<bool>(self.is_running != 0);
             },
             "None: cannot be known.")
-        .def_prop_ro("user", [](const gpuipc_holder &self) { return nb::str(self.user); });
+        .def_prop_ro(
+            "user", [](const gpuipc_holder &self) { return nb::str(self.user); },
+            "Whose process it is, as a number or, on Windows, a SID.");
 }
 
 } // namespace
 
 std::shared_ptr<context> context_from(nb::handle argument) {
     return argument.is_none() ? default_context() : nb::cast<context_object &>(argument).core;
+}
+
+std::shared_ptr<context> context_if_any() {
+    return default_slot();
 }
 
 uint32_t device_field(int64_t device) {
@@ -246,19 +263,22 @@ void bind_context(nb::module_ &m) {
         .def_static(
             "default", [] { return context_object{default_context()}; },
             "The context of everything that names none: made at first use, and anew in a forked child.")
-        .def_prop_ro("device_count",
-                     [](const context_object &self) { return info_of(self).device_count; })
+        .def_prop_ro(
+            "device_count", [](const context_object &self) { return info_of(self).device_count; },
+            "How many GPUs this process sees.")
         .def_prop_ro(
             "driver_version",
             [](const context_object &self) { return info_of(self).driver_version; },
             "1000 * major + 10 * minor, such as 13000 for CUDA 13.0.")
-        .def_prop_ro("driver_path",
-                     [](const context_object &self) { return nb::str(info_of(self).driver_path); })
+        .def_prop_ro(
+            "driver_path",
+            [](const context_object &self) { return nb::str(info_of(self).driver_path); },
+            "The file of the driver that was loaded.")
         .def_prop_ro(
             "is_emulated",
             [](const context_object &self) { return info_of(self).is_emulated != 0; },
             "True: nothing is a real GPU.")
-        .def_prop_ro("devices", devices_of)
+        .def_prop_ro("devices", devices_of, "The GPUs that this process sees.")
         .def("revoke", revoke, nb::arg("ticket"),
              nb::sig("def revoke(self, ticket: Ticket | bytes | str) -> None"),
              "Nobody opens the ticket from now on. Who has it open keeps it.")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
@@ -14,7 +15,8 @@ namespace binding {
 class context {
   public:
     /** Takes the context over. */
-    explicit context(gpuipc_context *taken) : handle_(taken) {
+    context(gpuipc_context *taken, const gpuipc_context_info &known) : handle_(taken) {
+        std::memcpy(instance_, known.instance_id, sizeof(instance_));
     }
     context(const context &) = delete;
     context &operator=(const context &) = delete;
@@ -28,6 +30,17 @@ class context {
     }
     bool is_closed() const {
         return is_closed_;
+    }
+    /** This process was forked since it was made, and cannot use it. */
+    bool is_of_the_parent() const {
+        return made_after_ != forks_;
+    }
+    static void note_fork() {
+        forks_++;
+    }
+    /** Whether an id of an exporter is this one's. */
+    bool is_instance(const uint8_t *id) const {
+        return std::memcmp(instance_, id, sizeof(instance_)) == 0;
     }
 
     /** The server, made when it is first asked for. Without the GIL: the lock is held while it is made. */
@@ -43,9 +56,12 @@ class context {
 
   private:
     gpuipc_context *handle_;
+    uint8_t instance_[sizeof(gpuipc_context_info::instance_id)];
     std::atomic<gpuipc_server *> server_{nullptr};
     std::mutex server_lock_;
     std::atomic<bool> is_closed_{false};
+    inline static std::atomic<uint32_t> forks_{0}; /* of which this process is the child */
+    const uint32_t made_after_ = forks_;
 };
 
 /** What Python holds: its own identity is that of the context behind it. */
@@ -55,6 +71,9 @@ struct context_object {
 
 /** The context that an argument names; None: the default one, which is made at first use. */
 std::shared_ptr<context> context_from(nb::handle argument);
+
+/** The default context; NULL: nobody has used it yet. */
+std::shared_ptr<context> context_if_any();
 
 /** Device number @p device as structs that are passed in have it. Throws ValueError. */
 uint32_t device_field(int64_t device);

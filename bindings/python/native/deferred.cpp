@@ -21,13 +21,35 @@ struct task {
 struct deferred {
     std::mutex mutex;
     std::vector<task> tasks;
+    std::mutex entering; /* held by a thread that is about to take the GIL */
     std::atomic<bool> ended{false};
 };
 
-/* Never destroyed: threads of other libraries outlive this one's static data. */
-deferred &all() {
-    static deferred &only = *new deferred;
+/* Never destroyed: threads of other libraries outlive this one's static data. A forked child has one of its own: what
+ * another thread had locked stays so. */
+deferred *&current() {
+    static deferred *only = new deferred;
     return only;
+}
+
+deferred &all() {
+    return *current();
+}
+
+bool has_tasks() {
+    const std::lock_guard<std::mutex> lock(all().mutex);
+    return !all().tasks.empty();
+}
+
+/* While Python still runs. Who has begun to take the GIL gets it; nobody else does from then on. */
+void end() {
+    all().ended = true;
+    const nb::gil_scoped_release without;
+    const std::lock_guard<std::mutex> lock(all().entering);
+}
+
+void forget_in_child() {
+    current() = new deferred;
 }
 
 int run(void *) {
@@ -56,11 +78,26 @@ void when_python_runs(void (*call)(void *argument), void *argument) {
     (void)Py_AddPendingCall(run, nullptr);
 }
 
+void run_deferred() {
+    if (!has_tasks()) {
+        return;
+    }
+    const std::lock_guard<std::mutex> lock(all().entering);
+    if (!all().ended && Py_IsInitialized()) {
+        const PyGILState_STATE state = PyGILState_Ensure();
+        (void)run(nullptr);
+        PyGILState_Release(state);
+    }
+}
+
 void deferred_begin() {
+    nb::dict hooks;
+    hooks["after_in_child"] = nb::cpp_function(forget_in_child);
+    nb::module_::import_("os").attr("register_at_fork")(**hooks);
     /* atexit runs while Python still does. */
     nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-        run(nullptr);
-        all().ended = true;
+        (void)run(nullptr);
+        end();
     }));
 }
 

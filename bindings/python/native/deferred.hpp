@@ -11,6 +11,10 @@ namespace binding {
  *  the end of the process frees. Any thread; with or without the GIL; does not block. */
 void when_python_runs(void (*call)(void *argument), void *argument);
 
+/** Calls what waits for Python, on a thread that Python does not know: takes the GIL for it, and for nothing else. A main
+ *  thread that sleeps calls nothing. Not under a lock that a thread with the GIL takes. */
+void run_deferred();
+
 /** To be called once, when the module is loaded. */
 void deferred_begin();
 

@@ -3,7 +3,7 @@
  *  the buffer itself and no object of Python, so that it may be given up on any thread and after the interpreter. */
 #include <gpuipc/gpuipc_dlpack.h>
 
-#include <new>
+#include <algorithm>
 
 #include "array.hpp"
 #include "stream.hpp"
@@ -17,29 +17,19 @@ namespace {
 constexpr char managed_name[] = "dltensor";
 constexpr char versioned_name[] = "dltensor_versioned";
 
-/* A tensor over memory of somebody else, who is to keep it until the consumer has given it up. */
-template <typename tensor_type> struct owned {
+/* One allocation: what the consumer sees, and what it stands on. gpuipc_dlpack.h makes the same of a buffer of which
+ * nothing is known yet. */
+template <typename tensor_type> struct block {
     tensor_type seen;
-    tensor_type *inner;
-    std::shared_ptr<owner> held;
+    std::shared_ptr<hold> buffer;
+    std::shared_ptr<owner> held; /* of memory of somebody else, who is to keep it that long */
+    int64_t shape[GPUIPC_DIMENSIONS_MAX];
+    int64_t strides[GPUIPC_DIMENSIONS_MAX];
 
     static void end(tensor_type *tensor) {
-        owned *self = static_cast<owned *>(tensor->owner);
-        self->inner->deleter(self->inner);
-        delete self;
+        delete static_cast<block *>(tensor->owner); /* on any thread, and while work runs */
     }
 };
-
-template <typename tensor_type>
-tensor_type *with_owner(tensor_type *tensor, const std::shared_ptr<owner> &of) {
-    if (of == nullptr) {
-        return tensor;
-    }
-    auto *made = new owned<tensor_type>{*tensor, tensor, of};
-    made->seen.owner = made;
-    made->seen.deleter = owned<tensor_type>::end;
-    return &made->seen;
-}
 
 /* Of a capsule that nobody has taken: a consumer gives it another name. */
 template <typename tensor_type> void end_capsule(PyObject *capsule, const char *name) {
@@ -57,34 +47,56 @@ void end_versioned(PyObject *capsule) {
     end_capsule<gpuipc_dlpack_versioned>(capsule, versioned_name);
 }
 
-/* gpuipc_dlpack.h decides on some of these itself, without the error record. */
-void check_made(const array_object &self, gpuipc_status status) {
-    if (status == GPUIPC_ERR_OUT_OF_MEMORY || status == GPUIPC_ERR_OUT_OF_RANGE) {
-        fail(status, "__dlpack__", gpuipc_status_message(status));
-    }
-    self.core->check_open();
-    check(status);
+std::pair<int, int> dlpack_device(const array_object &self) {
+    return self.core->is_on_host()
+               ? std::pair<int, int>(GPUIPC_DLPACK_CPU, 0)
+               : std::pair<int, int>(GPUIPC_DLPACK_CUDA, self.core->access_device());
 }
 
-template <typename tensor_type, typename make_type>
-nb::object capsule_of(const array_object &self, make_type make, const char *name,
-                      PyCapsule_Destructor end) {
-    const gpuipc_range range = self.form.range();
-    tensor_type *tensor = nullptr;
-    check_made(self, make(self.core->handle(), &range, &tensor));
-    tensor = with_owner(tensor, self.core->owned_by());
+void set_version(const array_object &, gpuipc_dlpack_managed &) {
+}
+
+void set_version(const array_object &of, gpuipc_dlpack_versioned &tensor) {
+    tensor.major = 1;
+    tensor.minor = 0;
+    tensor.flags = of.core->is_read_only() ? GPUIPC_DLPACK_READ_ONLY : 0;
+}
+
+template <typename tensor_type> tensor_type *tensor_of(const array_object &self) {
+    self.core->check_open(); /* to wait for the contents gives other threads time to close it */
+    auto *made =
+        new block<tensor_type>; /* filled in below, but for what lies behind its dimensions */
+    const layout &form = self.form;
+    const std::pair<int, int> device = dlpack_device(self);
+    std::copy_n(form.shape.begin(), form.dimensions, made->shape);
+    std::copy_n(form.strides.begin(), form.dimensions, made->strides);
+    made->buffer = self.core->hold_for_tensor();
+    made->held = self.core->owned_by();
+    made->seen.owner = made;
+    made->seen.deleter = block<tensor_type>::end;
+    made->seen.tensor = {reinterpret_cast<void *>(self.address()),
+                         device.first,
+                         device.second,
+                         static_cast<int32_t>(form.dimensions),
+                         form.type.code,
+                         form.type.bits,
+                         form.type.lanes,
+                         made->shape,
+                         made->strides,
+                         0};
+    set_version(self, made->seen);
+    return &made->seen;
+}
+
+template <typename tensor_type>
+nb::object capsule_of(const array_object &self, const char *name, PyCapsule_Destructor end) {
+    tensor_type *tensor = tensor_of<tensor_type>(self);
     PyObject *capsule = PyCapsule_New(tensor, name, end);
     if (capsule == nullptr) {
         tensor->deleter(tensor);
         throw nb::python_error();
     }
     return nb::steal(capsule);
-}
-
-std::pair<int, int> dlpack_device(const array_object &self) {
-    return self.core->is_on_host()
-               ? std::pair<int, int>(GPUIPC_DLPACK_CPU, 0)
-               : std::pair<int, int>(GPUIPC_DLPACK_CUDA, self.core->access_device());
 }
 
 /* The stream of the protocol: None and 1 the legacy default one, 2 that of the thread, -1 none, otherwise a handle. */
@@ -139,10 +151,8 @@ nb::object dlpack(const array_object &self, nb::handle stream, nb::handle max_ve
     } else {
         order_device(*self.core, stream);
     }
-    return is_versioned ? capsule_of<gpuipc_dlpack_versioned>(self, gpuipc_dlpack_make_versioned,
-                                                              versioned_name, end_versioned)
-                        : capsule_of<gpuipc_dlpack_managed>(self, gpuipc_dlpack_make, managed_name,
-                                                            end_managed);
+    return is_versioned ? capsule_of<gpuipc_dlpack_versioned>(self, versioned_name, end_versioned)
+                        : capsule_of<gpuipc_dlpack_managed>(self, managed_name, end_managed);
 }
 
 /* ---- the CUDA array interface, version 3 ---------------------------------------------------- */

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "deferred.hpp"
+#include "lingering.hpp"
 #include "share.hpp"
+#include "stream.hpp"
 
 namespace binding {
 
@@ -35,35 +37,9 @@ std::shared_ptr<owner> owner_of(nb::object object) {
     return std::make_shared<python_owner>(std::move(object));
 }
 
-/* ---- memory that is gone here and not elsewhere ----------------------------------------------- */
-
 namespace {
 
 using clock = std::chrono::steady_clock;
-
-/* Its owner may use it anew, or it is freed, when nobody can open it any more and nobody has it. */
-struct lingering {
-    std::shared_ptr<context> of;
-    gpuipc_buffer *buffer;
-    std::shared_ptr<owner> held;
-    clock::time_point shared_until;
-    hand_overs handed;
-
-    bool is_lent() const {
-        gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
-        return gpuipc_buffer_get_info(buffer, &info) == GPUIPC_OK && info.lent_count > 0;
-    }
-    bool is_over() const {
-        return handed.is_over(buffer) &&
-               (held == nullptr || (shared_until <= clock::now() && !is_lent()));
-    }
-};
-
-/* Never destroyed: what is in it when the process ends, ends with that. With the GIL. */
-std::vector<lingering> &all_lingering() {
-    static std::vector<lingering> &only = *new std::vector<lingering>;
-    return only;
-}
 
 /* What a server answers that has ended, or that knows the ticket no more, is what is wanted. */
 void revoke(const context &of, const gpuipc_ticket &ticket) {
@@ -72,26 +48,6 @@ void revoke(const context &of, const gpuipc_ticket &ticket) {
 }
 
 } // namespace
-
-void memory_look_after() {
-    std::vector<lingering> stay;
-    for (lingering &each : all_lingering()) {
-        if (each.is_over()) {
-            for (const gpuipc_ticket &ticket : each.handed.tickets) {
-                revoke(*each.of, ticket);
-            }
-            (void)gpuipc_buffer_drop(each.buffer);
-        } else {
-            stay.push_back(std::move(each));
-        }
-    }
-    all_lingering().swap(stay);
-}
-
-size_t memory_lingering_count() {
-    memory_look_after();
-    return all_lingering().size();
-}
 
 /* ---- hand-overs by pickles ------------------------------------------------------------------ */
 
@@ -121,6 +77,8 @@ void hand_overs::forget_those_over(gpuipc_buffer *buffer) {
         }
     }
     loans.swap(stay);
+    constexpr size_t least = 16;
+    look_at = std::max(least, 2 * loans.size()); /* so that the looks at each stay few */
 }
 
 void memory::note_share(uint64_t expires_ms) {
@@ -146,16 +104,7 @@ void memory::revoke_tickets() {
 }
 
 void memory::give_up() {
-    if (owner_ == nullptr && handed_.is_over(handle_)) {
-        for (const gpuipc_ticket &ticket : handed_.tickets) {
-            revoke(*context_, ticket);
-        }
-        (void)gpuipc_buffer_drop(handle_);
-    } else {
-        all_lingering().push_back(
-            {context_, handle_, std::move(owner_), shared_until_, std::move(handed_)});
-    }
-    memory_look_after();
+    linger({context_, std::move(hold_), std::move(owner_), shared_until_, std::move(handed_)});
 }
 
 gpuipc_buffer_info memory::info_now() const {
@@ -165,8 +114,10 @@ gpuipc_buffer_info memory::info_now() const {
 }
 
 void memory::check_open() const {
-    if (is_closed_) {
-        (void)info_now(); /* the library's own words */
+    if (is_closed_ || context_->is_of_the_parent()) {
+        (void)info_now(); /* the library's own words, unless it lives on */
+        fail(GPUIPC_ERR_RELEASED, "gpuipc_buffer_get_info",
+             "it was closed, and only what was made of it before keeps the memory");
     }
 }
 
@@ -174,7 +125,8 @@ void memory::close(std::optional<gpuipc_stream> stream) {
     if (is_closed_.exchange(true)) {
         return;
     }
-    if (!stream || owner_ != nullptr) {
+    /* Tensors were used on whichever streams; those that are gone left their work to this. */
+    if (!stream || owner_ != nullptr || hold_->has_tensors()) {
         give_up();
         return;
     }
@@ -183,6 +135,7 @@ void memory::close(std::optional<gpuipc_stream> stream) {
         is_closed_ = false; /* the reference is still ours */
     }
     check(status);
+    hold_->note_release();
 }
 
 /* ---- contents that are not there yet -------------------------------------------------------- */
@@ -191,7 +144,7 @@ bool memory::is_settled() {
     if (is_settled_) {
         return true;
     }
-    gpuipc_status status = gpuipc_buffer_await_ready(handle_, 0);
+    gpuipc_status status = came_ready_ ? GPUIPC_OK : gpuipc_buffer_await_ready(handle_, 0);
     if (status == GPUIPC_OK && mark_) {
         status = gpuipc_buffer_await_mark(handle_, &*mark_, 0);
     }
@@ -261,23 +214,25 @@ gpuipc_ticket memory::hand_over_ticket() {
     return handed_.tickets.back();
 }
 
-std::optional<gpuipc_mark> memory::hand_over_mark() {
+std::optional<gpuipc_mark> memory::hand_over_mark(gpuipc_stream stream) {
     if (opened_by_ || info_.origin == GPUIPC_BUFFER_OPENED) {
         return std::nullopt; /* whoever opens it could not wait for a mark of this process */
     }
-    constexpr size_t many = 16;
-    if (handed_.loans.size() >= many) {
+    if (handed_.loans.size() >= handed_.look_at) {
         handed_.forget_those_over(handle_);
     }
+    if (stream == nullptr && !is_on_host()) {
+        stream = current_stream(access_device());
+    }
     gpuipc_mark mark;
-    gpuipc_status status = released([&] { return gpuipc_buffer_lend(handle_, nullptr, &mark); });
+    gpuipc_status status = released([&] { return gpuipc_buffer_lend(handle_, stream, &mark); });
     if (status == GPUIPC_OK) {
         handed_.loans.push_back(mark);
         return mark;
     }
     if (status == GPUIPC_ERR_LIMIT) { /* so many are out: this one is not counted */
         handed_.are_counted = false;
-        status = released([&] { return gpuipc_buffer_mark(handle_, nullptr, &mark); });
+        status = released([&] { return gpuipc_buffer_mark(handle_, stream, &mark); });
     }
     if (status == GPUIPC_ERR_LIMIT) {
         return std::nullopt;
@@ -290,8 +245,8 @@ void memory::take(const gpuipc_mark &mark) {
     const gpuipc_status status = gpuipc_buffer_take_loan(handle_, &mark);
     if (status == GPUIPC_OK ||
         status == GPUIPC_ERR_INVALID_ARGUMENT) { /* the latter: not counted */
-        mark_ = mark;
-        is_settled_ = false;
+        set_mark(mark);
+        is_loan_ = status == GPUIPC_OK;
     } else if (status != GPUIPC_ERR_RELEASED) {
         check(status); /* released: the pickle was read before, so its contents were there */
     }

@@ -25,11 +25,48 @@ class owner {
 /** The owner that is a Python object. */
 std::shared_ptr<owner> owner_of(nb::object object);
 
+/** One reference on a buffer of the library, which Arrays, their tensors and what lingers have in common. Dropped by its
+ *  destructor, on any thread: behind the work that the devices have been given by then. So a tensor that goes before the
+ *  others costs the library nothing. */
+class hold {
+  public:
+    /** Takes the reference over. */
+    explicit hold(gpuipc_buffer *taken) : handle_(taken) {
+    }
+    hold(const hold &) = delete;
+    hold &operator=(const hold &) = delete;
+    ~hold() {
+        if (!is_released_) {
+            (void)gpuipc_buffer_drop(handle_);
+        }
+    }
+    gpuipc_buffer *handle() const {
+        return handle_;
+    }
+    /** A tensor was made of it, whose work may be on any stream. */
+    void note_tensor() {
+        has_tensors_ = true;
+    }
+    bool has_tensors() const {
+        return has_tensors_;
+    }
+    /** The reference has been given up. */
+    void note_release() {
+        is_released_ = true;
+    }
+
+  private:
+    gpuipc_buffer *handle_;
+    std::atomic<bool> has_tensors_{false};
+    bool is_released_ = false;
+};
+
 /** What was given out by pickles: tickets that end by themselves, and a loan for each pickle, by which it is known that
  *  who unpickled it has let go. */
 struct hand_overs {
     std::vector<gpuipc_ticket> tickets;
     std::vector<gpuipc_mark> loans;
+    size_t look_at = 16;     /* when there are so many loans, those that are over are forgotten */
     bool are_counted = true; /* each of them is among the loans */
     std::chrono::steady_clock::time_point fresh_until{};
     std::chrono::steady_clock::time_point open_until{};
@@ -44,7 +81,8 @@ class memory {
   public:
     /** Takes the reference over. @p known is what the library says of it. */
     memory(std::shared_ptr<context> of, gpuipc_buffer *taken, const gpuipc_buffer_info &known)
-        : context_(std::move(of)), handle_(taken), info_(known), is_settled_(known.is_ready != 0) {
+        : context_(std::move(of)), hold_(std::make_shared<hold>(taken)), handle_(taken),
+          info_(known), is_settled_(known.is_ready != 0), came_ready_(known.is_ready != 0) {
     }
     memory(const memory &) = delete;
     memory &operator=(const memory &) = delete;
@@ -53,6 +91,11 @@ class memory {
     /** Of memory that was closed, a handle that the library refuses. */
     gpuipc_buffer *handle() const {
         return handle_;
+    }
+    /** For a tensor, which keeps the memory. */
+    std::shared_ptr<hold> hold_for_tensor() const {
+        hold_->note_tensor();
+        return hold_;
     }
     const std::shared_ptr<context> &of() const {
         return context_;
@@ -76,9 +119,9 @@ class memory {
     gpuipc_buffer_origin origin() const {
         return info_.origin;
     }
-    /** The instance of the context that made it. */
-    const uint8_t *exporter_id() const {
-        return info_.exporter_id;
+    /** It was made by the context that it is open in. */
+    bool is_of_this_process() const {
+        return context_->is_instance(info_.exporter_id);
     }
     bool is_on_host() const {
         return info_.transport == GPUIPC_TRANSPORT_HOST;
@@ -106,12 +149,30 @@ class memory {
     /** Takes a hand-over by its mark, before which the contents are not ready. The sender knows that it is given back
      *  when this memory is. */
     void take(const gpuipc_mark &mark);
+    /** The contents are those before this mark. */
+    void set_mark(const gpuipc_mark &mark) {
+        mark_ = mark;
+        is_settled_ = false;
+    }
     /** Looks whether they are there, and waits for nothing. */
     bool is_settled();
     /** Lets a stream wait for the contents, unless they are known to be ready. With the GIL. */
     void ready_for(gpuipc_stream stream);
     /** Waits for them. With the GIL, which is released meanwhile. */
     void ready_here(const patience &time);
+
+    /* ---- handed over, and given back ---- */
+
+    /** How many hand-overs are out, pickles that nobody has read among them. */
+    uint64_t lent_count() const;
+    /** There are pickles that nobody has read, or that are not let go of. With the GIL. */
+    bool has_pickles_out() const {
+        return !handed_.is_over(handle_);
+    }
+    /** Waits until nothing is out. With the GIL, which is released meanwhile. */
+    void await_returns(const patience &time);
+    /** Of memory that was received: the sender may have it again when the stream is there. Closes it. */
+    void give_back(gpuipc_stream stream);
 
     /* ---- memory of somebody else ---- */
 
@@ -134,9 +195,9 @@ class memory {
      *  what nobody opens is not kept for ever. */
     gpuipc_ticket hand_over_ticket();
 
-    /** The point on the default stream at which the contents of this very hand-over are ready; none where nobody could
-     *  wait for it: then the host has to. */
-    std::optional<gpuipc_mark> hand_over_mark();
+    /** The point on a stream at which the contents of this very hand-over are ready; none where nobody could wait for
+     *  it: then the host has to. */
+    std::optional<gpuipc_mark> hand_over_mark(gpuipc_stream stream);
 
     /** It was opened by this ticket, which so is that of all further hand-overs. */
     void set_opened_by(const gpuipc_ticket &ticket) {
@@ -144,25 +205,24 @@ class memory {
     }
 
   private:
+    void await_pickles(const patience &time);
     void revoke_tickets();
     void give_up();
 
     std::shared_ptr<context> context_;
+    std::shared_ptr<hold> hold_; /* none: it is closed */
     gpuipc_buffer *handle_;
     gpuipc_buffer_info info_;
     std::atomic<bool> is_closed_{false};
     std::atomic<bool> is_settled_;
+    const bool came_ready_; /* but for what its mark says */
     std::optional<gpuipc_mark> mark_;
+    bool is_loan_ = false; /* the mark is one that was taken, and is returned */
     std::shared_ptr<owner> owner_;
     std::chrono::steady_clock::time_point shared_until_{};
     std::map<std::tuple<uint64_t, uint64_t, std::string>, gpuipc_ticket> tickets_;
     std::optional<gpuipc_ticket> opened_by_;
     hand_overs handed_;
 };
-
-/** Gives up what was wrapped or pickled, is gone here, and by now is gone elsewhere. With the GIL. */
-void memory_look_after();
-/** How much of that there still is. */
-size_t memory_lingering_count();
 
 } // namespace binding

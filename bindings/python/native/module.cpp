@@ -5,6 +5,14 @@
 #include "connection.hpp"
 #include "context.hpp"
 #include "deferred.hpp"
+#include "lingering.hpp"
+#include "machine.hpp"
+#include "manifest.hpp"
+#include "parcel.hpp"
+#include "pickled.hpp"
+#include "returns.hpp"
+#include "server.hpp"
+#include "stream.hpp"
 #include "ticket.hpp"
 
 static void check_version() {
@@ -43,15 +51,25 @@ NB_MODULE(_native, m) {
     check_version();
     nb::register_exception_translator(translate);
     binding::deferred_begin();
+    binding::lingering_begin();
     m.def("statuses", statuses, nb::sig("def statuses() -> dict[str, tuple[int, str]]"),
           "All statuses of the library: their numbers and sentences.");
     binding::bind_ticket(m);
+    binding::bind_policy(m);
     binding::bind_context(m);
+    binding::bind_server(m);
     binding::bind_buffer(m);
+    binding::bind_returns(m);
     binding::bind_array(m);
     binding::bind_open(m);
     binding::bind_wrap(m);
+    binding::bind_pickled(m);
+    binding::bind_manifest(m);
+    binding::bind_machine(m);
     binding::bind_connection(m);
+    binding::bind_stream(m);
+    binding::bind_parcel(m);
+    binding::bind_delivery(m);
     m.def(
         "version",
         [] {

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "stream.hpp"
+
 namespace binding {
 
 gpuipc_access access_from(nb::handle argument) {
@@ -19,11 +21,11 @@ gpuipc_access access_from(nb::handle argument) {
     throw nb::value_error("access is 'r' or 'rw'");
 }
 
-gpuipc_ticket share(memory &shared, const gpuipc_share_config &config) {
+static gpuipc_ticket share(memory &shared, gpuipc_server *server,
+                           const gpuipc_share_config &config) {
     gpuipc_ticket ticket;
     check(released([&] {
-        gpuipc_server *server = nullptr;
-        const gpuipc_status status = shared.of()->server(&server);
+        const gpuipc_status status = server == nullptr ? shared.of()->server(&server) : GPUIPC_OK;
         return status == GPUIPC_OK ? gpuipc_buffer_share(server, shared.handle(), &config, &ticket)
                                    : status;
     }));
@@ -38,6 +40,7 @@ static uint64_t milliseconds(double seconds) {
 }
 
 gpuipc_ticket share(memory &shared, const share_options &options) {
+    shared.check_open();
     gpuipc_share_config config = GPUIPC_SHARE_CONFIG_INIT;
     if (options.bytes && *options.bytes == 0) {
         throw nb::value_error("a ticket is for one byte at least");
@@ -51,9 +54,12 @@ gpuipc_ticket share(memory &shared, const share_options &options) {
     config.flags |= options.is_ready ? GPUIPC_SEND_READY : 0;
     config.flags |= options.waits ? 0 : GPUIPC_SEND_ASYNC;
     config.stream = options.stream;
+    if (config.stream == nullptr && !options.is_ready && !shared.is_on_host()) {
+        config.stream = current_stream(shared.access_device());
+    }
     config.attachment = options.attachment.empty() ? nullptr : options.attachment.data();
     config.attachment_bytes = options.attachment.size();
-    return share(shared, config);
+    return share(shared, options.server, config);
 }
 
 } // namespace binding

@@ -9,9 +9,6 @@
 
 namespace binding {
 
-/** Shares by the server of the memory's context. Waits for the GPU work that makes the contents, as @p config says. */
-gpuipc_ticket share(memory &shared, const gpuipc_share_config &config);
-
 /** What may be said of a ticket, as Python's arguments have it. */
 struct share_options {
     uint64_t offset = 0;
@@ -24,8 +21,10 @@ struct share_options {
     bool is_ready = false;
     bool waits = true;
     std::string attachment;
+    gpuipc_server *server = nullptr; /* that of the memory's context */
 };
 
+/** Waits for the GPU work that makes the contents, as the options say. */
 gpuipc_ticket share(memory &shared, const share_options &options);
 
 /** "r" or "rw"; None: the default. Throws ValueError. */

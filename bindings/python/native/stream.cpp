@@ -40,4 +40,29 @@ gpuipc_stream stream_from(nb::handle argument) {
         "a stream is None, a handle as a number, or a stream of PyTorch, CuPy, Numba or cuda.core");
 }
 
+/* Never destroyed: it is asked until Python ends. With the GIL. */
+static nb::object &stream_source() {
+    static nb::object &only = *new nb::object;
+    return only;
+}
+
+gpuipc_stream current_stream(uint32_t device) {
+    if (!stream_source().is_valid()) {
+        return nullptr;
+    }
+    return stream_of_handle(nb::cast<uintptr_t>(stream_source()(device)));
+}
+
+void bind_stream(nb::module_ &m) {
+    m.def(
+        "set_stream_source",
+        [](nb::object source) {
+            stream_source() = source.is_none() ? nb::object() : std::move(source);
+        },
+        nb::arg("source").none(),
+        nb::sig(
+            "def set_stream_source(source: collections.abc.Callable[[int], int] | None) -> None"),
+        "Names a function that tells on which stream a library computes on a device in this thread.");
+}
+
 } // namespace binding

@@ -12,6 +12,12 @@ namespace binding {
  */
 gpuipc_stream stream_from(nb::handle argument);
 
+/** The stream on which a library computes on this device now, as it has said by set_stream_source(); else the default
+ *  stream. With the GIL. Throws what the library throws. */
+gpuipc_stream current_stream(uint32_t device);
+
+void bind_stream(nb::module_ &m);
+
 /** A handle as a number. */
 inline gpuipc_stream stream_of_handle(uintptr_t handle) {
     return reinterpret_cast<gpuipc_stream>(handle);

@@ -16,21 +16,32 @@ patience::patience(std::optional<double> seconds) {
     /* Longer than a process lives: for ever. */
     constexpr double ten_years = 10.0 * 365 * 24 * 3600;
     if (*seconds < ten_years) {
-        end_ = clock::now() +
-               std::chrono::ceil<clock::duration>(std::chrono::duration<double>(*seconds));
+        whole_ = std::chrono::ceil<clock::duration>(std::chrono::duration<double>(*seconds));
     }
 }
 
-int patience::left() const {
-    if (!end_) {
-        return -1;
-    }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end_ - clock::now()).count();
-    if (left <= 0) {
+static int milliseconds(std::chrono::steady_clock::duration time) {
+    const auto count = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+    if (count <= 0) {
         return 0;
     }
-    return left < std::numeric_limits<int>::max() ? static_cast<int>(left)
-                                                  : std::numeric_limits<int>::max();
+    return count < std::numeric_limits<int>::max() ? static_cast<int>(count)
+                                                   : std::numeric_limits<int>::max();
+}
+
+int patience::whole() const {
+    return whole_ ? milliseconds(*whole_) : -1;
+}
+
+int patience::left() const {
+    if (!whole_) {
+        return -1;
+    }
+    if (!end_) {
+        end_ = clock::now() + *whole_;
+        return whole();
+    }
+    return milliseconds(*end_ - clock::now());
 }
 
 void run_signal_handlers() {

@@ -9,20 +9,21 @@
 
 namespace binding {
 
-/** How long a call may wait, as Python's own calls are told: seconds, None for ever. */
+/** How long a call may wait, as Python's own calls are told: seconds, None for ever. The time begins when it is first asked
+ *  what is left: most calls wait for nothing, and the clock takes as long as a part of them. */
 class patience {
   public:
     /** Throws ValueError for what is no length of time. */
     explicit patience(std::optional<double> seconds);
     /** What is left, in milliseconds and rounded up; -1: for ever. */
     int left() const;
-    bool is_over() const {
-        return left() == 0;
-    }
+    /** All of it, likewise. It does not begin. */
+    int whole() const;
 
   private:
     using clock = std::chrono::steady_clock;
-    std::optional<clock::time_point> end_;
+    std::optional<clock::duration> whole_;         /* none: for ever */
+    mutable std::optional<clock::time_point> end_; /* none: it has not begun */
 };
 
 /** Runs the handlers of signals that have come: throws what they raise. */
@@ -55,10 +56,10 @@ void wait(const patience &time, call_type call, gpuipc_status not_yet = GPUIPC_E
     }
 }
 
-/** The same for a call that may not be cut into stretches, because running out of time costs something. */
+/** The same for a call that may not be cut into stretches, because running out of time costs something. Mostly it waits for
+ *  nothing, so the time begins when it is interrupted. */
 template <typename call_type> void wait_at_once(const patience &time, call_type call) {
-    for (;;) {
-        const int left = time.left();
+    for (int left = time.whole();; left = time.left()) {
         const gpuipc_status status = released([&] { return call(left); });
         if (status != GPUIPC_ERR_INTERRUPTED) {
             check(status);

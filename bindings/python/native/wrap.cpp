@@ -5,6 +5,7 @@
 #include "array.hpp"
 #include "buffer.hpp"
 #include "deferred.hpp"
+#include "lingering.hpp"
 #include "stream.hpp"
 
 namespace binding {
@@ -71,12 +72,12 @@ layout form_of(const gpuipc_dlpack_tensor &tensor) {
     }
     const element type = element_from_packed(
         GPUIPC_ELEMENT_TYPE(tensor.type_kind, tensor.type_bits, tensor.type_lanes));
-    const std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.dimensions);
+    const uint32_t dimensions = static_cast<uint32_t>(tensor.dimensions);
+    const numbers shape(tensor.shape, dimensions);
     if (tensor.strides == nullptr) {
         return layout_compact(type, shape);
     }
-    return layout_strided(
-        type, shape, std::vector<int64_t>(tensor.strides, tensor.strides + tensor.dimensions), 0);
+    return layout_strided(type, shape, numbers(tensor.strides, dimensions), 0);
 }
 
 template <typename tensor_type>
@@ -126,22 +127,22 @@ nb::object entry(const nb::dict &interface, const char *name) {
     return interface.contains(name) ? nb::object(interface[name]) : nb::none();
 }
 
-std::vector<int64_t> strides_in_elements(nb::handle strides, const element &type) {
-    std::vector<int64_t> numbers = numbers_from(strides);
-    for (int64_t &each : numbers) {
+numbers strides_in_elements(nb::handle strides, const element &type) {
+    numbers found = numbers_from(strides);
+    for (int64_t &each : found) {
         if (each % static_cast<int64_t>(type.bytes()) != 0) {
             throw nb::value_error("strides are multiples of an element");
         }
         each /= static_cast<int64_t>(type.bytes());
     }
-    return numbers;
+    return found;
 }
 
 taken take_interface(nb::handle producer) {
     const nb::dict interface = nb::cast<nb::dict>(producer.attr("__cuda_array_interface__"));
     const element type =
         element_from_typestr(nb::cast<std::string>(nb::object(interface["typestr"])));
-    const std::vector<int64_t> shape = numbers_from(nb::object(interface["shape"]));
+    const numbers shape = numbers_from(nb::object(interface["shape"]));
     const nb::object strides = entry(interface, "strides");
     if (!entry(interface, "mask").is_none()) {
         throw nb::value_error("a masked array is not shared: its mask is memory of its own");
@@ -185,7 +186,10 @@ void bind_wrap(nb::module_ &m) {
         "wrap",
         [](nb::handle producer, nb::handle context) {
             const std::shared_ptr<binding::context> of = context_from(context);
-            memory_look_after();
+            {
+                nb::gil_scoped_release without;
+                lingering_look(); /* what it is taken of may be among that */
+            }
             return wrap_taken(take(producer), of);
         },
         nb::arg("producer"), nb::kw_only(), nb::arg("context") = nb::none(),
@@ -193,7 +197,14 @@ void bind_wrap(nb::module_ &m) {
         "An Array of memory that another library allocated: of a tensor (__dlpack__), of what has "
         "__cuda_array_interface__, or of (address, nbytes). The tensor is kept until the Array and all that was made "
         "of it are gone and no other process has it; of a bare address the memory stays the caller's to keep.");
-    m.def("lingering", memory_lingering_count,
+    m.def(
+        "range_of",
+        [](nb::handle producer) {
+            const taken from = take(producer);
+            return std::pair<uint64_t, uint64_t>(from.address, from.form.extent());
+        },
+        nb::arg("producer"), "Where the memory is that wrap() would take, and how much of it.");
+    m.def("lingering", lingering_count,
           "How many pieces of memory are gone here and kept, because other processes have what was "
           "wrapped or pickled here, or may yet open it.");
 }

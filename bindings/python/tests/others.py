@@ -5,6 +5,7 @@ import ctypes
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpuipc
+from gpuipc import _native
 
 
 def open_and_add(ticket: str, answer: "Queue[Any]") -> None:
@@ -50,6 +52,15 @@ def unpickle_and_add(pickles: "Queue[Any]", answer: "Queue[Any]") -> None:
             answer.put(type(error).__name__)
 
 
+def unpack_and_add(parcels: "Queue[Any]", answer: "Queue[Any]") -> None:
+    """The same with arrays that come together."""
+    while (parcel := parcels.get()) is not None:
+        tensors = [np.from_dlpack(array).view(np.int32) for array in _native.unpack(parcel)]
+        answer.put([(tensor.shape, int(tensor.sum())) for tensor in tensors])
+        for tensor in tensors[1:2]:
+            tensor += 1
+
+
 def pass_on(arrays: "Queue[Any]", further: "Queue[Any]") -> None:
     """Puts what it gets on another queue, and waits until it may end."""
     while (array := arrays.get()) is not None:
@@ -65,6 +76,21 @@ def fill_and_send(transport: str, as_ticket: bool, values: list[int], pipe: Conn
         if pipe.recv() == "end":
             os._exit(0)
     pipe.recv()
+
+
+def fill_on_a_stream_and_send(values: list[int], pipe: Connection) -> None:
+    """Fills on a stream of its own, which does not wait for the default one, nor that for it."""
+    array = gpuipc.empty(1 << 16, "uint8")
+    array.buffer.write(b"first")  # so that there is a context of CUDA
+    driver = ctypes.CDLL(gpuipc.Context.default().driver_path)
+    context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    for value in values:
+        array.buffer.fill(value, stream=stream.value)
+        pipe.send(array.after(stream.value))
+        pipe.recv()
 
 
 def give_out_and_end(answer: "Queue[Any]") -> None:
@@ -172,3 +198,108 @@ def wait_for_message(name: str, ready: Connection) -> None:
     array = gpuipc.empty(16, "int8")
     with gpuipc.connect(name, 60) as connection:
         interrupted(ready, connection.receive, array)
+
+
+class Read:
+    """As tensors answer."""
+
+    def __init__(self, address: int):
+        self.shape, self.dtype, self._address = (256,), "int32", address
+
+    def stride(self) -> tuple[int, ...]:
+        return (1,)
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def deliver(pipe: Connection) -> None:
+    """Takes tensors as they come, says how many and what the first one holds, and gives back when told so."""
+    while (came := pipe.recv()) is not None:
+        delivery = _native.Delivery(came[0], came[1], lambda capsule: capsule)
+        delivery.await_contents(0, 0)
+        (buffer,) = [gpuipc.open_buffer(came[0][0][0])]
+        pipe.send((len(delivery), buffer.read(0, 1024)))
+        if pipe.recv() != "give back":
+            return
+        delivery.give_back([0])
+        del delivery, buffer
+        pipe.send("given back")
+
+
+def deliver_further(pipe: Connection) -> None:
+    """Tries to hand over what it was handed."""
+    came = pipe.recv()
+    delivery = _native.Delivery(came[0], came[1], lambda capsule: capsule)
+    assert len(delivery) == 1
+    address = gpuipc.open_buffer(came[0][0][0]).address
+    try:
+        _native.Parcel([Read(address)], None, True)
+    except ValueError as error:
+        pipe.send(str(error))
+    pipe.recv()
+
+
+def add_to_all(arenas: "Queue[Any]", answer: "Queue[Any]") -> None:
+    """Adds 1 to every array of the arenas that come, and answers their sums before."""
+    while (arena := arenas.get()) is not None:
+        sums = {}
+        for name, array in arena.items():
+            numpy = np.from_dlpack(array).view(np.int32)
+            sums[name] = int(numpy.sum())
+            numpy += 1
+        answer.put(sums)
+        del arena, array, numpy  # and not when the next one has come
+
+
+def outcome(ticket: object, **options: Any) -> object:
+    try:
+        opened = gpuipc.open(ticket, **options)  # type: ignore[arg-type]
+    except gpuipc.GpuipcError as error:
+        print(error, file=sys.stderr)
+        return type(error).__name__
+    return list(opened) if isinstance(opened, dict) else opened.shape
+
+
+def try_to_open(tickets: "Queue[Any]", answer: "Queue[Any]") -> None:
+    """Each in a context of its own, as another process would."""
+    while (ticket := tickets.get()) is not None:
+        with gpuipc.Context() as context:
+            answer.put(outcome(ticket, context=context))
+
+
+def open_as_nobody(directory: str, ticket: str, answer: Connection) -> None:
+    os.setgroups([65534])
+    os.setgid(65534)
+    os.setuid(65534)
+    with gpuipc.Context(runtime_directory=directory, shared_directory=True) as context:
+        answer.send(outcome(ticket, users=[0], context=context))
+
+
+def borrow(told: Connection) -> None:
+    """Takes arrays, and lets go of them or gives them back, the first one first."""
+    held: list[Any] = []
+    tensors: list[Any] = []
+    while (message := told.recv())[0] != "end":
+        what, argument = message
+        if what == "take":
+            array: Any = pickle.loads(argument) if isinstance(argument, bytes) else gpuipc.open(argument)
+            held.append(array)
+            contents = array.buffer.read(array.offset, array.nbytes)
+            told.send(int(np.frombuffer(contents, np.int32).sum()))
+            del array
+        elif what == "let go":
+            if held:
+                held.pop(0)
+            else:
+                delete_on_a_thread(tensors.pop(0))
+            told.send(None)
+        else:
+            array = held.pop(0)
+            tensors.append(take(array))
+            array.give_back()
+            try:
+                array.__dlpack__()
+            except gpuipc.GpuipcError as error:
+                told.send(type(error).__name__)
+            del array

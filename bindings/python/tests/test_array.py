@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import copy
 import gc
+import pickle
 import weakref
 from typing import Any
 
@@ -220,14 +221,6 @@ def test_cuda_array_interface() -> None:
     assert array.__cuda_array_interface__["strides"] is None
 
 
-def test_torch_on_the_cpu() -> None:
-    torch = pytest.importorskip("torch")
-    array = host((3, 4), "bfloat16")
-    tensor = torch.from_dlpack(array)
-    tensor.fill_(1.5)
-    assert array.buffer.read(0, 2) == b"\xc0\x3f"
-
-
 # ---- end
 
 
@@ -303,3 +296,23 @@ def test_a_manifest_of_something_else_is_refused() -> None:
     assert manifest is not None
     with pytest.raises(gpuipc.errors.OutOfRange):
         gpuipc.open(gpuipc.create(32).share(attachment=manifest))
+
+
+def test_closed_while_a_tensor_keeps_the_memory() -> None:
+    array = gpuipc.empty(16, "int32", transport="host")
+    tensor = np.from_dlpack(array)
+    tensor[:] = 7
+    array.close()
+    for use in (array.__dlpack__, lambda: pickle.dumps(array)):
+        with pytest.raises(gpuipc.errors.ReleasedError):
+            use()
+    assert set(tensor.tolist()) == {7}
+
+
+def test_closed_behind_a_stream_after_its_tensors_have_gone() -> None:
+    """What they were used for may be on other streams: so it is behind all."""
+    array = gpuipc.empty(16, "int32")
+    array.__dlpack__()
+    array.close(stream=1)
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        array.__dlpack__()

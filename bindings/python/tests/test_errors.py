@@ -51,6 +51,7 @@ def test_every_status_makes_an_exception() -> None:
         error = errors._make(status, "text", "call", "cuCall", "cuda", 7, "sentence")
         assert (str(error), error.name, error.native_code) == ("text", f"GPUIPC_{name}", 7)
         made.add(type(error))
+    made.add(type(errors._make(43, "text", "call", "cuCall", "cuda", 901, "")))
     assert made == classes
     assert errors._make(999, "text", "", "", "", 0, "").name == "GPUIPC_UNKNOWN_STATUS"
 

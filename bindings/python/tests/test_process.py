@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import signal
+import struct
 import time
 from collections.abc import Iterator
 from multiprocessing.context import SpawnContext
@@ -16,6 +17,7 @@ import pytest
 from conftest import PATIENCE, Run
 
 import gpuipc
+from gpuipc import _native
 
 
 def filled(shape: Any, **options: Any) -> gpuipc.Array:
@@ -115,6 +117,25 @@ def test_what_was_let_go_of_is_freed_when_it_has_come_back(spawn: SpawnContext) 
             assert time.monotonic() < deadline
     arrays.put(None)
     ended(process)
+
+
+def test_a_forked_child_leaves_what_its_parent_gave_out(run_python: Run) -> None:
+    run_python(
+        "import os, pickle, gpuipc, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "array, other = gpuipc.empty(16, 'int8'), gpuipc.empty(16, 'int8')\n"
+        "kept = pickle.dumps(array), pickle.dumps(other)\n"
+        "del array\n"
+        "assert gpuipc.lingering() == 1\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    assert gpuipc.lingering() == 0\n"
+        "    del other\n"
+        "    while gpuipc.lingering() > 0: pass\n"
+        "    os._exit(7)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+        "assert gpuipc.lingering() == 1 and pickle.loads(kept[0]).shape == (16,)\n"
+    )
 
 
 def test_what_nobody_unpickled_yet_is_kept(spawn: SpawnContext) -> None:
@@ -220,10 +241,45 @@ def test_pickled_within_one_process() -> None:
     assert len(pickle.dumps(array)) < 250
 
 
+TICKET = slice(8, 72)
+"""Where it is among the bytes that a pickle has of an Array."""
+
+
+def parcel_of(array: gpuipc.Array) -> tuple[Any, bytes]:
+    function, (parcel,) = cast(Any, array.__reduce__())
+    return function, parcel
+
+
 def test_one_pickle_share_for_an_allocation() -> None:
     array = filled(16)
-    (_, one), (_, other) = cast(Any, (array.__reduce__(), array[2:4].__reduce__()))
-    assert one[0] == other[0]
+    assert parcel_of(array)[1][TICKET] == parcel_of(array[2:4])[1][TICKET]
+
+
+def test_several_arrays_in_one(spawn: SpawnContext) -> None:
+    parcels, answer = spawn.Queue(), spawn.Queue()
+    process = started(spawn, others.unpack_and_add, parcels, answer)
+    one, other = filled((4, 4)), filled(8)
+    parts = [one[1:2], other, one[:, 2:3], one]
+    text = _native.pack(parts)
+    assert len(text) < len(parts) * 48 + 2 * 80 + 8
+    for _ in range(2):  # each time with a point and a loan of its own
+        expected = [(part.shape, int(np.from_dlpack(part).sum())) for part in parts]
+        parcels.put(_native.pack(parts))
+        assert answer.get(timeout=PATIENCE) == expected
+    parcels.put(_native.pack([]))
+    assert answer.get(timeout=PATIENCE) == []
+    parcels.put(None)
+    ended(process)
+    assert int(np.from_dlpack(other).sum()) == sum(range(8)) + 2 * 8
+
+
+def test_what_is_not_packed() -> None:
+    with pytest.raises(TypeError):
+        _native.pack([filled(4), 5])  # type: ignore[list-item]
+    closed = filled(4)
+    closed.close()
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        _native.pack([filled(4), closed])
 
 
 def test_an_orphan_expires(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,20 +310,55 @@ def test_unpickling_opens_for_the_device_chosen() -> None:
         gpuipc.config.open_device.reset(token)
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x00" * 64])
-def test_a_damaged_pickle_is_refused(damage: bytes) -> None:
-    function, arguments = cast(Any, filled(4).__reduce__())
+def test_a_damaged_pickle_is_refused() -> None:
+    function, parcel = parcel_of(filled(4))
     with pytest.raises(gpuipc.errors.TicketError):
-        function(damage, *arguments[1:])
+        function(parcel[:8] + bytes(64) + parcel[72:])
+    for damage in (b"", parcel[:7], parcel[:-1], b"\x02" + parcel[1:], _native.pack([]), bytes(200)):
+        with pytest.raises(ValueError):
+            function(damage)
+    with pytest.raises(ValueError, match="name memory"):
+        _native.unpack(parcel[:88] + b"\x01" + parcel[89:])
 
 
 def test_a_pickle_that_reaches_beyond_is_refused() -> None:
-    array = filled(4)
-    function, arguments = cast(Any, array.__reduce__())
-    ticket, _, _, _, kind, mark = arguments
-    for offset, shape, strides in ((8, (4,), None), (0, (5,), None), (0, (2,), (4,)), (0, (1 << 61,), None)):
+    function, parcel = parcel_of(filled(4))
+    start = parcel[:88]
+    kind = parcel[92:96]
+
+    def of(offset: int, *numbers: int, dimensions: int = 1) -> bytes:
+        head = struct.pack("<HBB", 0, dimensions, len(numbers) > dimensions) + kind
+        return start + head + struct.pack(f"<Q{len(numbers)}q", offset, *numbers)
+
+    assert function(of(0, 4)).shape == (4,)
+    for beyond in (of(8, 4), of(0, 5), of(0, 2, 4), of(0, 1 << 61), of(0, -1), of(0, 0), of(0, *[1] * 9, dimensions=9)):
         with pytest.raises(ValueError):
-            function(ticket, offset, shape, strides, kind, mark)
+            function(beyond)
+
+
+def test_who_unpickles_waits_for_the_stream_that_is_named(spawn: SpawnContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that do not wait for the default one, of which pickling knows nothing by itself."""
+    monkeypatch.setenv("GPUIPC_EMULATED_MACHINE", "stream-delay-ms=200")
+    here, there = spawn.Pipe()
+    process = started(spawn, others.fill_on_a_stream_and_send, [1, 2, 3], there)
+    for value in (1, 2, 3):
+        array = received(here)
+        assert set(array.buffer.read()) == {value}
+        here.send("next")
+    ended(process)
+
+
+def test_after_a_stream() -> None:
+    array = filled(16).after(1)
+    assert array[2:4].shape == (2,)
+    assert pickle.loads(pickle.dumps(array)).shape == array.after(None).shape
+    with pytest.raises(TypeError, match="stream"):
+        array.after("no stream")
+    opened = gpuipc.open(array.ticket())
+    assert isinstance(opened, gpuipc.Array)
+    pickle.dumps(opened)
+    with pytest.raises(ValueError, match="default stream"):
+        pickle.dumps(opened.after(4711))
 
 
 # ---- the end of things
@@ -324,6 +415,22 @@ def test_a_process_ends_with_everything_open(run_python: Run) -> None:
         "context = gpuipc.Context(); other = gpuipc.empty(4, 'int8', context=context); other.ticket()\n"
     )
     assert not [name for name in os.listdir(os.environ["GPUIPC_RUNTIME_DIR"]) if "never" in name]
+
+
+def test_a_process_ends_while_memory_lingers(run_python: Run) -> None:
+    """What is pickled and gone is looked after by a thread, which lets go of objects of Python."""
+    run_python(
+        "import ctypes, pickle, gpuipc\n"
+        "class Kept:\n"
+        "    def __init__(self): self.array = gpuipc.empty(64, 'int8')\n"
+        "    def __dlpack_device__(self): return self.array.__dlpack_device__()\n"
+        "    def __dlpack__(self, **options): return self.array.__dlpack__(**options)\n"
+        "arrays = [gpuipc.wrap(Kept()) for _ in range(20)]\n"
+        "for i, array in enumerate(arrays):\n"
+        "    array.share(expires=0.001 * (i + 1)); pickle.dumps(gpuipc.empty(64, 'int8'))\n"
+        "del arrays, array\n"
+        "assert gpuipc.lingering() >= 20\n"
+    )
 
 
 # ---- Ctrl-C

@@ -5,5 +5,5 @@ import os
 import sys
 from pathlib import Path
 
-program = str(Path(__file__).parent / "bin" / "gpuipc-selftest")
-os.execv(program, [program, *sys.argv[1:]])
+_program = str(Path(__file__).parent / "bin" / "gpuipc-selftest")
+os.execv(_program, [_program, *sys.argv[1:]])

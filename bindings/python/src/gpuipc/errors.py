@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What a failed call raises. All are GpuipcError; most are also what Python's own calls raise in such a case."""
 
+import os
+
 from gpuipc import _native
 
 
@@ -49,6 +51,10 @@ class NotShareable(GpuipcError, BufferError):
 
 class DriverError(GpuipcError):
     """The driver or the GPU: there is none, it is too old, it failed, or it refused."""
+
+
+class CaptureError(DriverError):
+    """A stream that is being captured was to do what a graph cannot repeat. Capture goes on; do it before or after."""
 
 
 class OutOfDeviceMemory(DriverError, MemoryError):
@@ -122,6 +128,23 @@ _BY_NAME: dict[str, type[GpuipcError]] = {
 }
 
 
+# CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and its kin (cuda.h).
+_CAPTURE_CODES = range(900, 910)
+
+# What to do about it in Python, where the library's sentences speak of C.
+_NOTES = {
+    "GPUIPC_ERR_DEVICE_NOT_VISIBLE": (
+        "CUDA_VISIBLE_DEVICES of this process: {visible}. Open it for a GPU that is there: gpuipc.open(ticket, device=0), "
+        "or gpuipc.config.open_device.set(0) before unpickling"
+    ),
+    "GPUIPC_ERR_DEVICE_NOT_FOUND": "CUDA_VISIBLE_DEVICES of this process: {visible}. gpuipc.devices() are what it sees",
+    "GPUIPC_ERR_NO_DEVICE": "CUDA_VISIBLE_DEVICES of this process: {visible}",
+    "GPUIPC_ERR_FORKED": (
+        "with multiprocessing: get_context('spawn') or get_context('forkserver'); the child gets arrays by a queue or a pipe"
+    ),
+}
+
+
 def _class_of(name: str, status: int) -> type[GpuipcError]:
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -141,7 +164,11 @@ def _make(
     status: int, text: str, operation: str, native_call: str, native_origin: str, native_code: int, sentence: str
 ) -> GpuipcError:
     name, kind = _CLASSES.get(status, ("GPUIPC_UNKNOWN_STATUS", GpuipcError))
+    if native_origin == "cuda" and native_code in _CAPTURE_CODES:
+        kind = CaptureError
     error = kind(text)
+    if name in _NOTES:
+        error.add_note(_NOTES[name].format(visible=os.environ.get("CUDA_VISIBLE_DEVICES", "not set")))
     error.status = status
     error.name = name
     error.operation = operation

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What arrives: memory that is opened once for all tensors in it, and the tensors, each made when it is wanted. */
+#include <atomic>
+#include <cstring>
+
+#include "open.hpp"
+#include "parcel.hpp"
+#include "stream.hpp"
+#include "ticket.hpp"
+
+namespace binding {
+
+namespace {
+
+/* ---- a tensor by DLPack ---------------------------------------------------------------------- */
+
+/* What all tensors of a segment stand on. The last of them may be let go of on any thread, with or without the GIL. */
+class ground {
+  public:
+    ground(gpuipc_buffer *taken, std::shared_ptr<owner> kept)
+        : buffer_(taken), kept_(std::move(kept)) {
+    }
+    ground(const ground &) = delete;
+    ground &operator=(const ground &) = delete;
+    ~ground() {
+        (void)gpuipc_buffer_drop(buffer_);
+    }
+
+  private:
+    gpuipc_buffer *buffer_;
+    std::shared_ptr<owner> kept_;
+};
+
+struct tensor_block {
+    gpuipc_dlpack_managed managed; /* for from_dlpack(), in the form that every PyTorch knows */
+    gpuipc_dlpack_versioned versioned;
+    std::shared_ptr<ground> on;
+    std::vector<int64_t> numbers; /* shape and strides */
+};
+
+void end_managed(gpuipc_dlpack_managed *tensor) {
+    delete static_cast<tensor_block *>(tensor->owner);
+}
+
+void end_versioned(gpuipc_dlpack_versioned *tensor) {
+    delete static_cast<tensor_block *>(tensor->owner);
+}
+
+void end_capsule(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor") != 0) {
+        end_managed(
+            static_cast<gpuipc_dlpack_managed *>(PyCapsule_GetPointer(capsule, "dltensor")));
+    }
+}
+
+/* ---- a segment ------------------------------------------------------------------------------- */
+
+struct segment {
+    std::shared_ptr<memory> core;
+    std::shared_ptr<ground> on;
+    gpuipc_mark loan;
+    bool is_own; /* of this very process */
+};
+
+gpuipc_mark mark_from(const nb::bytes &bytes) {
+    gpuipc_mark mark;
+    if (bytes.size() != sizeof(mark.bytes)) {
+        throw nb::value_error("a loan has 16 bytes");
+    }
+    memcpy(mark.bytes, bytes.data(), sizeof(mark.bytes));
+    return mark;
+}
+
+[[noreturn]] void refuse_second() {
+    fail(GPUIPC_ERR_TICKET_USED_UP, "gpuipc_buffer_take_loan",
+         "these tensors were handed to one receiver, who has read them already, or their time "
+         "(gpuipc.config.orphan_seconds) is over; hand them over once for each receiver");
+}
+
+/* Of its own process: the loan is ended, and what it kept is kept by the tensors from now on. */
+std::shared_ptr<owner> take_own(const memory &core, const gpuipc_mark &loan) {
+    std::shared_ptr<owner> kept = hand_over_end(loan);
+    if (kept == nullptr) {
+        refuse_second();
+    }
+    uint8_t byte; /* waits for what the default stream was given */
+    check(released([&] { return gpuipc_buffer_read(core.handle(), 0, &byte, 1); }));
+    return kept;
+}
+
+segment open_segment(nb::handle ticket, const nb::bytes &loan) {
+    segment made;
+    made.core = open_handed_over(ticket_from(ticket));
+    made.loan = mark_from(loan);
+    made.is_own = made.core->is_of_this_process();
+    std::shared_ptr<owner> kept;
+    if (made.is_own) {
+        kept = take_own(*made.core, made.loan);
+    } else {
+        const gpuipc_status status = gpuipc_buffer_take_loan(made.core->handle(), &made.loan);
+        if (status == GPUIPC_ERR_RELEASED) {
+            refuse_second();
+        }
+        check(status);
+        made.core->set_mark(made.loan);
+    }
+    check(gpuipc_buffer_retain(made.core->handle()));
+    made.on = std::make_shared<ground>(made.core->handle(), std::move(kept));
+    return made;
+}
+
+/* Types that PyTorch takes by DLPack in every version; the others go as numbers of the same size. */
+bool is_plain(const element &type) {
+    if (type.lanes != 1) {
+        return false;
+    }
+    switch (type.code) {
+    case 0: /* kDLInt */
+    case 2: /* kDLFloat */
+    case 4: /* kDLBfloat */
+        return true;
+    case 1: /* kDLUInt: the wider ones came later */
+        return type.bits == 8;
+    case 5: /* kDLComplex */
+        return type.bits >= 64;
+    default:
+        return false;
+    }
+}
+
+/* ---- a delivery ------------------------------------------------------------------------------ */
+
+class delivery {
+  public:
+    delivery(const nb::tuple &segments, const nb::bytes &said, nb::object make)
+        : said_(contents_read(std::string(said.c_str(), said.size()))), make_(std::move(make)),
+          exchange_(exchange_from(make_)) {
+        for (nb::handle each : segments) {
+            const nb::tuple pair = nb::cast<nb::tuple>(each);
+            of_.push_back(open_segment(nb::object(pair[0]), nb::cast<nb::bytes>(pair[1])));
+        }
+        for (const place &each : said_.commons) {
+            check_place(each);
+        }
+        for (const part &each : said_.parts) {
+            check_place(each.at);
+        }
+    }
+
+    size_t size() const {
+        return said_.parts.size();
+    }
+    std::vector<uint32_t> devices() const {
+        std::vector<uint32_t> numbers;
+        for (const segment &each : of_) {
+            numbers.push_back(each.core->is_on_host() ? GPUIPC_DEVICE_NONE
+                                                      : each.core->access_device());
+        }
+        return numbers;
+    }
+    uint32_t segment_of(size_t number) const {
+        return said_.parts.at(number).at.home;
+    }
+
+    /* Lets a stream wait for the contents of a segment, unless they are there. */
+    void await(uint32_t number, uintptr_t stream) {
+        memory &core = *of_.at(number).core;
+        if (core.is_on_host()) {
+            core.ready_here(patience(std::nullopt));
+        } else {
+            core.ready_for(stream_of_handle(stream));
+        }
+    }
+
+    /* The tensor, of its own type or of numbers that are as wide. */
+    nb::object tensor(size_t number) const {
+        const part &wanted = said_.parts.at(number);
+        const element type = element_from_packed(wanted.type);
+        const element made = is_plain(type) ? type : element{0, type.bits, 1};
+        return make(of_[wanted.at.home], wanted.at.offset, made, wanted.shape, wanted.strides);
+    }
+    /* The name of the type that tensor() could not give it. */
+    std::optional<std::string> view_of(size_t number) const {
+        const element type = element_from_packed(said_.parts.at(number).type);
+        return is_plain(type) ? std::nullopt : std::optional<std::string>(element_name(type));
+    }
+    /* All tensors from the first to before the last; None for what tensor() alone does not make. */
+    nb::list tensors() const {
+        nb::list made;
+        for (size_t i = 0; i < said_.parts.size(); i++) {
+            const part &each = said_.parts[i];
+            made.append(each.common == no_common && is_plain(element_from_packed(each.type))
+                            ? tensor(i)
+                            : nb::none());
+        }
+        return made;
+    }
+
+    /* Which common memory a tensor lies in, how many bytes from its beginning, its shape and strides. */
+    nb::object common_of(size_t number) const {
+        const part &wanted = said_.parts.at(number);
+        if (wanted.common == no_common) {
+            return nb::none();
+        }
+        return nb::make_tuple(wanted.common, wanted.at.offset - said_.commons[wanted.common].offset,
+                              numbers(wanted.shape), numbers(wanted.strides),
+                              element_name(element_from_packed(wanted.type)));
+    }
+    nb::object common(uint32_t number) const {
+        const place &wanted = said_.commons.at(number);
+        return make(of_[wanted.home], wanted.offset, element{1, 8, 1},
+                    {static_cast<int64_t>(wanted.bytes)}, {1});
+    }
+
+    void give_back(const std::vector<uintptr_t> &streams) {
+        for (size_t i = 0; i < of_.size(); i++) {
+            if (!of_[i].is_own) {
+                check(gpuipc_buffer_return_loan_async(of_[i].core->handle(), &of_[i].loan,
+                                                      stream_of_handle(streams.at(i))));
+            }
+        }
+        of_.clear();
+        said_.parts.clear();
+    }
+
+  private:
+    static nb::tuple numbers(const std::vector<int64_t> &of) {
+        return tuple_of(of.data(), static_cast<uint32_t>(of.size()));
+    }
+
+    void check_place(const place &at) const {
+        if (at.home >= of_.size() || at.offset > of_[at.home].core->bytes() ||
+            at.bytes > of_[at.home].core->bytes() - at.offset) {
+            throw nb::value_error("a tensor does not lie in the memory that came with it");
+        }
+    }
+
+    static std::unique_ptr<tensor_block> block_of(const segment &in, uint64_t offset,
+                                                  const element &type,
+                                                  const std::vector<int64_t> &shape,
+                                                  const std::vector<int64_t> &strides) {
+        auto block = std::make_unique<tensor_block>();
+        block->on = in.on;
+        block->numbers.reserve(shape.size() + strides.size());
+        block->numbers.assign(shape.begin(), shape.end());
+        block->numbers.insert(block->numbers.end(), strides.begin(), strides.end());
+        gpuipc_dlpack_tensor &tensor = block->managed.tensor;
+        tensor = {};
+        tensor.data = reinterpret_cast<void *>(static_cast<uintptr_t>(in.core->address() + offset));
+        tensor.device_type = in.core->is_on_host() ? GPUIPC_DLPACK_CPU : GPUIPC_DLPACK_CUDA;
+        tensor.device_id =
+            in.core->is_on_host() ? 0 : static_cast<int32_t>(in.core->access_device());
+        tensor.dimensions = static_cast<int32_t>(shape.size());
+        tensor.type_kind = type.code;
+        tensor.type_bits = type.bits;
+        tensor.type_lanes = type.lanes;
+        tensor.shape = block->numbers.data();
+        tensor.strides = block->numbers.data() + shape.size();
+        block->managed.owner = block.get();
+        block->managed.deleter = end_managed;
+        block->versioned = {1, 0, block.get(), end_versioned, 0, tensor};
+        return block;
+    }
+
+    nb::object make(const segment &in, uint64_t offset, const element &type,
+                    const std::vector<int64_t> &shape, const std::vector<int64_t> &strides) const {
+        std::unique_ptr<tensor_block> block = block_of(in, offset, type, shape, strides);
+        if (exchange_ != nullptr) {
+            void *made = nullptr;
+            if (exchange_->make(&block->versioned, &made) != 0) {
+                throw nb::python_error();
+            }
+            block.release(); /* the tensor's */
+            return nb::steal(static_cast<PyObject *>(made));
+        }
+        PyObject *capsule = PyCapsule_New(&block->managed, "dltensor", end_capsule);
+        if (capsule == nullptr) {
+            throw nb::python_error();
+        }
+        block.release(); /* the capsule's, until it is taken */
+        return make_(nb::steal(capsule));
+    }
+
+    std::vector<segment> of_;
+    contents said_;
+    nb::object make_;
+    const exchange *exchange_; /* in place of calls of make_ */
+};
+
+} // namespace
+
+void bind_delivery(nb::module_ &m) {
+    nb::class_<delivery>(m, "Delivery", "Tensors of PyTorch that another process has handed over.")
+        .def(
+            nb::init<const nb::tuple &, const nb::bytes &, nb::object>(), nb::arg("segments"),
+            nb::arg("contents"), nb::arg("make"),
+            nb::sig(
+                "def __init__(self, segments: tuple[tuple[bytes, bytes], ...], contents: bytes, make: object) "
+                "-> None"))
+        .def("__len__", &delivery::size)
+        .def_prop_ro("devices", &delivery::devices)
+        .def("segment_of", &delivery::segment_of, nb::arg("number"))
+        .def("await_contents", &delivery::await, nb::arg("segment"), nb::arg("stream"))
+        .def("tensor", &delivery::tensor, nb::arg("number"),
+             nb::sig("def tensor(self, number: int) -> typing.Any"))
+        .def("tensors", &delivery::tensors, nb::sig("def tensors(self) -> list[typing.Any]"))
+        .def("view_of", &delivery::view_of, nb::arg("number"))
+        .def(
+            "common_of", &delivery::common_of, nb::arg("number"),
+            nb::sig(
+                "def common_of(self, number: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...], str] | "
+                "None"))
+        .def("common", &delivery::common, nb::arg("number"),
+             nb::sig("def common(self, number: int) -> typing.Any"))
+        .def("give_back", &delivery::give_back, nb::arg("streams"));
+}
+
+} // namespace binding

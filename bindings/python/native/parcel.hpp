@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file Tensors of PyTorch on their way: a Parcel is what goes out, a Delivery what arrives. Many tensors share one
+ * ticket, one ready point and one loan for each piece of memory that they lie in.
+ */
+#pragma once
+
+#include <gpuipc/gpuipc_dlpack.h>
+
+#include <memory>
+#include <vector>
+
+#include "array.hpp"
+
+namespace binding {
+
+/** Memory that tensors lie in: a segment of a pool, a buffer of gpuipc's own, or what was wrapped. */
+class home {
+  public:
+    /** Takes the reference over. @p core stands for what is no segment of a pool. */
+    home(const std::shared_ptr<context> &of, gpuipc_buffer *taken, const gpuipc_buffer_info &info,
+         std::shared_ptr<memory> core, gpuipc_stream stream)
+        : of_(of), buffer_(taken), info_(info), core_(std::move(core)), stream_(stream) {
+    }
+    home(const home &) = delete;
+    home &operator=(const home &) = delete;
+    ~home();
+
+    gpuipc_buffer *buffer() const {
+        return buffer_;
+    }
+    uint64_t address() const {
+        return info_.address;
+    }
+    uint64_t bytes() const {
+        return info_.bytes;
+    }
+    uint32_t device() const {
+        return info_.access_device;
+    }
+    bool is_on_host() const {
+        return info_.transport == GPUIPC_TRANSPORT_HOST;
+    }
+    bool holds(uint64_t address, uint64_t bytes) const {
+        return address >= info_.address && address - info_.address <= info_.bytes &&
+               bytes <= info_.bytes - (address - info_.address);
+    }
+    gpuipc_ticket ticket() const;
+    /** Which PyTorch asked for it; NULL also where that is not known. */
+    gpuipc_stream stream() const {
+        return stream_;
+    }
+
+  private:
+    std::shared_ptr<context> of_;
+    gpuipc_buffer *buffer_;
+    gpuipc_buffer_info info_;
+    std::shared_ptr<memory> core_;
+    gpuipc_stream stream_;
+};
+
+using homes = std::vector<std::shared_ptr<home>>;
+
+/** A tensor, or memory that several share: where it lies. */
+struct place {
+    uint32_t home;
+    uint64_t offset;
+    uint64_t bytes;
+};
+
+/** A tensor within its home. */
+struct part {
+    place at;
+    uint32_t type;   /* GPUIPC_ELEMENT_TYPE */
+    uint32_t common; /* which of the common places it shares with others; no_common: it is alone */
+    std::vector<int64_t> shape;
+    std::vector<int64_t> strides;
+};
+constexpr uint32_t no_common = UINT32_MAX;
+
+/** What is said of the tensors of a parcel. */
+struct contents {
+    std::vector<place> commons;
+    std::vector<part> parts;
+
+    /** As bytes, for those who get it. */
+    std::string written() const;
+};
+/** Throws ValueError for what nobody has written. */
+contents contents_read(const std::string &bytes);
+
+/** DLPack's table of functions (DLPackExchangeAPI of DLPack 1.3), by which tensors are asked and made without Python's
+ *  calls. Each gives 0, or -1 with Python's error set. */
+struct exchange {
+    uint32_t major;
+    uint32_t minor;
+    const exchange *previous;
+    int (*allocate)(gpuipc_dlpack_tensor *, gpuipc_dlpack_versioned **, void *,
+                    void (*)(void *, const char *, const char *));
+    int (*take)(void *object, gpuipc_dlpack_versioned **out_tensor);
+    int (*make)(gpuipc_dlpack_versioned *tensor, void **out_object);
+    int (*look)(void *object, gpuipc_dlpack_tensor *out_tensor);
+    int (*current_stream)(int device_type, int32_t device_id, void **out_stream);
+};
+/** What PyTorch's capsule holds; NULL: it is something else, or of another kind of DLPack. */
+const exchange *exchange_from(nb::handle capsule);
+
+/** Of a hand-over of this very process that nobody else is to have any more: who keeps the memory. NULL: there is no
+ *  such hand-over. */
+std::shared_ptr<owner> hand_over_end(const gpuipc_mark &loan);
+/** Lets go of what has been given back, or that nobody has taken in its time. On any thread, with or without the GIL. */
+void hand_overs_look_after();
+size_t hand_overs_count();
+/** In a forked child: what is out is its parent's. */
+void hand_overs_forget();
+
+void bind_parcel(nb::module_ &m);
+void bind_delivery(nb::module_ &m);
+
+} // namespace binding

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpuipc_torch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+struct kind {
+    gpuipc_context *context = nullptr;
+    std::vector<gpuipc_uuid> openers;
+    std::vector<uint32_t> access_devices;
+};
+
+struct segment {
+    gpuipc_context *context;
+    gpuipc_buffer *buffer;
+    uint64_t bytes;
+    gpuipc_stream stream;
+    gpuipc_server *server; /* NULL: there is no ticket */
+    gpuipc_ticket ticket;
+};
+
+struct leaving {
+    gpuipc_context *context;
+    uint64_t address;
+    gpuipc_buffer *buffer; /* to be compared with, no more */
+    clock_type::time_point gone_at = clock_type::time_point::max();
+};
+
+/* What the driver may take to have memory back when the library has begun to give it up. */
+constexpr std::chrono::milliseconds longest_return(500);
+
+/* Never destroyed: PyTorch frees when the process ends, after destructors have run. */
+struct state {
+    std::mutex lock;
+    kind kinds[GPUIPC_TORCH_KINDS];
+    std::map<uint64_t, segment> segments;
+    std::vector<leaving> freed; /* whose memory the driver may not have back yet */
+    char failure[512] = "";
+};
+
+state &all() {
+    static state &only = *new state;
+    return only;
+}
+
+void note_failure() {
+    const std::lock_guard<std::mutex> hold(all().lock);
+    snprintf(all().failure, sizeof(all().failure), "%s", gpuipc_error_text());
+}
+
+bool is_found(const leaving &each) {
+    gpuipc_buffer *found = nullptr;
+    uint64_t offset = 0;
+    if (gpuipc_buffer_find(each.context, each.address, &found, &offset) != GPUIPC_OK) {
+        return false;
+    }
+    (void)gpuipc_buffer_drop(found);
+    return found == each.buffer;
+}
+
+bool is_back(leaving &each) {
+    const clock_type::time_point now = clock_type::now();
+    if (each.gone_at > now && !is_found(each)) {
+        each.gone_at = std::min(each.gone_at, now);
+    }
+    return each.gone_at <= now && now - each.gone_at > longest_return;
+}
+
+/* Memory that was freed has not come back yet. */
+bool is_more_coming() {
+    std::vector<leaving> freed;
+    {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        freed.swap(all().freed);
+    }
+    freed.erase(std::remove_if(freed.begin(), freed.end(), is_back), freed.end());
+    const std::lock_guard<std::mutex> hold(all().lock);
+    all().freed.insert(all().freed.end(), freed.begin(), freed.end());
+    return !freed.empty();
+}
+
+/* What was freed comes back when the device has passed it. PyTorch frees and asks again at once, and takes the answer for
+ * final: so it is waited for, as cudaFree() would have done. */
+gpuipc_status create(gpuipc_context *context, const gpuipc_buffer_config &config,
+                     gpuipc_buffer **out_buffer) {
+    const clock_type::time_point end = clock_type::now() + std::chrono::seconds(2);
+    bool goes_on = true;
+    gpuipc_status status = gpuipc_buffer_create(context, &config, out_buffer);
+    while (status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY && goes_on) {
+        goes_on = is_more_coming() && clock_type::now() < end;
+        if (goes_on) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        status = gpuipc_buffer_create(context, &config, out_buffer);
+    }
+    return status;
+}
+
+/* Those that cannot reach the memory are not refused it: PyTorch asks before it copies directly. */
+void let_others_in(gpuipc_buffer *buffer, const kind &made_as, uint32_t device) {
+    for (uint32_t each : made_as.access_devices) {
+        if (each != device) {
+            const gpuipc_status status =
+                gpuipc_buffer_set_access(buffer, each, GPUIPC_ACCESS_READ_WRITE);
+            (void)status;
+        }
+    }
+}
+
+/* Throws std::bad_alloc. */
+void *allocate(uint32_t number, ssize_t bytes, int device, gpuipc_stream stream) {
+    kind made_as;
+    {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        made_as = all().kinds[number];
+    }
+    gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
+    config.bytes = static_cast<uint64_t>(bytes);
+    config.device = GPUIPC_DEVICE(device);
+    config.openers = made_as.openers.data();
+    config.opener_count = static_cast<uint32_t>(made_as.openers.size());
+    gpuipc_buffer *buffer = nullptr;
+    const gpuipc_status status = create(made_as.context, config, &buffer);
+    if (status != GPUIPC_OK) {
+        if (status != GPUIPC_ERR_OUT_OF_DEVICE_MEMORY) {
+            note_failure();
+        }
+        return nullptr;
+    }
+    let_others_in(buffer, made_as, static_cast<uint32_t>(device));
+    const uint64_t address = gpuipc_buffer_address(buffer);
+    try {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        all().segments[address] = {made_as.context, buffer, config.bytes, stream, nullptr, {}};
+    } catch (...) {
+        (void)gpuipc_buffer_release(buffer);
+        throw;
+    }
+    return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
+}
+
+void *allocate_or_null(uint32_t number, ssize_t bytes, int device, gpuipc_stream stream) noexcept {
+    try {
+        return bytes > 0 && device >= 0 ? allocate(number, bytes, device, stream) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
+/* With the lock. */
+std::map<uint64_t, segment>::iterator find(uint64_t address) {
+    auto next = all().segments.upper_bound(address);
+    if (next == all().segments.begin()) {
+        return all().segments.end();
+    }
+    --next;
+    return address - next->first < next->second.bytes ? next : all().segments.end();
+}
+
+/* With the lock. Beyond so many, which only a program that frees nothing but these gets, the first are not waited for. */
+void note_freed(const std::pair<const uint64_t, segment> &of) {
+    constexpr size_t most = 4096;
+    if (all().freed.size() == most) {
+        all().freed.erase(all().freed.begin());
+    }
+    try {
+        all().freed.push_back(
+            {of.second.context, of.first, of.second.buffer, clock_type::time_point::max()});
+    } catch (const std::bad_alloc &) { /* then it is not waited for */
+    }
+}
+
+/* False: this one is not needed, because another thread was quicker, or the segment is gone. */
+bool keep_ticket(const gpuipc_torch_segment &of, gpuipc_server *server, const gpuipc_ticket &made,
+                 gpuipc_ticket *out_ticket, gpuipc_status *out_status) {
+    const std::lock_guard<std::mutex> hold(all().lock);
+    const auto found = find(of.address);
+    if (found == all().segments.end() || found->second.buffer != of.buffer) {
+        *out_status = GPUIPC_ERR_NOT_FOUND;
+        return false;
+    }
+    const bool is_first = found->second.server != server;
+    if (is_first) {
+        found->second.server = server;
+        found->second.ticket = made;
+    }
+    *out_ticket = found->second.ticket;
+    return is_first;
+}
+
+} // namespace
+
+gpuipc_status gpuipc_torch_configure(uint32_t number, gpuipc_context *context,
+                                     const gpuipc_uuid *openers, uint32_t opener_count,
+                                     const uint32_t *access_devices, uint32_t access_device_count) {
+    if (number >= GPUIPC_TORCH_KINDS) {
+        return GPUIPC_ERR_INVALID_ARGUMENT;
+    }
+    try {
+        kind made;
+        made.context = context;
+        made.openers.assign(openers, openers + opener_count);
+        made.access_devices.assign(access_devices, access_devices + access_device_count);
+        const std::lock_guard<std::mutex> hold(all().lock);
+        all().kinds[number] = std::move(made);
+    } catch (const std::bad_alloc &) {
+        return GPUIPC_ERR_OUT_OF_MEMORY;
+    }
+    return GPUIPC_OK;
+}
+
+void *gpuipc_torch_alloc(ssize_t bytes, int device, gpuipc_stream stream) {
+    return allocate_or_null(0, bytes, device, stream);
+}
+
+#define ALLOCATION_OF_KIND(number)                                                                 \
+    extern "C" GPUIPC_API void *gpuipc_torch_alloc_##number(ssize_t bytes, int device,             \
+                                                            gpuipc_stream stream);                 \
+    void *gpuipc_torch_alloc_##number(ssize_t bytes, int device, gpuipc_stream stream) {           \
+        return allocate_or_null(number, bytes, device, stream);                                    \
+    }
+ALLOCATION_OF_KIND(0)
+ALLOCATION_OF_KIND(1)
+ALLOCATION_OF_KIND(2)
+ALLOCATION_OF_KIND(3)
+ALLOCATION_OF_KIND(4)
+ALLOCATION_OF_KIND(5)
+ALLOCATION_OF_KIND(6)
+ALLOCATION_OF_KIND(7)
+ALLOCATION_OF_KIND(8)
+ALLOCATION_OF_KIND(9)
+ALLOCATION_OF_KIND(10)
+ALLOCATION_OF_KIND(11)
+ALLOCATION_OF_KIND(12)
+ALLOCATION_OF_KIND(13)
+ALLOCATION_OF_KIND(14)
+ALLOCATION_OF_KIND(15)
+
+void gpuipc_torch_free(void *pointer, ssize_t, int, gpuipc_stream) {
+    segment freed;
+    {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        const auto found = all().segments.find(reinterpret_cast<uintptr_t>(pointer));
+        if (found == all().segments.end()) {
+            return;
+        }
+        freed = found->second;
+        note_freed(*found);
+        all().segments.erase(found);
+    }
+    if (freed.server != nullptr) { /* a server that has ended has revoked it already */
+        const gpuipc_status status = gpuipc_server_revoke(freed.server, &freed.ticket);
+        (void)status;
+    }
+    (void)gpuipc_buffer_drop(freed.buffer);
+}
+
+gpuipc_status gpuipc_torch_find(uint64_t address, gpuipc_torch_segment *out_segment) {
+    const std::lock_guard<std::mutex> hold(all().lock);
+    const auto found = find(address);
+    if (found == all().segments.end()) {
+        return GPUIPC_ERR_NOT_FOUND;
+    }
+    const gpuipc_status status = gpuipc_buffer_retain(found->second.buffer);
+    if (status == GPUIPC_OK) {
+        *out_segment = {found->first, found->second.bytes, found->second.buffer,
+                        found->second.stream};
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_torch_ticket(uint64_t address, gpuipc_server *server,
+                                  gpuipc_ticket *out_ticket) {
+    gpuipc_torch_segment of;
+    gpuipc_status status = gpuipc_torch_find(address, &of);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    gpuipc_ticket made = {};
+    {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        const auto found = find(address);
+        if (found != all().segments.end() && found->second.server == server) {
+            *out_ticket = found->second.ticket;
+            (void)gpuipc_buffer_drop(of.buffer);
+            return GPUIPC_OK;
+        }
+    }
+    /* Without the lock, which who allocates may be waiting for, with PyTorch's. */
+    gpuipc_share_config config = GPUIPC_SHARE_CONFIG_INIT;
+    config.flags = GPUIPC_SEND_READY; /* each hand-over says by itself when its contents are */
+    status = gpuipc_buffer_share(server, of.buffer, &config, &made);
+    if (status == GPUIPC_OK && !keep_ticket(of, server, made, out_ticket, &status)) {
+        const gpuipc_status ignored = gpuipc_server_revoke(server, &made);
+        (void)ignored;
+    }
+    (void)gpuipc_buffer_drop(of.buffer);
+    return status;
+}
+
+void gpuipc_torch_failure(char *out_text, size_t size) {
+    const std::lock_guard<std::mutex> hold(all().lock);
+    snprintf(out_text, size, "%s", all().failure);
+    all().failure[0] = '\0';
+}

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: MIT
+"""What PyTorch's allocator calls, and how tensors leave and arrive, without PyTorch: objects that answer as tensors do."""
+
+import ctypes
+import gc
+import pickle
+import threading
+import weakref
+from collections.abc import Iterator
+from multiprocessing.context import SpawnContext
+from pathlib import Path
+from typing import Any
+
+import others
+import pytest
+
+import gpuipc
+from gpuipc import _native
+
+from conftest import PATIENCE
+
+MIB = 1 << 20
+
+
+class Allocator:
+    """libgpuipc_torch.so, called as PyTorch calls it: without the GIL."""
+
+    def __init__(self, kind: int = 0):
+        library = ctypes.CDLL(str(Path(gpuipc.__file__).parent / "lib" / "libgpuipc_torch.so"))
+        _native.torch_configure(kind, [], [])
+        self._make, self._free = getattr(library, f"gpuipc_torch_alloc_{kind}"), library.gpuipc_torch_free
+        self._make.restype = ctypes.c_void_p
+        self._make.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        self._free.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+
+    def make(self, nbytes: int, device: int = 0) -> int | None:
+        address: int | None = self._make(nbytes, device, None)
+        return address
+
+    def free(self, address: int) -> None:
+        self._free(address, 0, 0, None)
+
+
+@pytest.fixture
+def allocator() -> Allocator:
+    return Allocator()
+
+
+@pytest.fixture
+def segment(allocator: Allocator) -> Iterator[int]:
+    address = allocator.make(2 * MIB)
+    assert address is not None
+    yield address
+    allocator.free(address)
+
+
+class Tensor:
+    """As much of one as is asked for."""
+
+    def __init__(self, address: int, shape: tuple[int, ...] = (256,), dtype: str = "int32", strides: Any = None):
+        self.shape, self.dtype, self._address = shape, dtype, address
+        steps: list[int] = []
+        step = 1
+        for count in reversed(shape):
+            steps.insert(0, step)
+            step *= count
+        self._strides = tuple(steps) if strides is None else strides
+
+    def stride(self) -> tuple[int, ...]:
+        return self._strides
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+class Kept:
+    """Whose end is seen."""
+
+
+def parcel_of(*tensors: Tensor, kept: object = None, wraps: bool = False) -> Any:
+    return _native.Parcel(list(tensors), kept, wraps)
+
+
+def handed(parcel: Any, seconds: float = 60) -> Any:
+    return parcel.hand_over([0] * parcel.segments, seconds), parcel.contents
+
+
+def buffer_at(address: int) -> gpuipc.Buffer:
+    """To read and write what a segment holds."""
+    return gpuipc.wrap((address, 2 * MIB)).buffer
+
+
+# ---- the allocator
+
+
+def test_memory_is_known_until_it_is_freed(allocator: Allocator) -> None:
+    address = allocator.make(2 * MIB)
+    assert address is not None
+    assert _native.torch_is_known(address) and _native.torch_is_known(address + 2 * MIB - 1)
+    kind, transports, *_ = _native.pointer_info(address, 2 * MIB)
+    assert kind == "vmm" and "vmm" in transports
+    allocator.free(address)
+    while _native.torch_is_known(address):  # until the device has passed it
+        pass
+    allocator.free(address)  # nothing, as an address that is not the allocator's
+    allocator.free(0)
+
+
+def test_too_much_is_answered_by_no_memory(allocator: Allocator) -> None:
+    assert allocator.make(1 << 50) is None
+    assert _native.torch_failure() == ""  # want of memory is no other failure
+    assert allocator.make(0) is None and allocator.make(-1) is None
+
+
+def test_another_failure_has_a_sentence(allocator: Allocator) -> None:
+    assert allocator.make(MIB, device=999) is None
+    assert "999" in _native.torch_failure()
+    assert _native.torch_failure() == ""
+
+
+def test_kinds() -> None:
+    openers = [gpuipc.Context.default().devices[0].uuid]
+    _native.torch_configure(15, openers, [])
+    last = Allocator(15)
+    address = last.make(MIB)
+    assert address is not None
+    last.free(address)
+    with pytest.raises(gpuipc.GpuipcError):
+        _native.torch_configure(16, openers, [])
+    with pytest.raises(ValueError, match="16 bytes"):
+        _native.torch_configure(0, [b"short"], [])
+
+
+def test_memory_that_was_freed_is_there_for_the_next(allocator: Allocator) -> None:
+    # More in all than the device has, one after the other.
+    total = gpuipc.Context.default().devices[0].memory_bytes
+    for _ in range(4):
+        address = allocator.make(total // 2)
+        assert address is not None
+        allocator.free(address)
+
+
+def test_threads(allocator: Allocator) -> None:
+    def work() -> None:
+        for _ in range(50):
+            addresses = [allocator.make(2 * MIB) for _ in range(3)]
+            assert None not in addresses and len(set(addresses)) == 3
+            for each in addresses:
+                assert each is not None
+                allocator.free(each)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+# ---- a parcel
+
+
+def test_tensors_of_a_segment_share_its_ticket_and_loan(segment: int) -> None:
+    parcel = parcel_of(*(Tensor(segment + i * 4096) for i in range(100)))
+    assert parcel.segments == 1
+    pieces, contents = handed(parcel)
+    assert len(pieces) == 1 and (len(pieces[0][0]), len(pieces[0][1])) == (64, 16)
+    again, _ = handed(parcel)
+    assert again[0][0] == pieces[0][0] and again[0][1] != pieces[0][1]  # the same ticket, another loan
+    assert parcel.lent == 2
+
+
+def test_what_is_handed_over_is_kept_until_it_is_given_back(segment: int, spawn: SpawnContext) -> None:
+    buffer_at(segment).write(b"\x07" * 1024)
+    kept = Kept()
+    seen = weakref.ref(kept)
+    parcel = parcel_of(Tensor(segment), kept=kept)
+    del kept
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=others.deliver, args=(there,))
+    process.start()
+    here.send(handed(parcel))
+    assert here.recv() == (1, b"\x07" * 1024)
+    del parcel
+    gc.collect()
+    gpuipc.lingering()
+    assert seen() is not None
+    here.send("give back")
+    assert here.recv() == "given back"
+    while seen() is not None:
+        gpuipc.lingering()
+    here.send(None)
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+def test_what_nobody_takes_is_kept_for_a_time(segment: int) -> None:
+    kept = Kept()
+    seen = weakref.ref(kept)
+    parcel = parcel_of(Tensor(segment), kept=kept)
+    pieces, contents = handed(parcel, seconds=0.05)
+    del parcel, kept
+    assert seen() is not None
+    while seen() is not None:
+        gpuipc.lingering()
+    with pytest.raises(gpuipc.errors.TicketError):
+        _native.Delivery(pieces, contents, lambda capsule: capsule)
+
+
+def test_a_receiver_that_ends_gives_back(segment: int, spawn: SpawnContext) -> None:
+    kept = Kept()
+    seen = weakref.ref(kept)
+    parcel = parcel_of(Tensor(segment), kept=kept)
+    del kept
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=others.deliver, args=(there,))
+    process.start()
+    here.send(handed(parcel))
+    here.recv()
+    process.kill()
+    process.join(PATIENCE)
+    parcel.await_returns(PATIENCE)
+    assert parcel.lent == 0
+    del parcel
+    gpuipc.lingering()
+    assert seen() is None
+
+
+def test_waiting_for_returns_has_an_end(segment: int) -> None:
+    parcel = parcel_of(Tensor(segment))
+    handed(parcel)
+    with pytest.raises(gpuipc.errors.Timeout):
+        parcel.await_returns(0.01)
+
+
+def test_a_ticket_ends_with_its_segment(allocator: Allocator) -> None:
+    address = allocator.make(2 * MIB)
+    assert address is not None
+    parcel = parcel_of(Tensor(address))
+    pieces, _ = handed(parcel)
+    del parcel
+    allocator.free(address)
+    with pytest.raises(gpuipc.errors.TicketRevoked):
+        gpuipc.open(pieces[0][0])
+
+
+def test_memory_of_others_is_refused_or_wrapped() -> None:
+    with pytest.raises(KeyError, match="not in memory of gpuipc"):
+        parcel_of(Tensor(0x1000))
+    with pytest.raises(gpuipc.GpuipcError):
+        parcel_of(Tensor(0x1000), wraps=True)
+
+
+@pytest.mark.parametrize("wrong", [{"shape": (0,)}, {"strides": (-1,)}, {"shape": (1 << 62, 4)}])
+def test_shapes_that_cannot_be(segment: int, wrong: Any) -> None:
+    with pytest.raises(ValueError):
+        parcel_of(Tensor(segment, **wrong))
+
+
+# ---- a delivery
+
+
+def names_of(capsule: Any) -> Any:
+    """Holds the tensor, as PyTorch does."""
+    return capsule
+
+
+def test_in_its_own_process_the_memory_is_kept_by_what_arrives(segment: int) -> None:
+    kept = Kept()
+    seen = weakref.ref(kept)
+    parcel = parcel_of(Tensor(segment), kept=kept)
+    pieces, contents = handed(parcel)
+    del parcel, kept
+    delivery = _native.Delivery(pieces, contents, names_of)
+    tensor = delivery.tensor(0)
+    del delivery
+    gc.collect()
+    gpuipc.lingering()
+    assert seen() is not None
+    del tensor
+    while seen() is not None:
+        gpuipc.lingering()
+    with pytest.raises(gpuipc.errors.TicketError, match="one receiver"):
+        _native.Delivery(pieces, contents, names_of)
+
+
+def test_what_overlaps_has_memory_in_common(segment: int) -> None:
+    tensors = [Tensor(segment + 4, (8,)), Tensor(segment, (4, 8), strides=(8, 1)), Tensor(segment + 4096), Tensor(segment)]
+    parcel = parcel_of(*tensors)
+    pieces, contents = handed(parcel)
+    delivery = _native.Delivery(pieces, contents, names_of)
+    found: list[Any] = [delivery.common_of(number) for number in range(len(delivery))]
+    assert found[0] == (0, 4, (8,), (1,), "int32")
+    assert found[1] == (0, 0, (4, 8), (8, 1), "int32")
+    assert found[2] is None
+    assert found[3] is not None and found[3][0] == 0
+    assert [each is None for each in delivery.tensors()] == [True, True, False, True]
+
+
+def test_contents_are_looked_at(segment: int) -> None:
+    parcel = parcel_of(Tensor(segment), Tensor(segment + 64), Tensor(segment + 8192, (2, 2)))
+    pieces, contents = handed(parcel)
+    for length in range(len(contents)):
+        with pytest.raises(ValueError):
+            _native.Delivery(pieces, contents[:length], names_of)
+    refused = 0
+    for at in range(len(contents)):
+        changed = contents[:at] + bytes([contents[at] ^ 0x81]) + contents[at + 1 :]
+        try:
+            _native.Delivery((), changed, names_of)
+        except ValueError:
+            refused += 1
+    assert refused == len(contents)  # none of it lies in memory that did not come
+
+
+def test_pieces_are_looked_at(segment: int) -> None:
+    parcel = parcel_of(Tensor(segment))
+    pieces, contents = handed(parcel)
+    (ticket, loan), = pieces
+    for wrong in ((ticket, loan[:-1]), (ticket[:-1], loan), (ticket, bytes(16)), (b"", b"")):
+        with pytest.raises((ValueError, gpuipc.GpuipcError)):
+            _native.Delivery((wrong,), contents, names_of)
+
+
+def test_bare_memory_goes_as_segments_do(spawn: SpawnContext) -> None:
+    """A buffer of gpuipc's own: its ticket ends when nobody has it any more."""
+    array = gpuipc.empty(256, "int32")
+    array.buffer.write(b"\x09" * 1024)
+    parcel = parcel_of(Tensor(array.address), kept=array)
+    address = array.address
+    del array
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=others.deliver, args=(there,))
+    process.start()
+    here.send(handed(parcel))
+    assert here.recv() == (1, b"\x09" * 1024)
+    del parcel
+    assert _native.torch_is_known(address)
+    here.send("give back")
+    assert here.recv() == "given back"
+    here.send(None)
+    process.join(PATIENCE)
+    while _native.torch_is_known(address):
+        gpuipc.lingering()
+
+
+def test_what_has_arrived_is_not_passed_on(segment: int, spawn: SpawnContext) -> None:
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=others.deliver_further, args=(there,))
+    process.start()
+    parcel = parcel_of(Tensor(segment))
+    here.send(handed(parcel))
+    assert "another process" in here.recv()
+    here.send(None)
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+def test_importing_it_needs_pytorch(run_python: Any) -> None:
+    done = run_python(
+        "import sys; sys.modules['torch'] = None\nimport gpuipc\ntry:\n import gpuipc.torch\nexcept ImportError: print('no')"
+    )
+    assert done.stdout == "no\n"
+
+
+def test_pickles_of_arrays_take_the_stream_that_is_named() -> None:
+    asked = []
+
+    def source(device: int) -> int:
+        asked.append(device)
+        return 0
+
+    array = gpuipc.empty(16, "int8")
+    try:
+        _native.set_stream_source(source)
+        pickle.dumps(array)
+        array.share(expires=1)
+        assert asked == [0, 0]
+        array.share(expires=1, ready=True)
+        pickle.dumps(gpuipc.empty(16, "int8", transport="host"))
+        assert asked == [0, 0]
+    finally:
+        _native.set_stream_source(None)
