@@ -75,6 +75,16 @@ Test(selftest, wrong_usage) {
     }
 }
 
+/* Where only the ticket is missing. */
+Test(selftest, a_ticket_that_is_not_there_is_asked_for) {
+    selftest_outcome found = selftest_run((selftest_words){"consume", "--ticket", NULL}, NULL);
+    selftest_expect_code(&found, 2);
+    selftest_expect_text(&found, "it is produce --ticket, and consume --ticket=TEXT");
+    found = selftest_run((selftest_words){"consume", "--ticket=", "--driver=emulated", NULL}, NULL);
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "the text is empty");
+}
+
 Test(selftest, help_and_version) {
     selftest_outcome found = selftest_run((selftest_words){"--help", NULL}, NULL);
     selftest_expect_code(&found, 0);

@@ -16,7 +16,7 @@ add_dependencies(gpuipc_core_fixture gpuipc_emulated)
 # These run unchanged on a real GPU.
 foreach(unit context buffer buffer_copy buffer_wrap native native_dmabuf incoming listener listener_crowd
         connection connection_end connection_kept connection_peer arguments point point_peer watch handover
-        handover_home)
+        handover_home registry)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c LIBRARIES gpuipc_core_fixture)
 endforeach()
 
