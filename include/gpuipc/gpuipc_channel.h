@@ -85,6 +85,10 @@ typedef struct gpuipc_channel_config {
         max_held; /**< the most frames that a reader may hold at a time; 0: one less than slots, but 1 at least */
     gpuipc_full_policy full; /**< what a loan does when there is no slot */
     uint32_t drop_after_ms;  /**< with ::GPUIPC_FULL_DROP: how long a loan waits for slow readers */
+    /** By which readers find it, in the runtime directory of the server's context; NULL: by its ticket alone. As a
+     *  listener's, without '@'; no listener's name is one of these. Whoever the server lets in can open it. The name is
+     *  free again when the channel, its server or the process ends. */
+    const char *name;
 } gpuipc_channel_config;
 /** The start of a ::gpuipc_channel_config: struct_size is set, all else is zero. */
 #define GPUIPC_CHANNEL_CONFIG_INIT GPUIPC_SIZED(gpuipc_channel_config)
@@ -96,7 +100,8 @@ typedef struct gpuipc_channel_config {
  * @param out_channel the new channel
  * @param out_ticket goes to the readers through any channel that the programs have. gpuipc_server_revoke() ends it alone
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the slots do not lie in the buffer), ::GPUIPC_ERR_LIMIT (too many slots, readers or
- *         bytes of headers), ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_STRUCT_SIZE
+ *         bytes of headers), ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_NAME_IN_USE (a living channel has the name),
+ *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller's; gpuipc_channel_destroy() ends it  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *server,
@@ -240,6 +245,24 @@ typedef struct gpuipc_subscription_config {
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open(
     gpuipc_context *context, const gpuipc_ticket *ticket, const gpuipc_subscription_config *config,
+    gpuipc_subscription **out_subscription);
+
+/**
+ * Opens the channel that has a name at this moment; waits for one to appear while there is time. Whoever has the name
+ * later is another channel: a subscription stays with the one that it has opened, and learns of its end.
+ * @param context in whose runtime directory the name is
+ * @param name as gpuipc_channel_config::name
+ * @param config NULL for the defaults; its policy may be asked twice about one process
+ * @param out_subscription the new reader
+ * @errors ::GPUIPC_ERR_NOT_FOUND (nobody had the name before the time ran out), ::GPUIPC_ERR_TIMEOUT (who has it does not
+ *         answer), ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_PROTOCOL (the name is another program's),
+ *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, and what
+ *         gpuipc_subscription_open() says
+ * @ownership the caller's; gpuipc_subscription_close() ends it  @threads any
+ * @blocking up to timeout_ms for the name and the server, and for the driver's mapping  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open_named(
+    gpuipc_context *context, const char *name, const gpuipc_subscription_config *config,
     gpuipc_subscription **out_subscription);
 
 /**

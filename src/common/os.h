@@ -223,6 +223,15 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
  *  deadline. */
 gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
                                  os_connection **out_connection);
+/** A second name of a listener: whoever connects to it is its client like others. */
+typedef struct os_name os_name;
+/** Makes one in the listener's own directory, as os_listener_open() makes the first.
+ *  ERR_NAME_IN_USE, ERR_NAME_TOO_LONG */
+gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *directory,
+                                   const char *name, const os_log *log, os_name **out_name);
+/** Removes it, if nobody has it after a listener that had ended. Before the listener is destroyed. NULL does nothing; in a
+ *  forked child frees only. */
+void os_name_close(os_name *name);
 /** Wakes every thread that waits in accept, now and later, and removes the name. */
 void os_listener_interrupt(os_listener *listener);
 /** Interrupts and frees. In a forked child frees only. */

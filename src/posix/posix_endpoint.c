@@ -30,8 +30,15 @@ struct os_listener {
     atomic_bool interrupted;
 };
 
-static const char *listener_file(const os_listener *listener) {
-    return listener->address.socket.sun_path + listener->address.file;
+/* A second name is a hard link to the socket's file: connect(2) goes by what the file is, and the kernel takes back
+ * nothing of it when its process dies, so that it is replaced as the first name is. */
+struct os_name {
+    os_listener *of;
+    posix_address address;
+};
+
+static const char *file_of(const posix_address *address) {
+    return address->socket.sun_path + address->file;
 }
 
 /* The lock is the directory's own flock(2): nothing is left lying about, and the kernel takes it
@@ -78,10 +85,10 @@ static gpuipc_status address_probe(const posix_address *address, bool *out_alive
 }
 
 /** With the directory locked: removes the socket of a process that is gone. */
-static gpuipc_status name_clear(const os_listener *listener, bool *out_replaced) {
-    const char *path = listener->address.socket.sun_path;
+static gpuipc_status name_clear(int directory, const posix_address *address, bool *out_replaced) {
+    const char *path = address->socket.sun_path;
     struct stat found;
-    if (fstatat(listener->directory, listener_file(listener), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(directory, file_of(address), &found, AT_SYMLINK_NOFOLLOW) != 0) {
         return errno == ENOENT ? GPUIPC_OK
                                : posix_fail(errno, "fstatat", "%s cannot be looked at", path);
     }
@@ -90,25 +97,25 @@ static gpuipc_status name_clear(const os_listener *listener, bool *out_replaced)
                            "%s exists and is no socket; it is left as it is", path);
     }
     bool alive;
-    gpuipc_status status = address_probe(&listener->address, &alive);
+    gpuipc_status status = address_probe(address, &alive);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (alive) {
         return status_fail(GPUIPC_ERR_NAME_IN_USE, "a process listens at %s", path);
     }
-    if (unlinkat(listener->directory, listener_file(listener), 0) != 0 && errno != ENOENT) {
+    if (unlinkat(directory, file_of(address), 0) != 0 && errno != ENOENT) {
         return posix_fail(errno, "unlinkat", "the dead socket %s cannot be removed", path);
     }
     *out_replaced = true;
     return GPUIPC_OK;
 }
 
-static void log_replaced(const os_listener *listener, const os_log *log) {
+static void log_replaced(const posix_address *address, const os_log *log) {
     char sentence[256];
     if (log != NULL && log->write != NULL) {
         snprintf(sentence, sizeof(sentence), "replaced %s, left by a process that is gone",
-                 listener->address.socket.sun_path);
+                 address->socket.sun_path);
         log->write(log->user_data, sentence);
     }
 }
@@ -137,7 +144,7 @@ static gpuipc_status name_make(os_listener *listener, bool shared) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    const char *file = listener_file(listener);
+    const char *file = file_of(&listener->address);
     struct stat made;
     if (fchmodat(listener->directory, file, shared ? 0660 : 0600, 0) != 0 ||
         fstatat(listener->directory, file, &made, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -169,14 +176,14 @@ static gpuipc_status listener_open_in_directory(os_listener *listener, const cha
         goto close_directory;
     }
     bool replaced = false;
-    status = name_clear(listener, &replaced);
+    status = name_clear(listener->directory, &listener->address, &replaced);
     if (status == GPUIPC_OK) {
         status = name_make(listener, shared);
     }
     directory_unlock(listener->directory);
     if (status == GPUIPC_OK) {
         if (replaced) {
-            log_replaced(listener, log);
+            log_replaced(&listener->address, log);
         }
         return GPUIPC_OK;
     }
@@ -316,20 +323,76 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
     }
 }
 
-/** Removes the name if it is still this listener's. Where the lock cannot be had it stays: a dead
+/** Removes a name if it is still this listener's. Where the lock cannot be had it stays: a dead
  *  socket is replaced by the next who wants its name. */
-static void name_remove(const os_listener *listener) {
+static void name_remove(const os_listener *listener, const posix_address *address) {
     gpuipc_error saved = status_save();
     if (directory_lock(listener->directory, UNLINK_WAIT_MS) != GPUIPC_OK) {
         status_restore(&saved);
         return;
     }
     struct stat found;
-    if (fstatat(listener->directory, listener_file(listener), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+    if (fstatat(listener->directory, file_of(address), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
         found.st_dev == listener->device && found.st_ino == listener->inode) {
-        unlinkat(listener->directory, listener_file(listener), 0);
+        unlinkat(listener->directory, file_of(address), 0);
     }
     directory_unlock(listener->directory);
+}
+
+/* ---- second names ------------------------------------------------------------------------------ */
+
+/* With the directory locked. */
+static gpuipc_status name_link(const os_name *name, bool *out_replaced) {
+    const os_listener *of = name->of;
+    gpuipc_status status = name_clear(of->directory, &name->address, out_replaced);
+    if (status == GPUIPC_OK && linkat(of->directory, file_of(&of->address), of->directory,
+                                      file_of(&name->address), 0) != 0) {
+        status = posix_fail(errno, "linkat", "the name %s cannot be made",
+                            name->address.socket.sun_path);
+    }
+    return status;
+}
+
+gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *directory,
+                                   const char *name, const os_log *log, os_name **out_name) {
+    char path[PATH_MAX];
+    bool replaced = false;
+    gpuipc_status status = os_directory_resolve(directory, path, sizeof(path));
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (listener->generation != os_fork_generation()) {
+        return posix_fail_forked();
+    }
+    os_name *made = malloc(sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(sizeof(*made));
+    }
+    made->of = listener;
+    status = posix_address_make(path, name, &made->address);
+    if (status != GPUIPC_OK ||
+        (status = directory_lock(listener->directory, LOCK_WAIT_MS)) != GPUIPC_OK) {
+        free(made);
+        return status;
+    }
+    status = name_link(made, &replaced);
+    directory_unlock(listener->directory);
+    if (status != GPUIPC_OK) {
+        free(made);
+        return status;
+    }
+    if (replaced) {
+        log_replaced(&made->address, log);
+    }
+    *out_name = made;
+    return GPUIPC_OK;
+}
+
+void os_name_close(os_name *name) {
+    if (name != NULL && name->of->generation == os_fork_generation()) {
+        name_remove(name->of, &name->address);
+    }
+    free(name);
 }
 
 /* ---- what is left of others ------------------------------------------------------------------ */
@@ -433,7 +496,7 @@ void os_listener_interrupt(os_listener *listener) {
     }
     shutdown(listener->fd, SHUT_RDWR);
     if (listener->directory >= 0) {
-        name_remove(listener);
+        name_remove(listener, &listener->address);
     }
 }
 

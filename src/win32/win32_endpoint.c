@@ -204,6 +204,45 @@ close_directory:
     return status;
 }
 
+/* A second name is a second file that tells the same pipe. */
+struct os_name {
+    os_handle file;
+};
+
+gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *directory,
+                                   const char *name, const os_log *log, os_name **out_name) {
+    char path[OS_PATH_MAX];
+    bool replaced = false;
+    gpuipc_status status = win32_name_check(directory, name);
+    if (status == GPUIPC_OK) {
+        status = os_directory_resolve(directory, path, sizeof(path));
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_name *made = malloc(sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(sizeof(*made));
+    }
+    status = win32_name_publish(path, name, listener->pipe_name, &made->file, &replaced);
+    if (status != GPUIPC_OK) {
+        free(made);
+        return status;
+    }
+    if (replaced) {
+        log_replaced(name, log);
+    }
+    *out_name = made;
+    return GPUIPC_OK;
+}
+
+void os_name_close(os_name *name) {
+    if (name != NULL) {
+        os_handle_close(&name->file);
+    }
+    free(name);
+}
+
 /** With the mutex held: the instance that has waited longest among those with a client. */
 static instance *listener_find(os_listener *listener) {
     instance *found = NULL;

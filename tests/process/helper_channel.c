@@ -34,15 +34,20 @@ static uint64_t number(const char **at) {
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* channel SLOTS: over its first buffer, with a server; says the text of the ticket */
+/* channel SLOTS [NAME]: over its first buffer, with a server; says the text of the ticket */
 static void make(helper_state *self, const char *arguments) {
     gpuipc_channel_config config = {
         .struct_size = sizeof(config), .buffer = self->buffers[0], .slot_bytes = 4096};
     gpuipc_ticket made;
+    char name[GPUIPC_NAME_MAX + 1] = "";
     char text[GPUIPC_TICKET_TEXT_SIZE] = "";
     config.header_bytes = sizeof(uint64_t);
     config.slots = (uint32_t)number(&arguments);
-    gpuipc_status status = gpuipc_server_create(self->context, NULL, &server);
+    if (sscanf(arguments, " %64s", name) == 1) {
+        config.name = name;
+    }
+    gpuipc_status status =
+        server == NULL ? gpuipc_server_create(self->context, NULL, &server) : GPUIPC_OK;
     if (status == GPUIPC_OK) {
         status = gpuipc_channel_create(server, &config, &channel, &made);
     }
@@ -79,6 +84,17 @@ static void loan(helper_state *self, const char *arguments) {
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
+
+/* subscribe-name NAME TIMEOUT */
+static void subscribe_name(helper_state *self, const char *arguments) {
+    gpuipc_subscription_config config = {.struct_size = sizeof(config)};
+    char name[GPUIPC_NAME_MAX + 1] = "";
+    int length = 0;
+    (void)sscanf(arguments, " %64s%n", name, &length);
+    arguments += length;
+    config.timeout_ms = (int32_t)number(&arguments);
+    helper_say_status(gpuipc_subscription_open_named(self->context, name, &config, &subscription));
+}
 
 /* subscribe TEXT DELIVERY HELD */
 static void subscribe(helper_state *self, const char *arguments) {
@@ -166,6 +182,7 @@ const helper_command helper_channel_commands[] = {{"channel", make},
                                                   {"publish-frames", publish},
                                                   {"loan-frame", loan},
                                                   {"subscribe", subscribe},
+                                                  {"subscribe-name", subscribe_name},
                                                   {"hold-frames", hold},
                                                   {"give-frames", give},
                                                   {"read-frames", read_frames},

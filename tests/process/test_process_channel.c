@@ -210,6 +210,48 @@ Test(channel, tickets_of_the_other_kind_are_told) {
     end();
 }
 
+Test(channel, a_reader_finds_a_channel_by_its_name) {
+    partner reader;
+    begin(&(gpuipc_channel_config){.slots = 3, .name = "frames"});
+    partner_start(&reader, &at, NULL, NULL);
+    partner_do(&reader, "GPUIPC_ERR_NOT_FOUND", "subscribe-name other 1");
+    partner_do(&reader, "GPUIPC_OK", "subscribe-name frames %d", PATIENCE_MS);
+    partner_tell(&reader, "read-frames 20");
+    send_frames(20);
+    partner_hear(&reader, "GPUIPC_OK 20 0");
+    partner_do(&reader, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&reader, "GPUIPC_ERR_NAME_IN_USE", "channel 2 frames");
+    partner_end(&reader);
+    end();
+}
+
+/* Who has the old one open learns of its end, and who comes finds the new one. */
+Test(channel, a_new_writer_takes_over_the_name_of_one_that_was_killed) {
+    partner writers[2];
+    partner readers[2];
+    process_case_begin(&at, NULL);
+    for (int i = 0; i < 2; i++) {
+        partner_start(&writers[i], &at, NULL, NULL);
+        partner_do(&writers[i], "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+        partner_start(&readers[i], &at, NULL, NULL);
+    }
+    partner_tell(&readers[0], "subscribe-name frames %d", PATIENCE_MS); /* before there is one */
+    partner_do(&writers[0], "GPUIPC_OK", "channel 4 frames");
+    partner_hear(&readers[0], "GPUIPC_OK");
+    partner_do(&writers[0], "GPUIPC_OK", "publish-frames 1 2");
+    partner_do(&writers[1], "GPUIPC_ERR_NAME_IN_USE", "channel 4 frames");
+    partner_kill(&writers[0]);
+    partner_do(&writers[1], "GPUIPC_OK", "channel 4 frames");
+    partner_do(&readers[1], "GPUIPC_OK", "subscribe-name frames %d", PATIENCE_MS);
+    partner_do(&writers[1], "GPUIPC_OK", "publish-frames 1 3");
+    partner_do(&readers[0], "GPUIPC_ERR_PEER_CLOSED 2 0", "read-frames 3");
+    partner_do(&readers[1], "GPUIPC_OK 3 0", "read-frames 3");
+    partner_end(&readers[0]);
+    partner_end(&readers[1]);
+    partner_end(&writers[1]);
+    process_case_end(&at);
+}
+
 /* Each opens and closes, and nothing is left of it. */
 Test(channel, readers_come_and_go) {
     partner other;

@@ -102,6 +102,7 @@ static inline gpuipc_status named_call(const char *name, gpuipc_status status) {
 #define gpuipc_subscription_close(...) NAMED_CALL(gpuipc_subscription_close, __VA_ARGS__)
 #define gpuipc_subscription_give_back(...) NAMED_CALL(gpuipc_subscription_give_back, __VA_ARGS__)
 #define gpuipc_subscription_open(...) NAMED_CALL(gpuipc_subscription_open, __VA_ARGS__)
+#define gpuipc_subscription_open_named(...) NAMED_CALL(gpuipc_subscription_open_named, __VA_ARGS__)
 #define gpuipc_subscription_take(...) NAMED_CALL(gpuipc_subscription_take, __VA_ARGS__)
 #define gpuipc_ticket_from_bytes(...) NAMED_CALL(gpuipc_ticket_from_bytes, __VA_ARGS__)
 #define gpuipc_ticket_from_text(...) NAMED_CALL(gpuipc_ticket_from_text, __VA_ARGS__)

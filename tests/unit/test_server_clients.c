@@ -186,7 +186,7 @@ Test(server_clients, anything_but_a_request_costs_a_client_its_connection) {
     bytes[2] = 1; /* reserved */
     check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
     bytes[2] = 0;
-    bytes[0] = WIRE_SUBSCRIBE + 1; /* another wish */
+    bytes[0] = WIRE_NAME + 1; /* another wish */
     check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
     bytes[0] = WIRE_OPEN;
     bytes[20] ^= 1; /* a damaged ticket */

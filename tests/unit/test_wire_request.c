@@ -33,7 +33,10 @@ Test(wire, a_request_is_the_frozen_bytes) {
     cr_assert_eq(found.wish, 2);
     made[0] = 0;
     check_status(GPUIPC_ERR_VERSION, wire_decode_request(made, sizeof(made), &found));
-    made[0] = WIRE_SUBSCRIBE + 1;
+    made[0] = WIRE_NAME;
+    check_ok(wire_decode_request(made, sizeof(made), &found));
+    cr_assert_eq(found.wish, 4);
+    made[0] = WIRE_NAME + 1;
     check_status(GPUIPC_ERR_VERSION, wire_decode_request(made, sizeof(made), &found));
 }
 

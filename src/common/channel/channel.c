@@ -34,9 +34,12 @@ static gpuipc_status read_config(const gpuipc_channel_config *config,
     if (config == NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "config is NULL");
     }
-    gpuipc_status status = struct_size_read(
-        config, STRUCT_SIZE_UP_TO(gpuipc_channel_config, drop_after_ms), &known, sizeof(known));
+    gpuipc_status status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_channel_config, name),
+                                            &known, sizeof(known));
     if (status != GPUIPC_OK || (status = check_limits(&known)) != GPUIPC_OK) {
+        return status;
+    }
+    if (known.name != NULL && (status = ticket_name_check(known.name)) != GPUIPC_OK) {
         return status;
     }
     known.max_readers = known.max_readers == 0 ? GPUIPC_CHANNEL_READERS_MAX : known.max_readers;
@@ -66,6 +69,7 @@ static gpuipc_status check_buffer(const buffer *of, const server *from,
 static void destroy(object *base) {
     channel *self = (channel *)base;
     const bool forked = object_is_forked(base);
+    ticket_name_remove(self->name);
     channel_readers_end(self, forked);
     if (forked) {
         buffer_unreference(self->buffer);
@@ -89,6 +93,7 @@ static gpuipc_status make(server *from, buffer *of, const gpuipc_channel_config 
     self->server = from;
     self->buffer = of;
     self->config = *config;
+    self->config.name = NULL; /* the caller's */
     object_init(&self->object, OBJECT_CHANNEL, destroy);
     object_reference(&self->context->object);
     *out_channel = self;
@@ -127,6 +132,8 @@ static void end(channel *self) {
     os_mutex_lock(&self->mutex);
     self->has_ended = true;
     os_mutex_unlock(&self->mutex);
+    ticket_name_remove(self->name);
+    self->name = NULL;
     (void)share_revoke(&self->server->shares, &self->share);
     lookout_end(&self->lookout);
     lookout_dismiss(); /* nothing of it is left behind */
@@ -152,8 +159,11 @@ static gpuipc_status create(server *from, const gpuipc_channel_config *config,
         return status;
     }
     object_reference(&from->object);
-    if ((status = give_out(self, &given)) == GPUIPC_OK &&
-        (status = object_publish(&self->object, &handle)) == GPUIPC_OK) {
+    status = give_out(self, &given);
+    if (status == GPUIPC_OK && config->name != NULL) {
+        status = ticket_name_add(from, config->name, &given, &self->name);
+    }
+    if (status == GPUIPC_OK && (status = object_publish(&self->object, &handle)) == GPUIPC_OK) {
         *out_channel = handle;
         *out_ticket = given;
         return GPUIPC_OK;

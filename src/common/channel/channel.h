@@ -7,7 +7,7 @@
 #include "memory/buffer.h"
 #include "sync/lookout.h"
 #include "ticket/offer.h"
-#include "ticket/server.h"
+#include "ticket/ticket_name.h"
 
 /** A place for a reader. */
 typedef struct channel_reader {
@@ -41,7 +41,8 @@ typedef struct channel {
     offer_channel offered; /**< what the server calls */
     context *context;
     server *server;
-    ticket share; /**< what is revoked at the end */
+    ticket share;      /**< what is revoked at the end */
+    ticket_name *name; /**< NULL: it has none, or has ended */
     buffer *buffer;
     gpuipc_channel_config config; /**< with all of its values settled */
     os_mutex mutex;               /**< guards the rest */

@@ -8,6 +8,7 @@
 #include "channel/subscription.h"
 #include "ticket/server.h"
 #include "ticket/server_link.h"
+#include "ticket/ticket_name.h"
 #include "ticket/ticket_request.h"
 
 #define DEFAULT_TIMEOUT_MS 5000
@@ -296,11 +297,8 @@ static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
 }
 
 static gpuipc_status open_channel(context *ctx, const gpuipc_ticket *bytes,
-                                  const gpuipc_subscription_config *config,
+                                  const gpuipc_subscription_config *config, os_deadline deadline,
                                   gpuipc_subscription **out_subscription) {
-    os_interrupt interrupt;
-    const os_deadline deadline =
-        context_interruptible(ctx, os_deadline_after(config->timeout_ms), &interrupt);
     gpuipc_buffer *slots = NULL;
     point_page *page = NULL;
     subscription *self = NULL; /* as gcc -O3 wants it */
@@ -308,7 +306,6 @@ static gpuipc_status open_channel(context *ctx, const gpuipc_ticket *bytes,
     gpuipc_status status = device_check_field(ctx, config->device);
     if (status == GPUIPC_OK) {
         status = open_either_way(ctx, bytes, config, deadline, &slots, &page);
-        status = context_answer(ctx, &interrupt, status);
     }
     if (status != GPUIPC_OK || (status = make(ctx, config, slots, page, &self)) != GPUIPC_OK) {
         return status;
@@ -328,6 +325,7 @@ gpuipc_status gpuipc_subscription_open(gpuipc_context *handle, const gpuipc_tick
                                        gpuipc_subscription **out_subscription) {
     status_enter(__func__);
     gpuipc_subscription_config known = {0};
+    os_interrupt interrupt;
     context *ctx;
     gpuipc_status status;
     if (bytes == NULL || out_subscription == NULL) {
@@ -337,7 +335,69 @@ gpuipc_status gpuipc_subscription_open(gpuipc_context *handle, const gpuipc_tick
         (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
         return status;
     }
-    status = open_channel(ctx, bytes, &known, out_subscription);
+    const os_deadline deadline =
+        context_interruptible(ctx, os_deadline_after(known.timeout_ms), &interrupt);
+    status = context_answer(ctx, &interrupt,
+                            open_channel(ctx, bytes, &known, deadline, out_subscription));
+    context_unreference(ctx);
+    return status;
+}
+
+/* Whoever had the name has it no more, or nobody has it yet: that may pass. */
+static bool is_nobody(gpuipc_status status) {
+    return status == GPUIPC_ERR_NOT_FOUND || status == GPUIPC_ERR_TICKET_UNKNOWN ||
+           status == GPUIPC_ERR_TICKET_REVOKED || status == GPUIPC_ERR_EXPORTER_GONE;
+}
+
+/* Until somebody has the name. One who is just ending may be found by it, and answer no more. */
+static gpuipc_status open_named(context *ctx, const char *name,
+                                const gpuipc_subscription_config *config, os_deadline deadline,
+                                gpuipc_subscription **out_subscription) {
+    const gpuipc_endpoint_config whom = {.struct_size = sizeof(whom),
+                                         .policy = config->policy,
+                                         .policy_user_data = config->policy_user_data};
+    gpuipc_ticket found;
+    unsigned pause = 0;
+    for (;;) {
+        gpuipc_status status = ticket_name_ask(ctx, name, &whom, deadline, &found);
+        if (status == GPUIPC_OK) {
+            status = open_channel(ctx, &found, config, deadline, out_subscription);
+        }
+        if (!is_nobody(status)) {
+            return status;
+        }
+        if (os_deadline_passed(deadline)) {
+            return status_fail(GPUIPC_ERR_NOT_FOUND,
+                               "nobody had a channel of the name \"%s\" before the time ran out",
+                               name);
+        }
+        if (atomic_load(&ctx->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the context was destroyed meanwhile");
+        }
+        os_sleep_ms(os_backoff_next(&pause, deadline));
+    }
+}
+
+gpuipc_status gpuipc_subscription_open_named(gpuipc_context *handle, const char *name,
+                                             const gpuipc_subscription_config *config,
+                                             gpuipc_subscription **out_subscription) {
+    status_enter(__func__);
+    gpuipc_subscription_config known = {0};
+    os_interrupt interrupt;
+    context *ctx;
+    gpuipc_status status;
+    if (out_subscription == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_subscription is NULL");
+    }
+    if ((status = ticket_name_check(name)) != GPUIPC_OK ||
+        (status = read_config(config, &known)) != GPUIPC_OK ||
+        (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {
+        return status;
+    }
+    const os_deadline deadline =
+        context_interruptible(ctx, os_deadline_after(known.timeout_ms), &interrupt);
+    status =
+        context_answer(ctx, &interrupt, open_named(ctx, name, &known, deadline, out_subscription));
     context_unreference(ctx);
     return status;
 }

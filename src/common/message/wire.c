@@ -302,7 +302,7 @@ gpuipc_status wire_decode_request(const uint8_t *at, size_t size, wire_request *
         return bad("a request is shorter than this version has it");
     }
     FIELDS_GET(REQUEST_FIELDS)
-    if (record->wish < WIRE_OPEN || record->wish > WIRE_SUBSCRIBE) {
+    if (record->wish < WIRE_OPEN || record->wish > WIRE_NAME) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the request wants something (%u) that this version does not know",
                            (unsigned)record->wish);

@@ -81,14 +81,15 @@ typedef struct wire_contents {
 
 /** What a request wants. */
 typedef enum wire_wish {
-    WIRE_OPEN = 1,     /**< the range that a ticket stands for */
-    WIRE_CONFIRM = 2,  /**< nothing: what a one-shot ticket gave is open, and there is no reply */
-    WIRE_SUBSCRIBE = 3 /**< the channel that a ticket stands for */
+    WIRE_OPEN = 1,      /**< the range that a ticket stands for */
+    WIRE_CONFIRM = 2,   /**< nothing: what a one-shot ticket gave is open, and there is no reply */
+    WIRE_SUBSCRIBE = 3, /**< the channel that a ticket stands for */
+    WIRE_NAME = 4       /**< the ticket of the channel of a name, which stands in its place */
 } wire_wish;
 
 /** What a server answers. */
 typedef enum wire_answer {
-    WIRE_GRANTED = 0, /**< one buffer comes with it, the range */
+    WIRE_GRANTED = 0, /**< one buffer comes with it, the range; of a name: the ticket is attached */
     WIRE_EXPIRED = 1,
     WIRE_REVOKED = 2,
     WIRE_USED_UP = 3,
@@ -103,11 +104,11 @@ typedef enum wire_answer {
 
 /** The bytes of a message of the kind WIRE_REQUEST. */
 typedef struct wire_request {
-    uint16_t wish;    /**< wire_wish */
-    uint8_t delivery; /**< gpuipc_delivery, and the next two: of a subscription; else 0 */
-    uint8_t first;    /**< gpuipc_first */
-    uint32_t held;    /**< the most frames that it has at a time */
-    uint8_t ticket[64];
+    uint16_t wish;      /**< wire_wish */
+    uint8_t delivery;   /**< gpuipc_delivery, and the next two: of a subscription; else 0 */
+    uint8_t first;      /**< gpuipc_first */
+    uint32_t held;      /**< the most frames that it has at a time */
+    uint8_t ticket[64]; /**< or a name, filled up with zeroes */
 } wire_request;
 
 /** The bytes of a message of the kind WIRE_REPLY begin with it; the attachment follows. */

@@ -8,6 +8,7 @@
 
 #include "memory/registry.h"
 #include "message/peer.h"
+#include "ticket/ticket_name.h"
 
 /* Guesses at secrets that a connection has. */
 #define WRONG_SECRETS_MAX 8u
@@ -248,14 +249,24 @@ static void log_failure(const client_table *self, const char *what) {
                 gpuipc_error_get()->sentence);
 }
 
-static gpuipc_status send_answer(client *of, wire_answer answer) {
-    const wire_reply reply = {.answer = (uint16_t)answer};
+/* @param attached NULL: nothing is */
+static gpuipc_status send_reply(client *of, wire_answer answer, const gpuipc_ticket *attached) {
+    const uint32_t attachment_bytes = attached == NULL ? 0 : sizeof(attached->bytes);
+    const wire_reply reply = {.answer = (uint16_t)answer, .attachment_bytes = attachment_bytes};
     const letter as = {.kind = WIRE_REPLY};
-    uint8_t bytes[WIRE_REPLY_BYTES];
-    const gpuipc_outgoing message = {
-        .struct_size = sizeof(message), .bytes = bytes, .bytes_size = sizeof(bytes)};
+    uint8_t bytes[WIRE_REPLY_BYTES + sizeof(attached->bytes)];
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .bytes = bytes,
+                                     .bytes_size = WIRE_REPLY_BYTES + attachment_bytes};
     wire_encode_reply(&reply, bytes);
+    if (attached != NULL) {
+        memcpy(bytes + WIRE_REPLY_BYTES, attached->bytes, attachment_bytes);
+    }
     return connection_send_message(of->connection, &message, &as, 0);
+}
+
+static gpuipc_status send_answer(client *of, wire_answer answer) {
+    return send_reply(of, answer, NULL);
 }
 
 static bool takes_many_packets(const offer *of) {
@@ -319,11 +330,10 @@ static gpuipc_status send_grant(client_table *self, client *of, const ticket *wa
     return send_answer(of, WIRE_FAILED);
 }
 
-/* What is asked for, if it is a request of this protocol for a ticket. */
-static gpuipc_status read_request(client *of, wire_request *out_request, ticket *out_ticket) {
+/* What is asked for, if it is a request of this protocol. */
+static gpuipc_status read_request(client *of, wire_request *out_request) {
     connection *from = of->connection;
     wire_request request;
-    gpuipc_ticket bytes;
     os_mutex_lock(&from->receive_mutex);
     gpuipc_status status =
         connection_receive_whole(from, WIRE_REQUEST, false, os_deadline_after(0));
@@ -335,9 +345,8 @@ static gpuipc_status read_request(client *of, wire_request *out_request, ticket 
     if (status != GPUIPC_OK) {
         return status;
     }
-    memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));
     *out_request = request;
-    return ticket_decode(&bytes, out_ticket);
+    return GPUIPC_OK;
 }
 
 /* Replies that nobody reads hold descriptors of this process's user in flight, of which he may have so many. */
@@ -359,6 +368,15 @@ static gpuipc_status grant_wish(const client *of, const wire_request *request, c
                ? GPUIPC_OK
                : offered->channel->attach(offered->channel, request, of->connection->other_end,
                                           out_answer, out_page);
+}
+
+static gpuipc_status answer_unknown(client *of) {
+    gpuipc_status status = send_answer(of, WIRE_UNKNOWN);
+    of->wrong_secrets++;
+    return status == GPUIPC_OK && of->wrong_secrets >= WRONG_SECRETS_MAX
+               ? status_fail(GPUIPC_ERR_TICKET_UNKNOWN,
+                             "a client asked for %u tickets that there are not", of->wrong_secrets)
+               : status;
 }
 
 static gpuipc_status answer(client_table *self, client *of, const wire_request *request,
@@ -385,17 +403,39 @@ static gpuipc_status answer(client_table *self, client *of, const wire_request *
     if (is_granted) {
         share_settle(self->shares, &grant, false, &nothing_left);
     }
-    of->wrong_secrets += found == WIRE_UNKNOWN ? 1 : 0;
-    status = send_answer(of, found);
-    return status == GPUIPC_OK && of->wrong_secrets >= WRONG_SECRETS_MAX
-               ? status_fail(GPUIPC_ERR_TICKET_UNKNOWN,
-                             "a client asked for %u tickets that there are not", of->wrong_secrets)
-               : status;
+    return found == WIRE_UNKNOWN ? answer_unknown(of) : send_answer(of, found);
+}
+
+/* Who is let in may know what stands under a name, which says no more than who has the name. */
+static gpuipc_status answer_name(client_table *self, client *of, const wire_request *request) {
+    char name[sizeof(request->ticket) + 1] = "";
+    gpuipc_ticket found;
+    memcpy(name, request->ticket, sizeof(request->ticket));
+    return ticket_name_find(self->server_id, name, &found) ? send_reply(of, WIRE_GRANTED, &found)
+                                                           : answer_unknown(of);
+}
+
+/* The request's own answer. */
+static gpuipc_status answer_wish(client_table *self, client *of, const wire_request *request) {
+    ticket wanted;
+    gpuipc_ticket bytes;
+    if (request->wish == WIRE_NAME) {
+        return answer_name(self, of, request);
+    }
+    memcpy(bytes.bytes, request->ticket, sizeof(bytes.bytes));
+    gpuipc_status status = ticket_decode(&bytes, &wanted);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (request->wish == WIRE_CONFIRM) {
+        share_confirm(self->shares, &wanted, of->by);
+        return GPUIPC_OK;
+    }
+    return answer(self, of, request, &wanted);
 }
 
 void client_serve(client_table *self, client *of) {
     wire_request request;
-    ticket wanted;
     if (list_has(&self->ended, &of->link)) {
         return; /* the poller had found it before */
     }
@@ -404,15 +444,13 @@ void client_serve(client_table *self, client *of) {
         return;
     }
     os_mutex_lock(&of->connection->send_mutex);
-    gpuipc_status status = read_request(of, &request, &wanted);
+    gpuipc_status status = read_request(of, &request);
     const bool has_asked = status == GPUIPC_OK;
     if (has_asked) {
         status = check_has_read(of);
     }
-    if (status == GPUIPC_OK && request.wish == WIRE_CONFIRM) {
-        share_confirm(self->shares, &wanted, of->by);
-    } else if (status == GPUIPC_OK) {
-        status = answer(self, of, &request, &wanted);
+    if (status == GPUIPC_OK) {
+        status = answer_wish(self, of, &request);
     }
     os_mutex_unlock(&of->connection->send_mutex);
     if (status == GPUIPC_OK || (!has_asked && status == GPUIPC_ERR_TIMEOUT)) {

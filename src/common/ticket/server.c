@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/struct_size.h"
+#include "ticket/ticket_name.h"
 
 #define DEFAULT_CONNECTIONS          4096u
 #define DEFAULT_CONNECTIONS_PER_USER 128u
@@ -215,6 +216,7 @@ static void end(server *self) {
     const gpuipc_error why = status_save();
     take_out(self);
     atomic_store(&self->is_over, true);
+    ticket_names_end(self);
     os_poller_wake(self->poller);
     if (self->thread != NULL) {
         os_thread_join(self->thread);

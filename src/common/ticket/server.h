@@ -21,6 +21,7 @@ typedef struct server {
     share_table shares;
     client_table clients;
     table_link in_all; /**< of this process's */
+    linked_list names; /**< of its tickets: ticket_name.h */
 } server;
 
 /** The server behind a public handle, with a reference for the caller. */
