@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 # What `cmake --install` puts where. Nothing installed names the build tree, and the whole prefix can
 # be moved: whatever looks for the emulated driver looks beside itself first.
+#
+# Three parts, which are packages of their own on Debian: runtime (the shared library), development (what programs are
+# built with), and tools (the programs, the hook, the emulated driver, the pages about them).
 include(CMakePackageConfigHelpers)
 
 set(targets gpuipc_static)
@@ -8,11 +11,11 @@ if(GPUIPC_BUILD_SHARED)
   list(APPEND targets gpuipc)
 endif()
 install(TARGETS ${targets} EXPORT gpuipcTargets
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpuipc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gpuipc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 
 # The pages lie beside each other as in the sources, so that the links between them hold; the headers are elsewhere.
 file(RELATIVE_PATH doc_to_include ${CMAKE_INSTALL_FULL_DOCDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
@@ -23,8 +26,9 @@ file(WRITE ${PROJECT_BINARY_DIR}/install/README.md "${readme}")
 install(FILES ${PROJECT_BINARY_DIR}/install/README.md
   ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md
   ${PROJECT_SOURCE_DIR}/SECURITY.md
-  DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT development PATTERN man EXCLUDE)
 
 # The emulated driver and NVML: in a folder of their own, because they are no libraries to link. On
 # Windows below the folder of the DLLs and programs, which are carried about with what they load.
@@ -32,33 +36,35 @@ set(emulated_dir ${CMAKE_INSTALL_LIBDIR}/gpuipc)
 if(WIN32)
   set(emulated_dir ${CMAKE_INSTALL_BINDIR}/gpuipc)
 endif()
-install(TARGETS gpuipc_emulated EXPORT gpuipcTargets LIBRARY DESTINATION ${emulated_dir})
-install(TARGETS gpuipc_emulated_nvml LIBRARY DESTINATION ${emulated_dir})
+install(TARGETS gpuipc_emulated EXPORT gpuipcTargets LIBRARY DESTINATION ${emulated_dir} COMPONENT tools)
+install(TARGETS gpuipc_emulated_nvml LIBRARY DESTINATION ${emulated_dir} COMPONENT tools)
 if(NOT WIN32)
   # For programs that link the CUDA driver by name: LD_LIBRARY_PATH=<libdir>/gpuipc/emulated.
-  install(FILES ${PROJECT_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${emulated_dir}/emulated)
+  install(FILES ${PROJECT_BINARY_DIR}/bin/emulated/libcuda.so.1 DESTINATION ${emulated_dir}/emulated COMPONENT tools)
   # For those that link the CUDA runtime as a shared library: <libdir>/gpuipc/emulated-runtime as well.
-  install(TARGETS gpuipc_emulated_cudart12 gpuipc_emulated_cudart13 LIBRARY DESTINATION ${emulated_dir}/emulated-runtime)
+  install(TARGETS gpuipc_emulated_cudart12 gpuipc_emulated_cudart13 LIBRARY DESTINATION ${emulated_dir}/emulated-runtime
+    COMPONENT tools)
 endif()
 
 if(TARGET gpuipc_preload)
-  install(TARGETS gpuipc_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS gpuipc_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tools)
 endif()
 if(TARGET gpuipc-selftest)
   # It contains the static library, so it needs no RPATH to find the shared one.
-  install(TARGETS gpuipc-selftest RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS gpuipc-selftest RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endif()
 
 # CMake: find_package(gpuipc)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gpuipc)
-install(EXPORT gpuipcTargets NAMESPACE gpuipc:: DESTINATION ${package_dir})
+install(EXPORT gpuipcTargets NAMESPACE gpuipc:: DESTINATION ${package_dir} COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/gpuipcConfig.cmake.in
   ${PROJECT_BINARY_DIR}/install/gpuipcConfig.cmake INSTALL_DESTINATION ${package_dir})
 # While the major version is 0, another minor version is another interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/install/gpuipcConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/install/gpuipcConfig.cmake
-  ${PROJECT_BINARY_DIR}/install/gpuipcConfigVersion.cmake DESTINATION ${package_dir})
+  ${PROJECT_BINARY_DIR}/install/gpuipcConfigVersion.cmake DESTINATION ${package_dir}
+  COMPONENT development)
 
 # pkg-config: gpuipc, and gpuipc-static for a program that contains the library. The prefix is given
 # relative to the .pc file, so that it moves along.
@@ -100,19 +106,10 @@ foreach(name gpuipc gpuipc-static)
   set(GPUIPC_PC_CFLAGS "${GPUIPC_PC_CFLAGS_${name}}")
   configure_file(${PROJECT_SOURCE_DIR}/cmake/gpuipc.pc.in ${PROJECT_BINARY_DIR}/install/${name}.pc.in @ONLY)
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/install/${name}.pc INPUT ${PROJECT_BINARY_DIR}/install/${name}.pc.in)
-  install(FILES ${PROJECT_BINARY_DIR}/install/${name}.pc DESTINATION ${pkgconfig_dir})
+  install(FILES ${PROJECT_BINARY_DIR}/install/${name}.pc DESTINATION ${pkgconfig_dir} COMPONENT development)
 endforeach()
 
-# One archive of all this: `cmake --build <build folder> --target package`.
-set(CPACK_GENERATOR TGZ)
-if(WIN32)
-  set(CPACK_GENERATOR ZIP)
-endif()
-set(CPACK_PACKAGE_NAME gpuipc)
-set(CPACK_PACKAGE_VENDOR gpuipc)
-set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-string(TOLOWER gpuipc-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} CPACK_PACKAGE_FILE_NAME)
-set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
-set(CPACK_STRIP_FILES ON)
-set(CPACK_VERBATIM_VARIABLES ON)
-include(CPack)
+# The manual's pages and the shells' completions.
+include(GpuipcManual)
+
+include(GpuipcPackages)
