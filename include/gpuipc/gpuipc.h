@@ -52,7 +52,7 @@ extern "C" {
 
 /* The stream type of cuda.h (CUstream) and of the runtime (cudaStream_t), without either header. */
 struct CUstream_st;
-/** A CUDA stream; ::CUstream and cudaStream_t pass without a cast. */
+/** A CUDA stream; CUstream and cudaStream_t pass without a cast. */
 typedef struct CUstream_st *gpuipc_stream;
 
 typedef struct gpuipc_context gpuipc_context; /**< one process's use of gpuipc */
@@ -69,7 +69,7 @@ typedef struct gpuipc_buffer gpuipc_buffer;   /**< a range of device memory */
 
 /** 128 bits that name a GPU, as the CUDA driver gives them. */
 typedef struct gpuipc_uuid {
-    uint8_t bytes[16];
+    uint8_t bytes[16]; /**< in the order in which nvidia-smi writes them */
 } gpuipc_uuid;
 
 /** How much a log line matters. */
@@ -116,7 +116,7 @@ typedef struct gpuipc_context_config {
      *  mode 0700 on Linux; on Windows, which wants a local drive, with no right to change it for
      *  anybody but the user, the system and the administrators. NULL: the environment variable
      *  GPUIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and
-     *  %LOCALAPPDATA%\gpuipc on Windows. Made when it is missing. */
+     *  the folder gpuipc in %LOCALAPPDATA% on Windows. Made when it is missing. */
     const char *runtime_directory;
     uint32_t flags; /**< GPUIPC_CONTEXT_* */
     /** Most buffers accepted in one message; 0: 4096. */

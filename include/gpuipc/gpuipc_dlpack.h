@@ -15,9 +15,8 @@
 extern "C" {
 #endif
 
-/** kDLCPU and kDLCUDA: where a consumer may touch the memory. */
-#define GPUIPC_DLPACK_CPU  1
-#define GPUIPC_DLPACK_CUDA 2
+#define GPUIPC_DLPACK_CPU  1 /**< kDLCPU: a consumer may touch the memory on the host */
+#define GPUIPC_DLPACK_CUDA 2 /**< kDLCUDA: on the device */
 
 /** In gpuipc_dlpack_versioned::flags, the memory is not to be written. */
 #define GPUIPC_DLPACK_READ_ONLY 0x1u
@@ -38,7 +37,7 @@ typedef struct gpuipc_dlpack_tensor {
 
 /** DLManagedTensor, of DLPack up to 0.8. */
 typedef struct gpuipc_dlpack_managed {
-    gpuipc_dlpack_tensor tensor;
+    gpuipc_dlpack_tensor tensor;                           /**< what it is */
     void *owner;                                           /**< gpuipc's own */
     void (*deleter)(struct gpuipc_dlpack_managed *tensor); /**< called by the consumer, once */
 } gpuipc_dlpack_managed;
@@ -50,16 +49,16 @@ typedef struct gpuipc_dlpack_versioned {
     void *owner;                                             /**< gpuipc's own */
     void (*deleter)(struct gpuipc_dlpack_versioned *tensor); /**< called by the consumer, once */
     uint64_t flags;                                          /**< ::GPUIPC_DLPACK_READ_ONLY */
-    gpuipc_dlpack_tensor tensor;
+    gpuipc_dlpack_tensor tensor;                             /**< what it is */
 } gpuipc_dlpack_versioned;
 
-/* One allocation: what the consumer sees, and what it stands on. */
+/** One allocation: what the consumer sees, and what it stands on. This header's own. */
 typedef struct gpuipc_dlpack_block {
-    gpuipc_dlpack_managed managed;
-    gpuipc_dlpack_versioned versioned;
-    gpuipc_buffer *buffer;
-    int64_t shape[GPUIPC_DIMENSIONS_MAX];
-    int64_t strides[GPUIPC_DIMENSIONS_MAX];
+    gpuipc_dlpack_managed managed;          /**< for a consumer of DLPack up to 0.8 */
+    gpuipc_dlpack_versioned versioned;      /**< for one of 1.x */
+    gpuipc_buffer *buffer;                  /**< dropped with it */
+    int64_t shape[GPUIPC_DIMENSIONS_MAX];   /**< what tensor.shape points to */
+    int64_t strides[GPUIPC_DIMENSIONS_MAX]; /**< what tensor.strides points to */
 } gpuipc_dlpack_block;
 
 /* A consumer may call it on any thread, and while work runs: that is what gpuipc_buffer_drop() is for. */

@@ -3,7 +3,8 @@
 #ifndef GPUIPC_EXPORT_H
 #define GPUIPC_EXPORT_H
 
-/* GPUIPC_STATIC: the program links the static library (the CMake target and pkg-config set it).
+/** @def GPUIPC_API
+ * GPUIPC_STATIC: the program links the static library (the CMake target and pkg-config set it).
  * GPUIPC_BUILDING: set only while the shared library itself is compiled. */
 #if defined(GPUIPC_STATIC)
 #define GPUIPC_API
@@ -17,7 +18,8 @@
 #define GPUIPC_API
 #endif
 
-/* GPUIPC_CHECKED: gcc and clang warn where the status of such a call is not looked at. Calls that give something up
+/** @def GPUIPC_CHECKED
+ * gcc and clang warn where the status of such a call is not looked at. Calls that give something up
  * (release, close, destroy, drop) are not marked: what they answer is that it had been given up before, and no program
  * can do anything about that. */
 #if defined(__GNUC__)
@@ -26,7 +28,8 @@
 #define GPUIPC_CHECKED
 #endif
 
-/* GPUIPC_SIZED(type): the start of a struct whose struct_size is set and whose other members are zero, in C and in
+/** @def GPUIPC_SIZED
+ * The start of a struct whose struct_size is set and whose other members are zero, in C and in
  * C++, without a warning of missing members. Each struct has a name for its own, such as
  * GPUIPC_BUFFER_CONFIG_INIT. */
 #ifdef __cplusplus

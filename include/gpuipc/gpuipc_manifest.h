@@ -23,16 +23,15 @@ extern "C" {
  *  like), the bits of one element, and how many of them make one (1, but for vectors). */
 #define GPUIPC_ELEMENT_TYPE(kind, bits, lanes)                                                     \
     ((uint32_t)(kind) | (uint32_t)(bits) << 8 | (uint32_t)(lanes) << 16)
-#define GPUIPC_ELEMENT_INT     0u /**< signed */
-#define GPUIPC_ELEMENT_UINT    1u /**< unsigned */
-#define GPUIPC_ELEMENT_FLOAT   2u /**< IEEE 754 */
-#define GPUIPC_ELEMENT_BFLOAT  4u /**< bfloat16 */
-#define GPUIPC_ELEMENT_COMPLEX 5u /**< two floats; the bits of both together */
-#define GPUIPC_ELEMENT_BOOL    6u /**< 8 bits each */
-/** The parts of such a type. */
-#define GPUIPC_ELEMENT_KIND(type)  ((uint32_t)(type)&0xFFu)
-#define GPUIPC_ELEMENT_BITS(type)  ((uint32_t)(type) >> 8 & 0xFFu)
-#define GPUIPC_ELEMENT_LANES(type) ((uint32_t)(type) >> 16)
+#define GPUIPC_ELEMENT_INT         0u /**< signed */
+#define GPUIPC_ELEMENT_UINT        1u /**< unsigned */
+#define GPUIPC_ELEMENT_FLOAT       2u /**< IEEE 754 */
+#define GPUIPC_ELEMENT_BFLOAT      4u /**< bfloat16 */
+#define GPUIPC_ELEMENT_COMPLEX     5u /**< two floats; the bits of both together */
+#define GPUIPC_ELEMENT_BOOL        6u /**< 8 bits each */
+#define GPUIPC_ELEMENT_KIND(type)  ((uint32_t)(type)&0xFFu) /**< GPUIPC_ELEMENT_FLOAT and its like */
+#define GPUIPC_ELEMENT_BITS(type)  ((uint32_t)(type) >> 8 & 0xFFu) /**< of one lane */
+#define GPUIPC_ELEMENT_LANES(type) ((uint32_t)(type) >> 16)        /**< 1: no vector */
 
 /** A named range of a buffer. What it holds is carried and not interpreted. */
 typedef struct gpuipc_range {

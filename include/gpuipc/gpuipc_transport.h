@@ -131,16 +131,16 @@ typedef enum gpuipc_proof {
 
 /** The answer of a query. */
 typedef struct gpuipc_transport_info {
-    size_t struct_size; /**< sizeof(gpuipc_transport_info), set by the caller */
-    gpuipc_transport transport;
-    int32_t available;    /**< 1 or 0 */
-    gpuipc_reason reason; /**< if available is 0, why; else ::GPUIPC_REASON_NONE */
+    size_t struct_size;         /**< sizeof(gpuipc_transport_info), set by the caller */
+    gpuipc_transport transport; /**< which one it is about */
+    int32_t available;          /**< 1 or 0 */
+    gpuipc_reason reason;       /**< if available is 0, why; else ::GPUIPC_REASON_NONE */
     int32_t is_zero_copy; /**< 1: the other device works in the memory itself; 0: staged copies */
     gpuipc_proof proof;   /**< how availability is known */
-    gpuipc_figure_source bandwidth_source;
-    gpuipc_figure_source latency_source;
-    uint64_t bandwidth_bytes_per_second; /**< of one large copy, one way; payload */
-    uint64_t latency_ns;                 /**< of one small copy on the device */
+    gpuipc_figure_source bandwidth_source; /**< how bandwidth_bytes_per_second is known */
+    gpuipc_figure_source latency_source;   /**< how latency_ns is known */
+    uint64_t bandwidth_bytes_per_second;   /**< of one large copy, one way; payload */
+    uint64_t latency_ns;                   /**< of one small copy on the device */
     /** If not available, the cause and the remedy, with particulars. If available and not tried
      *  (::GPUIPC_PROOF_NONE), why not. Else empty. */
     char sentence[304];

@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-#define GPUIPC_VERSION_MAJOR 0
-#define GPUIPC_VERSION_MINOR 1
-#define GPUIPC_VERSION_PATCH 0
+#define GPUIPC_VERSION_MAJOR 0 /**< another one: another interface */
+#define GPUIPC_VERSION_MINOR 1 /**< another one: more interface, and before 1.0 another one */
+#define GPUIPC_VERSION_PATCH 0 /**< another one: the same interface */
 
 /** The three in one number: 10000 * major + 100 * minor + patch. What gpuipc_version() answers. */
 #define GPUIPC_VERSION                                                                             \

@@ -2,6 +2,7 @@
 """The library for Conan 2: `conan create packaging/conan`. The tools and the tests are not part of it."""
 
 import os
+import re
 
 from conan import ConanFile
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
@@ -22,8 +23,7 @@ class Gpuipc(ConanFile):
 
     def set_version(self):
         header = load(self, os.path.join(REPOSITORY, "include", "gpuipc", "gpuipc_version.h"))
-        numbers = {words[1]: words[2] for words in map(str.split, header.splitlines()) if len(words) == 3}
-        self.version = ".".join(numbers[f"GPUIPC_VERSION_{part}"] for part in ("MAJOR", "MINOR", "PATCH"))
+        self.version = ".".join(re.findall(r"VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
 
     def export_sources(self):
         for part in ("CMakeLists.txt", "LICENSE", "*.md", "cmake/*", "docs/*", "examples/*", "include/*", "packaging/*", "src/*"):

@@ -35,7 +35,7 @@ int main(int count, char **words) {
         !check(gpuipc_buffer_release(made)) || !check(gpuipc_context_destroy(context))) {
         return 1;
     }
-    printf("gpuipc %d.%d.%d: %u\n", GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR, GPUIPC_VERSION_PATCH,
-           (unsigned)word);
+    printf("gpuipc %d.%d.%d: %u\n", GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR,
+           GPUIPC_VERSION_PATCH, (unsigned)word);
     return word == 1337 ? 0 : 1;
 }
