@@ -125,6 +125,36 @@ Test(point, what_nobody_borrowed_is_returned_with_the_connection) {
     pages_end(&pages);
 }
 
+/* So much as the page says. What is given out later is returned by a later call. */
+Test(point, what_was_never_given_out_is_not_touched) {
+    const uint32_t given[] = {3, 5, 5};
+    both pages = pages_make();
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        point_page_give_out(pages.mine, given[i]);
+        point_page_return_rest(pages.theirs);
+        for (uint32_t index = 0; index < POINT_COUNT; index++) {
+            const point at = {pages.mine, index, 2};
+            const point_word released = point_released_word(&at);
+            cr_assert_eq(is_reached(pages.mine, &released), index < given[i], "point %u", index);
+        }
+    }
+    pages_end(&pages);
+}
+
+/* Who says that he has given out more than there are, or none, has all returned. */
+Test(point, a_number_given_out_that_cannot_be_stands_for_all) {
+    const uint32_t given[] = {0, POINT_COUNT + 1, UINT32_MAX};
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        both pages = pages_make();
+        const point last = {pages.mine, POINT_COUNT - 1, 2};
+        const point_word released = point_released_word(&last);
+        point_page_give_out(pages.mine, given[i]);
+        point_page_return_rest(pages.theirs);
+        cr_assert(is_reached(pages.mine, &released), "%u", given[i]);
+        pages_end(&pages);
+    }
+}
+
 Test(point, no_page_is_made_of_other_memory) {
     const uint64_t sizes[] = {4096, POINT_PAGE_BYTES * 2};
     point_page *page = NULL;

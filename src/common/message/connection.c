@@ -39,10 +39,15 @@ static void take_in_all_rest(connection *self) {
     }
 }
 
+static void return_rest(connection *self) {
+    for (uint32_t i = 0; i < self->points_in_count; i++) {
+        point_page_return_rest(self->points_in[i]);
+    }
+}
+
 /* Nothing more comes: what had come and was not read is looked through, and what the peer lent and nobody here has opened
  * is returned, before the peer can see that this end is closed. The receive mutex is held. */
 static void settle(connection *self) {
-    uint32_t returned = 0;
     bool peer_closed;
     if (self->is_settled) {
         return;
@@ -53,11 +58,10 @@ static void settle(connection *self) {
     incoming_clear(&self->in, self->context, false);
     do {
         take_in_all_rest(self);
-        for (; returned < self->points_in_count; returned++) {
-            point_page_return_rest(self->points_in[returned]);
-        }
+        return_rest(self);
         self->context->contents->end_receiving(self, false);
     } while (!os_connection_end(self->os, &peer_closed));
+    return_rest(self); /* of what was lost with the end (Windows) */
     if (peer_closed) {
         point_peer_closed(self->other_end);
     }

@@ -313,6 +313,7 @@ static gpuipc_status take(export_table *self, export_record **out_record) {
     export_record *one = &newest->records[newest->used];
     *one = (export_record){.table = self, .at = {newest->page, newest->used, 0}};
     newest->used++;
+    point_page_give_out(newest->page, newest->used);
     *out_record = one;
     return GPUIPC_OK;
 }

@@ -10,6 +10,8 @@
 #include "sync/export_record.h"
 #include "sync/ready_event.h"
 
+/* The last word but one of a page: how many of its points were given out at least once. */
+#define GIVEN_WORD (POINT_COUNT * 2u)
 /* The last word of a page: 1 when the receiver has taken the page in. */
 #define TAKEN_WORD (POINT_COUNT * 2u + 1u)
 /* What a done word is given when nothing will be opened any more: beyond every value of a point, and
@@ -200,6 +202,11 @@ void point_page_sent(point_page *self) {
     os_handle_close(&self->handle);
 }
 
+void point_page_give_out(point_page *self, uint32_t count) {
+    const point_word given = {self, GIVEN_WORD, count};
+    point_store(&given);
+}
+
 void point_set_open(const point *at, bool is_open) {
     os_mutex *mutex = &at->page->context->points->mutex;
     os_mutex_lock(mutex);
@@ -216,11 +223,19 @@ static bool is_still_open(point_page *self, uint32_t index) {
     return self->opened[index].is_open && !point_is_reached(&released);
 }
 
+/* A peer that does not say it has given out any number of them. */
+static uint32_t given_count(const point_page *self) {
+    const uint64_t given = atomic_load_explicit(&self->words[GIVEN_WORD], memory_order_acquire);
+    return given == 0 || given > POINT_COUNT ? POINT_COUNT : (uint32_t)given;
+}
+
+/* Those that were never given out are not touched: to write all of them is to make all of the page's memory. */
 void point_page_return_rest(point_page *self) {
+    const uint32_t given = given_count(self);
     os_mutex_lock(&self->context->points->mutex);
-    for (uint32_t i = 0; i < POINT_COUNT; i++) {
-        if (!is_still_open(self, i)) {
-            const point_word done = {self, i * 2 + 1, POINT_RETURNED_FOR_EVER};
+    for (; self->looked_at < given; self->looked_at++) {
+        if (!is_still_open(self, self->looked_at)) {
+            const point_word done = {self, self->looked_at * 2 + 1, POINT_RETURNED_FOR_EVER};
             point_store(&done);
         }
     }

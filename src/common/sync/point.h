@@ -22,8 +22,8 @@
 struct context;
 
 #define POINT_PAGE_BYTES 106496u
-/** How many points a page has: two words each. The last word behind them but one is not used, and the last is 1 when the
- *  other side has taken the page in. */
+/** How many points a page has: two words each. Of the two words behind them the first says how many were given out, and
+ *  the last is 1 when the other side has taken the page in. */
 #define POINT_COUNT 4095u
 /** The number of the first word behind them. These are the exporter's marks (mark.h) and loans (loan.h). */
 #define POINT_WORDS_END 8192u
@@ -44,6 +44,7 @@ struct point_page {
     atomic_uint_least64_t *words;
     point_peer *peer;     /**< a reference; NULL: nobody has it */
     point_opened *opened; /**< of a peer's: what is open here under each point; else NULL */
+    uint32_t looked_at;   /**< of a peer's: as far as point_page_return_rest() has come */
     os_handle handle;     /**< of an own one, until it has been sent */
     linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
     void *
@@ -95,6 +96,8 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
 
 /** The peer has got an own page. */
 void point_page_sent(point_page *self);
+/** The first @p count points of an own page were given out at least once. Before a record names the last of them. */
+void point_page_give_out(point_page *self, uint32_t count);
 
 void point_page_reference(point_page *self);
 /** The last one unmaps the page, or defers that (deferred.h). Makes no driver call.
@@ -111,7 +114,8 @@ bool point_page_is_taken(const point_page *self);
 
 /** What is handed over under a peer's point is opened (true) or closed. */
 void point_set_open(const point *at, bool is_open);
-/** Of a page of the peer's, after which no more records come: what nobody here has open is returned. */
+/** Of a page of the peer's, when no more records are taken: what was handed over and nobody here has open is returned. What
+ *  the peer gave out since the last call, when it is called again. */
 void point_page_return_rest(point_page *self);
 
 /* ---- words: point.c ------------------------------------------------------------------------ */
