@@ -22,8 +22,9 @@
 /* A page, and the records of its points. */
 typedef struct export_page {
     point_page *page;
-    export_record *records; /* POINT_COUNT */
-    uint32_t used;          /* so many were given out at least once */
+    export_record
+        *records;  /* POINT_COUNT, of which the first ones are used: no other has anything in it */
+    uint32_t used; /* so many were given out at least once */
 } export_page;
 
 struct export_table {
@@ -285,7 +286,7 @@ static gpuipc_status add_page(export_table *self) {
                            POINT_PAGES_MAX * POINT_COUNT);
     }
     export_page *made = &self->pages[self->page_count];
-    *made = (export_page){.records = calloc(POINT_COUNT, sizeof(export_record))};
+    *made = (export_page){.records = malloc(POINT_COUNT * sizeof(export_record))};
     if (made->records == NULL) {
         return status_out_of_memory(POINT_COUNT * sizeof(export_record));
     }
