@@ -12,8 +12,8 @@
  * caller has done his work on the slot when he calls. Either side may use either way, for each frame anew.
  *
  * A stream that is being captured into a graph is refused (::GPUIPC_ERR_CUDA): every word of a channel goes up, and a
- * graph would write the same value at each launch. There is no handle for event loops: a reader waits in
- * gpuipc_subscription_take().
+ * graph would write the same value at each launch. A reader waits in gpuipc_subscription_take(), or in an event loop of
+ * its own (gpuipc_subscription_get_wait_handle()); a writer waits in gpuipc_channel_loan().
  */
 #ifndef GPUIPC_GPUIPC_CHANNEL_H
 #define GPUIPC_GPUIPC_CHANNEL_H
@@ -269,7 +269,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open_named(
  * Ends a subscription, and gives back what it still has, as gpuipc_subscription_give_back() without a stream does.
  * @param subscription NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the subscription  @threads any
- * @blocking as gpuipc_buffer_release() of the slots  @since 0.1
+ * @blocking as gpuipc_buffer_release() of the slots, and up to 20 ms for the thread of a wait handle  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscription);
 
@@ -312,6 +312,27 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_take(gpuipc_subscrip
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
     gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);
+
+/**
+ * What the caller's own event loop waits for: a descriptor that becomes readable (Linux, also for epoll), or an event
+ * that becomes signalled (Windows). It is so while gpuipc_subscription_take() would not wait: a frame is there, or the
+ * end. After the call that took the last frame it is so no more, and neither while the reader has as many frames as it
+ * may. It may be so for nothing: take with a timeout of 0 then answers ::GPUIPC_ERR_TIMEOUT and sets it right.
+ *
+ * A frame whose contents are not ready makes it ready once, for those who take with a stream. Who takes it without one is
+ * told again when the contents are there, which is looked for every 20 ms at most. The end of the writer's process is seen
+ * within 50 ms.
+ *
+ * The first call starts a thread, which is what the writer wakes, and only when it sleeps. A publication that nobody
+ * waits for costs the writer nothing more.
+ * @param subscription a live subscription
+ * @param out_handle the same at each call
+ * @errors ::GPUIPC_ERR_BUSY (another thread is taking), ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @ownership the subscription's: wait for it, do nothing else with it, and not after the subscription was closed
+ * @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status
+gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t *out_handle);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "native_ready.h"
 #include "os.h"
 #include "partner.h"
 
@@ -163,6 +164,38 @@ Test(channel, a_killed_writer_leaves_what_it_published) {
     }
     cr_assert_eq(gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, PATIENCE_MS, &frame),
                  GPUIPC_ERR_PEER_CLOSED);
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_context_destroy(within));
+    process_case_end(&at);
+}
+
+/* In an event loop: nothing is rung for it. */
+Test(channel, a_wait_handle_tells_of_a_killed_writer) {
+    partner writer;
+    gpuipc_subscription *reader = NULL;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    intptr_t native = 0;
+    gpuipc_status status;
+    gpuipc_context *within = NULL; /* its link to the server ends with it */
+    process_case_begin(&at, NULL);
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .runtime_directory = at.directory};
+    check_ok(gpuipc_context_create(&config, &within));
+    partner_start(&writer, &at, NULL, NULL);
+    partner_do(&writer, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&writer, "GPUIPC_OK", "channel 4 frames");
+    check_ok(gpuipc_subscription_open_named(within, "frames", NULL, &reader));
+    check_ok(gpuipc_subscription_get_wait_handle(reader, &native));
+    partner_do(&writer, "GPUIPC_OK", "publish-frames 1 1");
+    cr_assert(native_is_ready(native, PATIENCE_MS));
+    check_ok(gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, GPUIPC_NO_STREAM));
+    partner_kill(&writer);
+    do { /* it may be ready for nothing */
+        cr_assert(native_is_ready(native, PATIENCE_MS));
+        status = gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &frame);
+    } while (status == GPUIPC_ERR_TIMEOUT);
+    cr_assert_eq(status, GPUIPC_ERR_PEER_CLOSED);
     check_ok(gpuipc_subscription_close(reader));
     check_ok(gpuipc_context_destroy(within));
     process_case_end(&at);

@@ -27,11 +27,15 @@ static gpuipc_status make(os_listener *listener, os_connection *connection,
     return GPUIPC_OK;
 }
 
-/* Waiting for no time sets right what is ready for nothing, and takes what was told back. */
+/* Waiting for no time sets right what is ready for nothing, and takes what was told back. That itself may leave it ready
+ * for nothing (win32_poller.c), so there is a second time. */
 static void settle(os_poller *poller) {
     void *tags[2];
-    size_t count;
-    (void)os_poller_wait(poller, os_deadline_after(0), tags, 2, &count);
+    size_t count = 0;
+    gpuipc_status status = os_poller_wait(poller, os_deadline_after(0), tags, 2, &count);
+    if (status == GPUIPC_OK && count == 1 && tags[0] == OS_POLLER_WOKEN) {
+        (void)os_poller_wait(poller, os_deadline_after(0), tags, 2, &count);
+    }
 }
 
 gpuipc_status wait_handle_get(wait_handle *self, os_listener *listener, os_connection *connection,

@@ -19,8 +19,7 @@ static bool has_stream(gpuipc_stream stream) {
 
 /* ---- looking ----------------------------------------------------------------------------------- */
 
-/* The next frame for this reader, which it has not taken yet. */
-static bool find_frame(const subscription *self, uint64_t *out_number, uint32_t *out_slot) {
+bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t *out_slot) {
     const bool takes_all = self->delivery == GPUIPC_DELIVERY_ALL;
     const uint64_t next = self->number + 1;
     const uint64_t place = channel_read(
@@ -100,7 +99,7 @@ static bool read_entry(subscription *self, uint32_t slot) {
 static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
     uint64_t number;
     uint32_t slot;
-    while (find_frame(self, &number, &slot)) {
+    while (subscription_find(self, &number, &slot)) {
         const bool is_taken =
             channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
         if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {
@@ -133,7 +132,7 @@ static void sleep_a_while(const subscription *self, os_deadline deadline) {
     uint64_t number;
     uint32_t slot;
     channel_will_sleep(self->page, CHANNEL_READER_SLEEPS);
-    if (!find_frame(self, &number, &slot) && !atomic_load(&self->is_over) &&
+    if (!subscription_find(self, &number, &slot) && !atomic_load(&self->is_over) &&
         channel_read(self->page, CHANNEL_END) == CHANNEL_IS_ON) {
         os_bell_wait(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS],
                      left < 0 || (unsigned)left > SLICE_MS ? SLICE_MS : (unsigned)left);
@@ -277,6 +276,7 @@ static gpuipc_status take(subscription *self, gpuipc_stream stream, int timeout_
     }
     const os_deadline deadline =
         context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
+    subscription_wait_pause(self);
     status = take_whole(self, stream, can_wait, deadline, out_frame);
     return context_answer(self->context, &interrupt, status);
 }
@@ -298,6 +298,7 @@ gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_strea
         status = atomic_load(&self->is_over)
                      ? status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile")
                      : take(self, stream, timeout_ms, &frame);
+        subscription_wait_settle(self);
         os_mutex_unlock(&self->taking);
     } else {
         status = status_fail(GPUIPC_ERR_BUSY, "another thread is taking from it");
@@ -384,6 +385,7 @@ gpuipc_status gpuipc_subscription_give_back(gpuipc_subscription *handle, const g
     os_mutex_lock(&self->mutex);
     status = give_back(self, &known, stream);
     os_mutex_unlock(&self->mutex);
+    subscription_wait_given(self);
     object_unreference(&self->object);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef GPUIPC_SUBSCRIPTION_H
 #define GPUIPC_SUBSCRIPTION_H
 
+#include "base/wait_handle.h"
 #include "channel/channel_page.h"
 #include "memory/buffer.h"
 
@@ -15,6 +16,28 @@ typedef struct subscription_frame {
     gpuipc_frame public_part;
     uint64_t header[CHANNEL_HEADER_WORDS];
 } subscription_frame;
+
+/** What the thread of the wait handle is at: subscription_wait.c. */
+typedef enum subscription_awaits {
+    AWAITS_NOTHING = 0, /**< it has told, or a call is taking by itself */
+    AWAITS_NEWS,        /**< the writer's bell */
+    AWAITS_CONTENTS,    /**< of the frame that is pending */
+    AWAITS_ROOM,        /**< something to be given back */
+    AWAITS_NO_MORE      /**< its end */
+} subscription_awaits;
+
+/** What the caller's event loop waits for, and the thread that tells it. All zero: nobody has asked for it. */
+typedef struct subscription_wait {
+    wait_handle handle;
+    atomic_bool is_asked_for;
+    os_thread *thread;
+    os_mutex
+        mutex; /**< guards the rest; may be taken inside the one of who takes, and the other inside it */
+    os_condition changed;
+    subscription_awaits awaits;
+    bool is_told;
+    point_word contents;
+} subscription_wait;
 
 typedef struct subscription {
     object object;
@@ -41,9 +64,24 @@ typedef struct subscription {
     uint64_t takes;
     uint32_t held;
     subscription_frame frames[GPUIPC_CHANNEL_SLOTS_MAX];
+    subscription_wait waited;
 } subscription;
 
 gpuipc_status subscription_acquire(gpuipc_subscription *handle, subscription **out_subscription);
+/** The next frame for this reader, which it has not taken yet. The taking mutex is held. */
+bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t *out_slot);
+
+/* ---- the wait handle: subscription_wait.c. Nothing where nobody has asked for it. --------------- */
+
+/** A call is going to wait by itself. The taking mutex is held. */
+void subscription_wait_pause(subscription *self);
+/** What it has left: the handle is ready, or its thread looks out. The taking mutex is held. */
+void subscription_wait_settle(subscription *self);
+/** Something was given back. No mutex is held. */
+void subscription_wait_given(subscription *self);
+/** The subscription ends. @param forked in a child, which has no such thread */
+void subscription_wait_end(subscription *self, bool forked);
+
 /** The caller has closed it, or could not be given it: all is given back, and the writer learns of it. */
 void subscription_end(subscription *self);
 

@@ -162,6 +162,7 @@ static void destroy(object *base) {
     if (self->handle != NULL) {
         buffer_release_later(self->handle);
     }
+    subscription_wait_end(self, forked);
     if (!forked) { /* in a child they are closed already */
         os_bell_close(&self->reader_bell);
         os_bell_close(&self->writer_bell);
@@ -179,6 +180,7 @@ void subscription_end(subscription *self) {
     channel_write(self->page, CHANNEL_READER_SLEEPS, 0);
     os_bell_ring(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS]);
     os_mutex_lock(&self->taking); /* who takes has seen it by now */
+    subscription_wait_settle(self);
     os_mutex_lock(&self->mutex);
     for (uint32_t i = 0; i < self->slots; i++) {
         subscription_frame *frame = &self->frames[i];
@@ -212,6 +214,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
         return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->is_over, false);
+    atomic_init(&self->waited.is_asked_for, false);
     self->context = ctx;
     self->handle = slots;
     self->page = page;
