@@ -598,6 +598,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer
 #endif
 
 #include "gpuipc_connection.h" /* the rest of the lesson: listener, connection, message */
+#include "gpuipc_diagnose.h"   /* why sharing fails or is slow here, and what to do */
 #include "gpuipc_manifest.h"   /* many tensors in one buffer */
 #include "gpuipc_mark.h"       /* ready points of memory that is open already, and loans of it */
 #include "gpuipc_ticket.h"     /* 64 bytes that stand for a buffer, through any channel */

@@ -379,6 +379,66 @@ gpuipc_status os_file_read(const char *directory, const char *name, void *bytes,
 gpuipc_status os_file_replace(const char *directory, const char *name, const void *bytes,
                               size_t size);
 
+/* ---- facts: what can be seen of the system; posix_facts.c, win32_facts.c ------------------- */
+
+typedef enum os_answer {
+    OS_UNKNOWN, /**< or it makes no sense on this system */
+    OS_NO,
+    OS_YES
+} os_answer;
+
+/** A number of os_facts that is not known, or a limit that there is not. */
+#define OS_NO_NUMBER UINT64_MAX
+
+/** Room for one line that a fact is told in. */
+#define OS_FACT_MAX 160
+
+/** The system around this process, as far as it can be seen without rights. A text that is empty: it is not so, or not
+ *  known. The GPU driver's are those of NVIDIA's in the kernel. */
+typedef struct os_facts {
+    char system[OS_FACT_MAX];    /**< "Linux 6.1.0-18-amd64 x86_64", "Windows 10.0.22631" */
+    char container[OS_FACT_MAX]; /**< what shows that this is one, such as "/.dockerenv" */
+    char pid_namespace[64];      /**< "pid:[4026532281]": it is not the machine's first one */
+    char ipc_namespace[64];      /**< likewise */
+    char user_namespace[64];     /**< likewise */
+    os_answer is_wsl;            /**< as os_is_wsl() */
+    os_answer directory_on_root; /**< the runtime directory is part of the file system at "/" */
+    os_answer has_shm;           /**< /dev/shm */
+    uint64_t shm_bytes;          /**< its size */
+    uint64_t shm_free_bytes;     /**< and what is free of it */
+    int ptrace_scope;            /**< of Yama (kernel.yama.ptrace_scope); -1: there is no Yama */
+    os_answer can_trace;         /**< has CAP_SYS_PTRACE */
+    int pidfd_open_code;         /**< what it answers: 0, or the errno */
+    int pidfd_getfd_code;        /**< likewise, of a descriptor of its own */
+    char pidfd_open_text[64];    /**< the system's words for it, when it is not 0 */
+    char pidfd_getfd_text[64];   /**< likewise */
+    uint64_t handle_limit;       /**< of open descriptors */
+    uint64_t handle_limit_hard;  /**< up to which a program may raise it */
+    uint64_t handles_open;       /**< how many are */
+    uint64_t locked_limit;       /**< bytes that may be locked (RLIMIT_MEMLOCK) */
+    char gpu_driver[64];         /**< the driver's version, as its line tells it */
+    uint64_t gpu_count;          /**< GPUs that it lists */
+    uint64_t gpu_nodes;          /**< device files of GPUs that are here */
+    char gpu_node_refused[OS_FACT_MAX]; /**< the first device file that does not open, and why */
+    os_answer imex_is_loaded;           /**< the driver has IMEX channels */
+    char imex_channel[OS_FACT_MAX];     /**< the channel that opens */
+    char mps_control[OS_FACT_MAX];      /**< where an MPS daemon listens */
+} os_facts;
+
+/** Looks at all of it. What it opens it closes; nothing else is changed.
+ *  @param runtime_directory for directory_on_root; need not be there */
+void os_facts_find(const char *runtime_directory, os_facts *out_facts);
+
+/** A PCI device, as the system sees it. */
+typedef struct os_pci {
+    char iommu[32]; /**< how its addresses are translated: "DMA", "identity"; empty: not known */
+    uint64_t bar1_bytes; /**< the window to a GPU's memory; 0: not known */
+} os_pci;
+os_pci os_pci_find(unsigned domain, unsigned bus, unsigned slot);
+
+/** The file behind a path, with all links followed. False where that is not known. */
+bool os_path_real(const char *path, char *real, size_t capacity);
+
 /* ---- libraries: posix_library.c, win32_library.c ----------------------------------------- */
 
 typedef struct os_library os_library;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "consume.h"
+#include "doctor.h"
 #include "produce.h"
 #include "program.h"
 #include "ring.h"
@@ -18,6 +19,8 @@ static int obey(const options *wanted) {
         return wanted->by_ticket ? ticket_consume(wanted) : consume(wanted);
     case COMMAND_TRANSPORTS:
         return transports(wanted);
+    case COMMAND_DOCTOR:
+        return doctor(wanted);
     case COMMAND_RING:
         return ring(wanted);
     case COMMAND_RING_MEMBER:

@@ -23,6 +23,8 @@ static const char help_text[] =
     "       gpuipc-selftest consume --ticket=TEXT [OPTION...]  what the ticket stands for\n"
     "       gpuipc-selftest transports [OPTION...]       which ways work between which devices, how\n"
     "                                                    fast, and why not\n"
+    "       gpuipc-selftest doctor [OPTION...]           why sharing fails or is slow here, and what\n"
+    "                                                    to do\n"
     "       gpuipc-selftest ring [OPTION...]             a ring of programs, one for each device, each\n"
     "                                                    of which writes into the next one's memory\n"
     "\n"
@@ -193,6 +195,7 @@ static bool take_words(options *self, char **words, int count) {
     } commands[] = {{"produce", COMMAND_PRODUCE, 2},
                     {"consume", COMMAND_CONSUME, 2},
                     {"transports", COMMAND_TRANSPORTS, 1},
+                    {"doctor", COMMAND_DOCTOR, 1},
                     {"ring", COMMAND_RING, 1},
                     {"ring-member", COMMAND_RING_MEMBER, 1}};
     size_t i = 0;
@@ -200,7 +203,7 @@ static bool take_words(options *self, char **words, int count) {
         i++;
     }
     if (i == sizeof(commands) / sizeof(*commands)) {
-        return complain("command", words[0], "produce, consume, transports or ring");
+        return complain("command", words[0], "produce, consume, transports, doctor or ring");
     }
     self->command = commands[i].command;
     if (count > commands[i].words) {

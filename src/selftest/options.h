@@ -24,6 +24,7 @@ typedef enum command {
     COMMAND_PRODUCE,    /**< be the producer */
     COMMAND_CONSUME,    /**< be the consumer */
     COMMAND_TRANSPORTS, /**< list the ways to reach memory */
+    COMMAND_DOCTOR,     /**< say what is in the way */
     COMMAND_RING,       /**< start a ring of programs */
     COMMAND_RING_MEMBER /**< be one of them */
 } command;

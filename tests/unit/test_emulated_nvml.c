@@ -71,6 +71,17 @@ Test(emulated_nvml, must_be_initialised) {
     check_nvml(NVML_ERROR_UNINITIALIZED, nvml.nvmlShutdown());
 }
 
+Test(emulated_nvml, counts_gpus_whatever_is_visible) {
+    unsigned count = 0;
+    environment_set("CUDA_VISIBLE_DEVICES", "1");
+    load("devices=3");
+    check_nvml(NVML_ERROR_UNINITIALIZED, nvml.nvmlDeviceGetCount(&count));
+    check_nvml(NVML_SUCCESS, nvml.nvmlInit());
+    check_nvml(NVML_ERROR_INVALID_ARGUMENT, nvml.nvmlDeviceGetCount(NULL));
+    check_nvml(NVML_SUCCESS, nvml.nvmlDeviceGetCount(&count));
+    cr_assert_eq(count, 3);
+}
+
 Test(emulated_nvml, may_have_no_driver) {
     load("nvml=0");
     check_nvml(NVML_ERROR_DRIVER_NOT_LOADED, nvml.nvmlInit());

@@ -19,6 +19,9 @@ foreach(unit transport_probe transport_select nvml figures)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c LIBRARIES gpuipc_transport_machine)
 endforeach()
 
+gpuipc_add_test(unit diagnose_rules SOURCES test_diagnose_rules.c LIBRARIES gpuipc_transport_machine)
+gpuipc_add_test(unit diagnose SOURCES test_diagnose.c LIBRARIES gpuipc_transport_machine)
+
 # This needs a real one, alone: whether the figures are right.
 gpuipc_add_test(unit transport_speed DRIVER SERIAL SOURCES test_transport_speed.c
                 LIBRARIES gpuipc_transport_machine)
@@ -36,6 +39,10 @@ if(NOT WIN32)
   set_tests_properties(unit.nvml_installed PROPERTIES TIMEOUT 120 ENVIRONMENT GPUIPC_CUDA_DRIVER=emulated
     ENVIRONMENT_MODIFICATION
     LD_LIBRARY_PATH=path_list_prepend:${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/stand-in-nvml)
+
+  # Limits, namespaces and filters.
+  gpuipc_add_test(unit posix_diagnose SOURCES test_posix_diagnose.c LIBRARIES gpuipc_transport_machine)
+  target_compile_definitions(test_unit_posix_diagnose PRIVATE _GNU_SOURCE)
 
   # The limit of descriptors.
   gpuipc_add_test(unit posix_transport SOURCES test_posix_transport.c

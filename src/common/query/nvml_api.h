@@ -99,6 +99,7 @@ typedef enum nvmlGpuP2PCapsIndex_enum {
     X(nvmlInit, _v2, nvmlReturn_t, (void)) \
     X(nvmlShutdown, , nvmlReturn_t, (void)) \
     X(nvmlErrorString, , const char *, (nvmlReturn_t result)) \
+    X(nvmlDeviceGetCount, _v2, nvmlReturn_t, (unsigned int *count)) \
     X(nvmlDeviceGetHandleByUUID, , nvmlReturn_t, (const char *uuid, nvmlDevice_t *device)) \
     X(nvmlDeviceGetNvLinkState, , nvmlReturn_t, (nvmlDevice_t device, unsigned int link, nvmlEnableState_t *active)) \
     X(nvmlDeviceGetNvLinkVersion, , nvmlReturn_t, (nvmlDevice_t device, unsigned int link, unsigned int *version)) \

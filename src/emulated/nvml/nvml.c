@@ -310,6 +310,18 @@ GPUIPC_EXPORTED const char *nvmlErrorString(nvmlReturn_t result) {
     }
 }
 
+GPUIPC_EXPORTED nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
+    const nvmlReturn_t refused = enter();
+    if (refused != NVML_SUCCESS) {
+        return refused;
+    }
+    if (count == NULL) {
+        return leave(NVML_ERROR_INVALID_ARGUMENT);
+    }
+    *count = computer.devices; /* nvml.h: GPUs, not their MIG slices */
+    return leave(NVML_SUCCESS);
+}
+
 GPUIPC_EXPORTED nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
     const nvmlReturn_t refused = enter();
     return refused != NVML_SUCCESS ? refused : leave(find_uuid(uuid, device));

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What findings are called and say, and how they are gathered. */
+#include "diagnose/diagnosis.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+
+#define BETWEEN "; "
+
+static const gpuipc_finding *known(uint32_t number) {
+    static const char ids[GPUIPC_FINDING_COUNT + 1][4] = {
+#define FINDING_ROW(number, name, severity, cause, remedy, cost)                                   \
+    [number] = {'D', '0' + (number) / 10, '0' + (number) % 10, '\0'},
+        GPUIPC_FINDING_LIST(FINDING_ROW)
+#undef FINDING_ROW
+    };
+    static const gpuipc_finding findings[GPUIPC_FINDING_COUNT + 1] = {
+#define FINDING_ROW(number, name, severity, cause, remedy, cost)                                   \
+    [number] = {number, GPUIPC_SEVERITY_##severity, ids[number], #name, cause, remedy, cost, ""},
+        GPUIPC_FINDING_LIST(FINDING_ROW)
+#undef FINDING_ROW
+    };
+    return number < sizeof(findings) / sizeof(findings[0]) && findings[number].number != 0
+               ? &findings[number]
+               : NULL;
+}
+
+gpuipc_status gpuipc_finding_describe(uint32_t number, gpuipc_finding *out_finding) {
+    status_enter(__func__);
+    const gpuipc_finding *found = known(number);
+    if (out_finding == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_finding is NULL");
+    }
+    if (found == NULL) {
+        return status_fail(GPUIPC_ERR_NOT_FOUND, "%u is no finding; they are 1 to %d", number,
+                           GPUIPC_FINDING_COUNT);
+    }
+    *out_finding = *found;
+    return GPUIPC_OK;
+}
+
+const char *gpuipc_severity_name(gpuipc_severity severity) {
+    switch (severity) {
+    case GPUIPC_SEVERITY_NOTE:
+        return "note";
+    case GPUIPC_SEVERITY_SLOWS:
+        return "slows";
+    case GPUIPC_SEVERITY_BLOCKS:
+        return "blocks";
+    }
+    return "unknown";
+}
+
+bool diagnosis_has(const diagnosis *self, finding_number number) {
+    return self->findings[number].number != 0;
+}
+
+/* Adds a text as a whole; of one that does not fit, only that there is more. */
+static void append(char *evidence, size_t capacity, const char *text) {
+    static const char more[] = BETWEEN "...";
+    const size_t length = strlen(evidence);
+    const char *between = length > 0 ? BETWEEN : "";
+    if (length == 0 || length + strlen(between) + strlen(text) + sizeof(more) <= capacity) {
+        (void)snprintf(evidence + length, capacity - length, "%s%s", between, text);
+    } else if (length < sizeof(more) || strcmp(evidence + length - (sizeof(more) - 1), more) != 0) {
+        (void)snprintf(evidence + length, capacity - length, "%s", more);
+    }
+}
+
+void diagnosis_add(diagnosis *self, finding_number number, gpuipc_severity severity,
+                   const char *evidence, ...) {
+    gpuipc_finding *finding = &self->findings[number];
+    char text[sizeof(finding->evidence)];
+    va_list arguments;
+    if (finding->number == 0) {
+        *finding = *known(number);
+        finding->severity = severity;
+    } else if (severity > finding->severity) {
+        finding->severity = severity;
+    }
+    va_start(arguments, evidence);
+    (void)vsnprintf(text, sizeof(text), evidence, arguments);
+    va_end(arguments);
+    append(finding->evidence, sizeof(finding->evidence), text);
+}
+
+static bool is_digit(char character) {
+    return character >= '0' && character <= '9';
+}
+
+bool diagnosis_version(const char *text, char *version, size_t capacity) {
+    for (const char *at = text; *at != '\0'; at++) {
+        const size_t major = strspn(at, "0123456789");
+        const size_t length = strspn(at, "0123456789.");
+        if (major > 0 && at[major] == '.' && is_digit(at[major + 1])) {
+            (void)snprintf(version, capacity, "%.*s", (int)length, at);
+            return true;
+        }
+        at += major > 0 ? major - 1 : 0;
+    }
+    return false;
+}
