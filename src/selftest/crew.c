@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report.h"
+
 /* The roles have deadlines of their own; the one that only waits for another should be the first to
  * say so. */
 #define GRACE_MS 5000
@@ -17,14 +19,21 @@ typedef struct crew {
     size_t count;
     child **programs;
     tally seen;
+    char why[ROLE_LINE_MAX]; /* of those that ended badly; empty: none did */
 } crew;
+
+static void add_failure(crew *self, const char *line) {
+    self->seen.failed++;
+    report_add_check(self->options->report, NULL, REPORT_FAIL, line);
+}
 
 static bool start(crew *self) {
     for (size_t i = 0; i < self->count; i++) {
         if (child_start(self->members[i].words.list, &self->programs[i]) != GPUIPC_OK) {
-            printf(ROLE_FAIL "%s: the %s could not be started: %s\n", self->title,
-                   self->members[i].name, gpuipc_error_get()->sentence);
-            self->seen.failed++;
+            char line[ROLE_LINE_MAX];
+            (void)snprintf(line, sizeof(line), "%s: the %s could not be started: %s", self->title,
+                           self->members[i].name, gpuipc_error_get()->sentence);
+            add_failure(self, line);
             return false;
         }
     }
@@ -36,15 +45,23 @@ static void take_line(crew *self, crew_member *from, const char *line) {
     if (strncmp(line, ROLE_STEP, strlen(ROLE_STEP)) == 0) {
         (void)snprintf(from->step, sizeof(from->step), "%s", line + strlen(ROLE_STEP));
         if (self->options->verbose) {
-            printf("      %s: %s\n", from->name, from->step);
+            report_say(self->options->report, "      %s: %s\n", from->name, from->step);
         }
         return;
     }
-    self->seen.passed += strncmp(line, ROLE_PASS, strlen(ROLE_PASS)) == 0;
-    self->seen.failed += strncmp(line, ROLE_FAIL, strlen(ROLE_FAIL)) == 0;
-    self->seen.skipped += strncmp(line, ROLE_SKIP, strlen(ROLE_SKIP)) == 0;
-    printf("%s\n", line);
-    fflush(stdout);
+    if (strncmp(line, ROLE_NOTE, strlen(ROLE_NOTE)) == 0) {
+        report_take_note(self->options->report, line + strlen(ROLE_NOTE));
+    } else if (strncmp(line, ROLE_PASS, strlen(ROLE_PASS)) == 0) {
+        self->seen.passed++;
+        report_add_check(self->options->report, NULL, REPORT_PASS, line + strlen(ROLE_PASS));
+    } else if (strncmp(line, ROLE_FAIL, strlen(ROLE_FAIL)) == 0) {
+        add_failure(self, line + strlen(ROLE_FAIL));
+    } else if (strncmp(line, ROLE_SKIP, strlen(ROLE_SKIP)) == 0) {
+        self->seen.skipped++;
+        report_add_check(self->options->report, NULL, REPORT_SKIP, line + strlen(ROLE_SKIP));
+    } else {
+        report_say(self->options->report, "%s\n", line);
+    }
 }
 
 static size_t count_ended(const crew *self) {
@@ -82,12 +99,15 @@ static bool finish(crew *self, size_t index) {
     bool killed = false;
     os_deadline deadline = os_deadline_after(one->ended ? GRACE_MS : 0);
     child_end end = child_finish(self->programs[index], deadline, &killed);
+    const size_t used = strlen(self->why);
+    char *const why = self->why + used;
+    const size_t room = sizeof(self->why) - used;
     if (killed) {
-        printf("      the %s hung and was killed; its last step: %s\n", one->name,
-               one->step[0] != '\0' ? one->step : "none");
+        (void)snprintf(why, room, "; the %s hung and was killed; its last step: %.300s", one->name,
+                       one->step[0] != '\0' ? one->step : "none");
     } else if (!end.exited || (end.code != EXIT_PASS && end.code != EXIT_NOTHING)) {
-        printf("      the %s %s; its last step: %s\n", one->name, child_end_text(end, text),
-               one->step);
+        (void)snprintf(why, room, "; the %s %s; its last step: %.300s", one->name,
+                       child_end_text(end, text), one->step);
     } else {
         return true;
     }
@@ -96,14 +116,19 @@ static bool finish(crew *self, size_t index) {
 
 static void judge(crew *self, bool good, unsigned cases) {
     unsigned seen = self->seen.passed + self->seen.failed + self->seen.skipped;
+    char line[ROLE_LINE_MAX];
     if (seen < cases) {
-        printf(ROLE_FAIL "%s: %u of %u cases did not run\n", self->title, cases - seen, cases);
-        self->seen.failed += cases - seen;
+        (void)snprintf(line, sizeof(line), "%s: %u of %u cases did not run%.900s", self->title,
+                       cases - seen, cases, self->why);
+        add_failure(self, line);
+        self->seen.failed += cases - seen - 1;
     } else if (!good && self->seen.failed == 0) {
-        printf(ROLE_FAIL "%s: a program ended badly\n", self->title);
-        self->seen.failed++;
+        (void)snprintf(line, sizeof(line), "%s: a program ended badly%.900s", self->title,
+                       self->why);
+        add_failure(self, line);
+    } else if (!good) {
+        report_say(self->options->report, "     %s\n", self->why + 1);
     }
-    fflush(stdout);
 }
 
 void crew_run(const options *wanted, const char *title, crew_member *members, size_t count,
@@ -114,7 +139,7 @@ void crew_run(const options *wanted, const char *title, crew_member *members, si
                  .count = count,
                  .programs = calloc(count, sizeof(child *))};
     if (self.programs == NULL) {
-        printf(ROLE_FAIL "%s: there is no memory to start %zu programs\n", title, count);
+        (void)fprintf(stderr, "gpuipc-selftest: FAIL: no memory to start %zu programs\n", count);
         total->failed += cases;
         return;
     }

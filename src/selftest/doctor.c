@@ -7,13 +7,39 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "program.h"
+#include "report.h"
 #include "watchdog.h"
 
-static void print_finding(const gpuipc_finding *one) {
-    printf("%s  %-6s  %s\n", one->id, gpuipc_severity_name(one->severity), one->cause);
-    printf("     found:    %s\n", one->evidence);
-    printf("     remedy:   %s\n", one->remedy);
-    printf("     security: %s\n\n", one->cost);
+/* A column narrower than that is read worse than lines that the terminal breaks. */
+#define COLUMNS_LEAST 24
+
+/* Where there is a terminal, broken between words so that it fits, below the first line's text. */
+static void print_wrapped(const report *into, const char *head, const char *text) {
+    const size_t indent = strlen(head);
+    const size_t columns = program_columns();
+    const size_t room = columns > indent + COLUMNS_LEAST ? columns - indent : 0;
+    report_say(into, "%s", head);
+    while (room > 0 && strlen(text) > room) {
+        size_t length = room;
+        while (length > 0 && text[length] != ' ') {
+            length--;
+        }
+        length = length == 0 ? room : length;
+        report_say(into, "%.*s\n%*s", (int)length, text, (int)indent, "");
+        text += length + (text[length] == ' ');
+    }
+    report_say(into, "%s\n", text);
+}
+
+static void print_finding(const report *into, const gpuipc_finding *one) {
+    char head[32];
+    (void)snprintf(head, sizeof(head), "%s  %-6s  ", one->id, gpuipc_severity_name(one->severity));
+    print_wrapped(into, head, one->cause);
+    print_wrapped(into, "     found:    ", one->evidence);
+    print_wrapped(into, "     remedy:   ", one->remedy);
+    print_wrapped(into, "     security: ", one->cost);
+    report_say(into, "\n");
 }
 
 static bool is_found(const gpuipc_finding *findings, size_t count, uint32_t number) {
@@ -25,11 +51,11 @@ static bool is_found(const gpuipc_finding *findings, size_t count, uint32_t numb
     return false;
 }
 
-static void print_absent(const gpuipc_finding *findings, size_t count) {
+static void print_absent(const report *into, const gpuipc_finding *findings, size_t count) {
     gpuipc_finding one;
     for (uint32_t number = 1; gpuipc_finding_describe(number, &one) == GPUIPC_OK; number++) {
         if (!is_found(findings, count, number)) {
-            printf("%s  not so: %s\n", one.id, one.cause);
+            report_say(into, "%s  not so: %s\n", one.id, one.cause);
         }
     }
 }
@@ -59,14 +85,15 @@ int doctor(const options *wanted) {
     }
     watchdog_rest();
     for (size_t i = 0; i < count; i++) {
-        print_finding(&findings[i]);
+        print_finding(wanted->report, &findings[i]);
+        report_add_finding(wanted->report, &findings[i]);
     }
     if (wanted->verbose) {
-        print_absent(findings, count);
+        print_absent(wanted->report, findings, count);
     }
     const unsigned blocks = count_of(findings, count, GPUIPC_SEVERITY_BLOCKS);
-    printf("%d causes looked for: %u block, %u slow, %u to note\n", GPUIPC_FINDING_COUNT, blocks,
-           count_of(findings, count, GPUIPC_SEVERITY_SLOWS),
-           count_of(findings, count, GPUIPC_SEVERITY_NOTE));
+    report_say(wanted->report, "%d causes looked for: %u block, %u slow, %u to note\n",
+               GPUIPC_FINDING_COUNT, blocks, count_of(findings, count, GPUIPC_SEVERITY_SLOWS),
+               count_of(findings, count, GPUIPC_SEVERITY_NOTE));
     return blocks == 0 ? EXIT_PASS : EXIT_FAIL;
 }

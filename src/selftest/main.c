@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /** @file gpuipc-selftest: shares GPU memory between two programs and checks every word of it. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "consume.h"
 #include "doctor.h"
+#include "list.h"
+#include "matrix.h"
 #include "produce.h"
 #include "program.h"
+#include "report.h"
 #include "ring.h"
 #include "run.h"
 #include "ticket.h"
 #include "transports.h"
+
+static const char *command_name(command which) {
+    static const char *const names[] = {
+        [COMMAND_RUN] = "run",         [COMMAND_PRODUCE] = "produce",
+        [COMMAND_CONSUME] = "consume", [COMMAND_TRANSPORTS] = "transports",
+        [COMMAND_MATRIX] = "matrix",   [COMMAND_DOCTOR] = "doctor",
+        [COMMAND_RING] = "ring",       [COMMAND_RING_MEMBER] = "ring-member",
+        [COMMAND_LIST] = "list"};
+    return names[which];
+}
 
 static int obey(const options *wanted) {
     switch (wanted->command) {
@@ -21,6 +36,10 @@ static int obey(const options *wanted) {
         return transports(wanted);
     case COMMAND_DOCTOR:
         return doctor(wanted);
+    case COMMAND_MATRIX:
+        return matrix(wanted);
+    case COMMAND_LIST:
+        return list(wanted);
     case COMMAND_RING:
         return ring(wanted);
     case COMMAND_RING_MEMBER:
@@ -30,11 +49,31 @@ static int obey(const options *wanted) {
     }
 }
 
+/* A command that fills a report, and the outputs that are made of it. */
+static int obey_and_tell(const options *wanted) {
+    report found;
+    options filled = *wanted;
+    report_begin(&found, command_name(wanted->command));
+    found.format = (report_format)wanted->format;
+    filled.report = &found;
+    if (wanted->page != NULL && (found.page = fopen(wanted->page, "wb")) == NULL) {
+        (void)fprintf(stderr, "gpuipc-selftest: --html=%s cannot be written: %s\n", wanted->page,
+                      strerror(errno));
+        return EXIT_USAGE;
+    }
+    int code = obey(&filled);
+    if (!report_end(&found, code) && code == EXIT_PASS) {
+        code = EXIT_FAIL;
+    }
+    report_clear(&found);
+    return code;
+}
+
 int program_run(int count, char **arguments) {
     options wanted;
     int code;
     if (options_read(count, arguments, &wanted, &code)) {
-        code = obey(&wanted);
+        code = obey_and_tell(&wanted);
     }
     /* Results that nobody could be told are no success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_PASS) {

@@ -4,16 +4,19 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <gpuipc/gpuipc.h>
 
 #include "os.h"
 #include "quantity.h"
+#include "report.h"
 
 #define DEFAULT_NAME      "selftest"
 #define TIMEOUT_DEFAULT_S 60
 #define TIMEOUT_MAX_S     86400
+#define QUICK_BYTES       (UINT64_C(1) << 20)
 
 static const char help_text[] =
     "usage: gpuipc-selftest [OPTION...]                  start a producer and a consumer, and check\n"
@@ -25,6 +28,8 @@ static const char help_text[] =
     "                                                    fast, and why not\n"
     "       gpuipc-selftest doctor [OPTION...]           why sharing fails or is slow here, and what\n"
     "                                                    to do\n"
+    "       gpuipc-selftest matrix [OPTION...]           how fast every transport is between all devices\n"
+    "       gpuipc-selftest list                         which checks there are\n"
     "       gpuipc-selftest ring [OPTION...]             a ring of programs, one for each device, each\n"
     "                                                    of which writes into the next one's memory\n"
     "\n"
@@ -41,7 +46,14 @@ static const char help_text[] =
     "                   repeated (default: 1M, 64M and 1G; on the emulated driver 1M and 8M)\n"
     "  --bench-copy     compares copy bandwidth through the shared mapping with the same copy\n"
     "                   inside one process\n"
-    "  --measure        for transports: measures those that are available\n"
+    "  --measure        measures the transports that are available\n"
+    "  --only=LIST      only these checks (gpuipc-selftest list names them), such as share/0-1\n"
+    "  --quick          only 1 MiB\n"
+    "  --full           --bench-copy and --measure\n"
+    "  --require=NAME   fails unless this transport works between every two devices\n"
+    "  --min-gbps=NAME=N  fails unless it is measured to have at least N GB/s between every two\n"
+    "  --json, --csv, --tap, --markdown   prints that in place of lines for people\n"
+    "  --html=FILE      writes a page with everything, and prints the same as without\n"
     "  --members=N      for ring: how many programs (default: one for each device, at least 2)\n"
     "  --ticket[=TEXT]  produce: prints a ticket and answers it; consume: opens it\n"
     "  --name=NAME      where produce and consume meet (default: " DEFAULT_NAME ")\n"
@@ -53,10 +65,30 @@ static const char help_text[] =
 
 enum {
     OPTION_PARENT = 256,
-    OPTION_INDEX
+    OPTION_INDEX,
+    OPTION_JSON,
+    OPTION_CSV,
+    OPTION_TAP,
+    OPTION_MARKDOWN,
+    OPTION_HTML,
+    OPTION_ONLY,
+    OPTION_REQUIRE,
+    OPTION_MIN_GBPS,
+    OPTION_QUICK,
+    OPTION_FULL
 };
 
-static const struct option long_options[] = {{"driver", required_argument, NULL, 'D'},
+static const struct option long_options[] = {{"json", no_argument, NULL, OPTION_JSON},
+                                             {"csv", no_argument, NULL, OPTION_CSV},
+                                             {"tap", no_argument, NULL, OPTION_TAP},
+                                             {"markdown", no_argument, NULL, OPTION_MARKDOWN},
+                                             {"html", required_argument, NULL, OPTION_HTML},
+                                             {"only", required_argument, NULL, OPTION_ONLY},
+                                             {"require", required_argument, NULL, OPTION_REQUIRE},
+                                             {"min-gbps", required_argument, NULL, OPTION_MIN_GBPS},
+                                             {"quick", no_argument, NULL, OPTION_QUICK},
+                                             {"full", no_argument, NULL, OPTION_FULL},
+                                             {"driver", required_argument, NULL, 'D'},
                                              {"device", required_argument, NULL, 'd'},
                                              {"peer", required_argument, NULL, 'p'},
                                              {"size", required_argument, NULL, 's'},
@@ -130,9 +162,101 @@ static bool read_timeout(options *self, const char *text) {
     return true;
 }
 
+static bool set_format(options *self, report_format format) {
+    if (self->format != REPORT_LINES && self->format != (int)format) {
+        fputs("gpuipc-selftest: --json, --csv, --tap and --markdown exclude each other\n", stderr);
+        return false;
+    }
+    self->format = (int)format;
+    return true;
+}
+
+/* "vmm", and with --min-gbps "vmm=300". */
+static bool add_demand(options *self, const char *option, const char *text, bool has_number) {
+    const size_t length = strcspn(text, "=");
+    char *end = NULL;
+    demand made = {0};
+    for (int i = 1; i <= GPUIPC_TRANSPORT_COUNT; i++) {
+        const char *name = gpuipc_transport_name((gpuipc_transport)i);
+        if (strlen(name) == length && strncmp(name, text, length) == 0) {
+            made.transport = (gpuipc_transport)i;
+        }
+    }
+    if (has_number && text[length] == '=') {
+        made.gb_per_s = strtod(text + length + 1, &end);
+    }
+    if (made.transport == GPUIPC_TRANSPORT_DEFAULT ||
+        (has_number ? end == NULL || *end != '\0' : text[length] != '\0') ||
+        (has_number && !(made.gb_per_s > 0 && made.gb_per_s < 1e9))) {
+        return complain(option, text,
+                        has_number ? "a transport and GB/s above 0, such as vmm=300"
+                                   : "a transport: vmm, pool, legacy, p2p, host or fabric");
+    }
+    if (self->demand_count == DEMANDS_MAX) {
+        return complain(option, text, "one of the first twelve such options");
+    }
+    self->demands[self->demand_count++] = made;
+    self->measure = self->measure || has_number;
+    return true;
+}
+
+/* "share,transports"; the text is cut at its commas. */
+static bool add_only(options *self, char *text) {
+    for (char *word = text; word != NULL && *word != '\0';) {
+        char *comma = strchr(word, ',');
+        if (comma != NULL) {
+            *comma = '\0';
+        }
+        if (strncmp(word, "share", strlen("share")) != 0 && strcmp(word, "transports") != 0) {
+            return complain("--only", word, "a check (see gpuipc-selftest list)");
+        }
+        if (self->only_count == ONLY_MAX) {
+            return complain("--only", word, "one of the first sixteen");
+        }
+        self->only[self->only_count++] = word;
+        word = comma != NULL ? comma + 1 : NULL;
+    }
+    return self->only_count > 0 || complain("--only", text, "a check (see gpuipc-selftest list)");
+}
+
+/* Options of what is printed and demanded; of the others -1. */
+static int take_output(options *self, int option) {
+    switch (option) {
+    case OPTION_JSON:
+        return set_format(self, REPORT_JSON);
+    case OPTION_CSV:
+        return set_format(self, REPORT_CSV);
+    case OPTION_TAP:
+        return set_format(self, REPORT_TAP);
+    case OPTION_MARKDOWN:
+        return set_format(self, REPORT_MARKDOWN);
+    case OPTION_HTML:
+        self->page = optarg;
+        return true;
+    case OPTION_ONLY:
+        return add_only(self, optarg);
+    case OPTION_REQUIRE:
+        return add_demand(self, "--require", optarg, false);
+    case OPTION_MIN_GBPS:
+        return add_demand(self, "--min-gbps", optarg, true);
+    case OPTION_QUICK:
+        self->is_quick = true;
+        return true;
+    case OPTION_FULL:
+        self->bench_copy = self->measure = true;
+        return true;
+    default:
+        return -1;
+    }
+}
+
 /* One option. False ends the program with *out_exit_code. */
 static bool take(options *self, int option, int *out_exit_code) {
     *out_exit_code = EXIT_USAGE;
+    const int taken = take_output(self, option);
+    if (taken >= 0) {
+        return taken != 0;
+    }
     switch (option) {
     case 'D':
         self->driver = optarg;
@@ -196,6 +320,8 @@ static bool take_words(options *self, char **words, int count) {
                     {"consume", COMMAND_CONSUME, 2},
                     {"transports", COMMAND_TRANSPORTS, 1},
                     {"doctor", COMMAND_DOCTOR, 1},
+                    {"matrix", COMMAND_MATRIX, 1},
+                    {"list", COMMAND_LIST, 1},
                     {"ring", COMMAND_RING, 1},
                     {"ring-member", COMMAND_RING_MEMBER, 1}};
     size_t i = 0;
@@ -203,7 +329,8 @@ static bool take_words(options *self, char **words, int count) {
         i++;
     }
     if (i == sizeof(commands) / sizeof(*commands)) {
-        return complain("command", words[0], "produce, consume, transports, doctor or ring");
+        return complain("command", words[0],
+                        "produce, consume, transports, matrix, doctor, ring or list");
     }
     self->command = commands[i].command;
     if (count > commands[i].words) {
@@ -236,13 +363,45 @@ static bool check_ticket(const options *self) {
     return true;
 }
 
+static bool check_outputs(options *self) {
+    const bool tells = self->command != COMMAND_PRODUCE && self->command != COMMAND_CONSUME &&
+                       self->command != COMMAND_RING_MEMBER && self->command != COMMAND_LIST;
+    const bool tries = self->command == COMMAND_RUN || self->command == COMMAND_TRANSPORTS ||
+                       self->command == COMMAND_MATRIX;
+    if (!tells && (self->format != REPORT_LINES || self->page != NULL)) {
+        fputs(
+            "gpuipc-selftest: --json, --csv, --tap, --markdown and --html are for commands that find something out\n",
+            stderr);
+        return false;
+    }
+    if (!report_has_json && (self->format == REPORT_JSON || self->page != NULL)) {
+        fputs("gpuipc-selftest: --json and --html: this program was built without cJSON\n", stderr);
+        return false;
+    }
+    if (!tries && self->demand_count > 0) {
+        fputs("gpuipc-selftest: --require and --min-gbps are for a run, transports and matrix\n",
+              stderr);
+        return false;
+    }
+    if (self->command != COMMAND_RUN && (self->only_count > 0 || self->is_quick)) {
+        fputs("gpuipc-selftest: --only, --quick and --full are for a run without a command\n",
+              stderr);
+        return false;
+    }
+    if (self->is_quick && self->size_count == 0) {
+        self->sizes[self->size_count++] = QUICK_BYTES;
+    }
+    return true;
+}
+
 static bool check_together(options *self) {
     bool meets = self->command == COMMAND_PRODUCE || self->command == COMMAND_CONSUME ||
                  self->command == COMMAND_RING_MEMBER;
     if (!meets && self->name != NULL) {
         return complain("--name", self->name, "for a run without produce or consume");
     }
-    if ((self->measure && self->command != COMMAND_TRANSPORTS) ||
+    if ((self->measure && self->command != COMMAND_TRANSPORTS && self->command != COMMAND_RUN &&
+         self->command != COMMAND_MATRIX) ||
         (self->members != 0 && self->command != COMMAND_RING &&
          self->command != COMMAND_RING_MEMBER)) {
         fputs("gpuipc-selftest: --measure is for transports, --members for ring\n", stderr);
@@ -250,6 +409,9 @@ static bool check_together(options *self) {
     }
     if (self->command == COMMAND_CONSUME && (self->size_count > 0 || self->bench_copy)) {
         fputs("gpuipc-selftest: sizes and --bench-copy are the producer's to choose\n", stderr);
+        return false;
+    }
+    if (!check_outputs(self)) {
         return false;
     }
     if (self->by_ticket && !check_ticket(self)) {

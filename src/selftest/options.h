@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <gpuipc/gpuipc.h>
+
 /** Exit codes of the tool and of both its roles. */
 enum {
     EXIT_PASS = 0,
@@ -19,10 +21,23 @@ enum {
 /** "Not given", of a device's number. */
 #define DEVICE_ANY UINT32_MAX
 
+#define DEMANDS_MAX 12
+#define ONLY_MAX    16
+
+struct report;
+
+/** What a transport must be between every two devices. */
+typedef struct demand {
+    gpuipc_transport transport;
+    double gb_per_s; /**< at least, measured; 0: it must only be there */
+} demand;
+
 typedef enum command {
     COMMAND_RUN,        /**< start both roles for every case */
     COMMAND_PRODUCE,    /**< be the producer */
     COMMAND_CONSUME,    /**< be the consumer */
+    COMMAND_MATRIX,     /**< measure every transport between all devices */
+    COMMAND_LIST,       /**< say what checks there are */
     COMMAND_TRANSPORTS, /**< list the ways to reach memory */
     COMMAND_DOCTOR,     /**< say what is in the way */
     COMMAND_RING,       /**< start a ring of programs */
@@ -41,11 +56,19 @@ typedef struct options {
     bool verbose;
     bool bench_copy;
     bool measure;
-    bool by_ticket;     /**< of produce and consume */
-    const char *ticket; /**< its text; NULL with produce */
-    uint32_t members;   /**< programs in a ring; 0: one for each device */
-    uint32_t index;     /**< which of them this one is */
-    uint64_t parent;    /**< process that started this one as a role, 0: a person did */
+    bool is_quick;
+    demand demands[DEMANDS_MAX];
+    size_t demand_count;
+    const char *only[ONLY_MAX]; /**< beginnings of the ids of checks; none: all are wanted */
+    size_t only_count;
+    int format;            /**< report_format */
+    const char *page;      /**< where the page is written; NULL: nowhere */
+    struct report *report; /**< what is found goes there; NULL in a role */
+    bool by_ticket;        /**< of produce and consume */
+    const char *ticket;    /**< its text; NULL with produce */
+    uint32_t members;      /**< programs in a ring; 0: one for each device */
+    uint32_t index;        /**< which of them this one is */
+    uint64_t parent;       /**< process that started this one as a role, 0: a person did */
 } options;
 
 /** Reads the command line.

@@ -57,9 +57,13 @@ size_t produce_sizes(const options *wanted, bool is_emulated, uint64_t *sizes) {
     return count;
 }
 
-/* "device 0 -> device 1, 64 MiB" */
-static void print_case(const producer *self, const char *verdict, uint64_t bytes) {
+/* "device 0 -> device 1, 64 MiB"
+ * @param kind of the case's id: "share", "copy" */
+static void print_case(const producer *self, const char *kind, const char *verdict,
+                       uint64_t bytes) {
     char size[QUANTITY_MAX];
+    role_note(&self->role, "id %s/%" PRIu32 "-%" PRIu32 "/%" PRIu64, kind, self->device,
+              self->peer_device, bytes);
     printf("%sdevice %u -> device %u, %s", verdict, self->device, self->peer_device,
            quantity_bytes(bytes, size));
 }
@@ -67,7 +71,9 @@ static void print_case(const producer *self, const char *verdict, uint64_t bytes
 static void print_pass(producer *self, const findings *found) {
     char size[QUANTITY_MAX];
     char unit[QUANTITY_MAX];
-    print_case(self, ROLE_PASS, found->bytes);
+    role_note(&self->role, "value hand_over_us %.3f", (double)found->handover_ns / 1000.0);
+    role_note(&self->role, "value ticket_us %.3f", (double)found->ticket_ns / 1000.0);
+    print_case(self, "share", ROLE_PASS, found->bytes);
     if (found->allocated != found->bytes) {
         printf(" (rounded up to %s: the granularity is %s)", quantity_bytes(found->allocated, size),
                quantity_bytes(self->granularity, unit));
@@ -83,7 +89,7 @@ static void print_pass(producer *self, const findings *found) {
 }
 
 static void print_fail(producer *self, uint64_t bytes) {
-    print_case(self, ROLE_FAIL, bytes);
+    print_case(self, "share", ROLE_FAIL, bytes);
     printf(": %s\n", self->role.failure);
     fflush(stdout);
     self->failed++;
@@ -186,7 +192,7 @@ static bool skip_if_too_large(producer *self, uint64_t bytes) {
         units <= free_bytes / self->granularity) {
         return false; /* if it cannot be asked, the case itself will fail */
     }
-    print_case(self, ROLE_SKIP, bytes);
+    print_case(self, "share", ROLE_SKIP, bytes);
     printf(": device %u has %s of memory free\n", self->device, quantity_bytes(free_bytes, size));
     fflush(stdout);
     self->skipped++;
@@ -286,7 +292,7 @@ static bool run_bench(producer *self) {
     role_step(&self->role, "measuring copies");
     bool known = choose_bench_bytes(self, &bytes);
     if (known && bytes == 0) {
-        print_case(self, ROLE_SKIP, bytes);
+        print_case(self, "copy", ROLE_SKIP, bytes);
         printf(": too little free memory to measure copies\n");
         fflush(stdout);
         self->skipped++;
@@ -299,7 +305,9 @@ static bool run_bench(producer *self) {
     double ratio = bench_copy_ratio(shared_ns, own_ns);
     /* On the emulated driver the figures are of a memcpy in host memory and prove nothing. */
     bool good = self->role.session.info.is_emulated || ratio >= BENCH_COPY_RATIO_MIN;
-    print_case(self, good ? ROLE_PASS : ROLE_FAIL, bytes);
+    role_note(&self->role, "value shared_gb_per_s %.3f", gigabytes_per_second(bytes, shared_ns));
+    role_note(&self->role, "value own_gb_per_s %.3f", gigabytes_per_second(bytes, own_ns));
+    print_case(self, "copy", good ? ROLE_PASS : ROLE_FAIL, bytes);
     printf(" copied to device %u: through the shared mapping %.1f GB/s%s, inside one process %.1f "
            "GB/s%s, ratio %.4f%s (wanted: %.2f; medians of %d copies, in turns, timed by events)\n",
            self->peer_device, gigabytes_per_second(bytes, shared_ns), self->label,

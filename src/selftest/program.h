@@ -8,6 +8,10 @@
  *  @param arguments as main() has them, in UTF-8 */
 int program_run(int count, char **arguments);
 
+/** How many characters a line of the terminal has that standard output is; 0: it is none. Where it must be told first,
+ *  it is made to understand ECMA-48. */
+unsigned program_columns(void);
+
 /** Ends this process at once, without any clean-up, its own or a library's: what hangs in the driver
  *  would hang that as well. */
 _Noreturn void program_end_now(int exit_code);

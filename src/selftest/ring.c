@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "crew.h"
+#include "report.h"
 #include "ring_inside.h"
 #include "run.h"
 #include "watchdog.h"
@@ -24,7 +25,7 @@ static void run_programs(const options *wanted, const session *at, tally *total)
     count = count < MEMBERS_MIN ? MEMBERS_MIN : count > MEMBERS_MAX ? MEMBERS_MAX : count;
     crew_member *members = calloc(count, sizeof(*members));
     if (members == NULL) {
-        printf(ROLE_FAIL "ring: there is no memory for %u programs\n", count);
+        (void)fprintf(stderr, "gpuipc-selftest: FAIL: no memory for %u programs\n", count);
         total->failed++;
         return;
     }
@@ -54,11 +55,12 @@ int ring(const options *wanted) {
     ring_inside(wanted, &at, &total);
     const char *on = at.info.is_emulated ? " on the emulated driver, no GPU was used" : "";
     if (total.passed + total.failed == 0) {
-        printf("nothing to test%s: %u skipped\n", on, total.skipped);
+        report_say(wanted->report, "nothing to test%s: %u skipped\n", on, total.skipped);
         code = EXIT_NOTHING;
     } else {
-        printf("%s%s: %u passed, %u failed, %u skipped\n", total.failed == 0 ? "passed" : "FAILED",
-               on, total.passed, total.failed, total.skipped);
+        report_say(wanted->report, "%s%s: %u passed, %u failed, %u skipped\n",
+                   total.failed == 0 ? "passed" : "FAILED", on, total.passed, total.failed,
+                   total.skipped);
         code = total.failed == 0 ? EXIT_PASS : EXIT_FAIL;
     }
     run_end(wanted, &at);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "pattern.h"
+#include "report.h"
 #include "watchdog.h"
 
 #define BYTES_GPU      (UINT64_C(64) << 20)
@@ -59,16 +60,20 @@ static gpuipc_status write_and_verify(const step *self, pattern_result *out_resu
                : pattern_verify(self->target, self->bytes, pattern_producer, out_result);
 }
 
-static void run_step(step *self, tally *total) {
+static void run_step(report *into, step *self, tally *total) {
+    char line[ROLE_LINE_MAX];
+    char id[64];
     pattern_result result = {0};
     const char *name = gpuipc_transport_name(self->transport);
     gpuipc_transport_pair pair = {
         .struct_size = sizeof(pair), .owner = self->owner, .user = self->writer};
     gpuipc_transport_info info = {.struct_size = sizeof(info)};
+    (void)snprintf(id, sizeof(id), "inside/%s/%u-%u", name, self->writer, self->owner);
     gpuipc_status status = gpuipc_transport_query(self->context, self->transport, &pair, &info);
     if (status == GPUIPC_OK && !info.available) {
-        printf(ROLE_SKIP "inside one program over %s: device %u -> device %u: %s\n", name,
-               self->writer, self->owner, info.sentence);
+        (void)snprintf(line, sizeof(line), "inside one program over %s: device %u -> device %u: %s",
+                       name, self->writer, self->owner, info.sentence);
+        report_add_check(into, id, REPORT_SKIP, line);
         total->skipped++;
         return;
     }
@@ -76,18 +81,23 @@ static void run_step(step *self, tally *total) {
         status = write_and_verify(self, &result);
     }
     if (status == GPUIPC_OK && result.wrong == 0) {
-        printf(ROLE_PASS "inside one program over %s: device %u wrote all %" PRIu64
-                         " words into memory of device %u\n",
-               name, self->writer, self->bytes / sizeof(uint32_t), self->owner);
+        (void)snprintf(line, sizeof(line),
+                       "inside one program over %s: device %u wrote all %" PRIu64
+                       " words into memory of device %u",
+                       name, self->writer, self->bytes / sizeof(uint32_t), self->owner);
+        report_add_check(into, id, REPORT_PASS, line);
         total->passed++;
     } else if (status == GPUIPC_OK) {
-        printf(ROLE_FAIL "inside one program over %s: device %u -> device %u: %" PRIu64
-                         " words are wrong\n",
-               name, self->writer, self->owner, result.wrong);
+        (void)snprintf(line, sizeof(line),
+                       "inside one program over %s: device %u -> device %u: %" PRIu64
+                       " words are wrong",
+                       name, self->writer, self->owner, result.wrong);
+        report_add_check(into, id, REPORT_FAIL, line);
         total->failed++;
     } else {
-        printf(ROLE_FAIL "inside one program over %s: device %u -> device %u: %s\n", name,
-               self->writer, self->owner, gpuipc_error_text());
+        (void)snprintf(line, sizeof(line), "inside one program over %s: device %u -> device %u: %s",
+                       name, self->writer, self->owner, gpuipc_error_text());
+        report_add_check(into, id, REPORT_FAIL, line);
         total->failed++;
     }
     (void)gpuipc_buffer_release(self->source);
@@ -105,8 +115,7 @@ void ring_inside(const options *wanted, const session *at, tally *total) {
                         .owner = (i + 1) % count,
                         .bytes = ring_bytes(wanted, at->info.is_emulated)};
             watchdog_expect("a ring inside one program", wanted->timeout_ms);
-            run_step(&one, total);
-            fflush(stdout);
+            run_step(wanted->report, &one, total);
         }
     }
     watchdog_rest();

@@ -46,6 +46,17 @@ void role_step(const role *self, const char *format, ...) {
     watchdog_expect(text, STEP_WAITS * self->options->timeout_ms);
 }
 
+void role_note(const role *self, const char *format, ...) {
+    va_list arguments;
+    if (self->options->parent != 0) {
+        va_start(arguments, format);
+        (void)fputs(ROLE_NOTE, stdout);
+        (void)vprintf(format, arguments);
+        (void)fputc('\n', stdout);
+        va_end(arguments);
+    }
+}
+
 bool role_fail(role *self, const char *format, ...) {
     va_list arguments;
     if (self->failure[0] == '\0') {

@@ -13,6 +13,7 @@
 
 /** A role started by the tool marks its lines, so that the tool can tell them apart. */
 #define ROLE_STEP "step: "
+#define ROLE_NOTE "note: "
 #define ROLE_PASS "pass  "
 #define ROLE_FAIL "FAIL  "
 #define ROLE_SKIP "skip  "
@@ -35,6 +36,10 @@ void role_end(role *self);
 
 /** Says what is being done: the last step is what a hang is blamed on. */
 void role_step(const role *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
+
+/** Tells the program that started this one the id of the case whose verdict comes next, or a value of it:
+ *  report_take_note(). */
+void role_note(const role *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 
 /** Notes a failure, if it is the first. @return false */
 bool role_fail(role *self, const char *format, ...) GPUIPC_PRINTF(2, 3);

@@ -2,21 +2,29 @@
 /** @file See run.h. */
 #include "run.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "pair.h"
 #include "produce.h"
+#include "report.h"
 #include "role.h"
+#include "transports.h"
 #include "watchdog.h"
 
 /* Can a program on device @p peer use memory of device @p owner? If not, a line says why. */
-static bool can_reach(const session *at, uint32_t owner, uint32_t peer, bool *out_can) {
+static bool can_reach(report *into, const session *at, uint32_t owner, uint32_t peer,
+                      bool *out_can) {
     status_enter(__func__);
+    char line[ROLE_LINE_MAX];
+    char id[64];
     const driver *drv = &at->driver;
     gpuipc_device_info info;
     CUdevice owner_ordinal = 0;
     CUdevice peer_ordinal = 0;
     int can = 1;
+    (void)snprintf(id, sizeof(id), "share/%u-%u", owner, peer);
     gpuipc_status status = session_device(at, owner, &info);
     if (status == GPUIPC_OK && info.can_share && owner != peer && drv->has_p2p) {
         CUresult result = drv->cuDeviceGet(&owner_ordinal, (int)owner);
@@ -28,16 +36,22 @@ static bool can_reach(const session *at, uint32_t owner, uint32_t peer, bool *ou
                                "asking whether one device reaches another");
     }
     if (status != GPUIPC_OK) {
-        printf(ROLE_FAIL "device %u -> device %u: %s\n", owner, peer, gpuipc_error_get()->sentence);
+        (void)snprintf(line, sizeof(line), "device %u -> device %u: %s", owner, peer,
+                       gpuipc_error_get()->sentence);
+        report_add_check(into, id, REPORT_FAIL, line);
         return false;
     }
     *out_can = info.can_share && can;
     if (!info.can_share) {
-        printf(ROLE_SKIP "device %u -> device %u: %s\n", owner, peer, info.why_not);
+        (void)snprintf(line, sizeof(line), "device %u -> device %u: %s", owner, peer, info.why_not);
     } else if (!can) {
-        printf(ROLE_SKIP "device %u -> device %u: device %u cannot reach memory of device %u (no "
-                         "P2P between them)\n",
-               owner, peer, peer, owner);
+        (void)snprintf(line, sizeof(line),
+                       "device %u -> device %u: device %u cannot reach memory of device %u (no P2P "
+                       "between them)",
+                       owner, peer, peer, owner);
+    }
+    if (!*out_can) {
+        report_add_check(into, id, REPORT_SKIP, line);
     }
     return true;
 }
@@ -47,14 +61,13 @@ static void run_pair(const options *wanted, const session *at, uint32_t owner, u
     uint64_t sizes[SIZES_MAX];
     unsigned cases = (unsigned)produce_sizes(wanted, at->info.is_emulated, sizes);
     bool can = false;
-    if (!can_reach(at, owner, peer, &can)) {
+    if (!can_reach(wanted->report, at, owner, peer, &can)) {
         total->failed++;
     } else if (!can) {
         total->skipped++;
     } else {
         pair_run(wanted, at->choice, owner, peer, cases + (wanted->bench_copy ? 1 : 0), total);
     }
-    fflush(stdout);
 }
 
 bool run_is_chosen(uint32_t chosen, uint32_t device) {
@@ -70,31 +83,53 @@ static bool has_device(const session *at, const char *option, uint32_t device) {
     return false;
 }
 
-static int summarize(const session *at, const tally *total) {
+static int summarize(const report *into, const session *at, const tally *total) {
     const char *on = at->info.is_emulated ? " on the emulated driver, no GPU was used" : "";
     if (total->passed + total->failed == 0) {
-        printf("nothing to test%s: %u skipped\n", on, total->skipped);
+        report_say(into, "nothing to test%s: %u skipped\n", on, total->skipped);
         return EXIT_NOTHING;
     }
-    printf("hand-over: from the producer's call of send until the buffer was open in the consumer, "
-           "once each%s\n",
-           at->info.is_emulated ? " (emulated)" : "");
-    printf("%s%s: %u passed, %u failed, %u skipped\n", total->failed == 0 ? "passed" : "FAILED", on,
-           total->passed, total->failed, total->skipped);
+    report_say(
+        into,
+        "hand-over: from the producer's call of send until the buffer was open in the consumer, "
+        "once each%s\n",
+        at->info.is_emulated ? " (emulated)" : "");
+    report_say(into, "%s%s: %u passed, %u failed, %u skipped\n",
+               total->failed == 0 ? "passed" : "FAILED", on, total->passed, total->failed,
+               total->skipped);
     return total->failed == 0 ? EXIT_PASS : EXIT_FAIL;
 }
 
-int run_begin(const options *wanted, session *out_session) {
+/* What the system, the driver and the devices are. */
+static void describe(report *into, const session *at) {
     char text[ROLE_LINE_MAX];
+    session_describe(at, text, sizeof(text));
+    into->driver = at->info;
+    (void)snprintf(into->why_emulated, sizeof(into->why_emulated), "%s", at->why_emulated);
+    report_say(into, "%s\nplatform: %s%s%s%s%s\n", text, into->facts.system,
+               into->facts.container[0] != '\0' ? "; container: " : "", into->facts.container,
+               into->facts.pid_namespace[0] != '\0' ? "; namespace " : "",
+               into->facts.pid_namespace);
+    for (uint32_t i = 0; i < at->info.device_count; i++) {
+        gpuipc_device_info info;
+        char uuid[REPORT_UUID_MAX];
+        if (session_device(at, i, &info) == GPUIPC_OK) {
+            report_add_device(into, &info);
+            report_say(into, "device %u: %s; %s; %" PRIu64 " MiB; compute %d.%d\n", i, info.name,
+                       report_uuid(&info, uuid), info.memory_bytes >> 20, info.compute_major,
+                       info.compute_minor);
+        }
+    }
+}
+
+int run_begin(const options *wanted, session *out_session) {
     watchdog_expect("starting the driver and looking at its devices", wanted->timeout_ms);
     int code = session_open(wanted, out_session);
     if (code != EXIT_PASS) {
         return code;
     }
     watchdog_rest();
-    session_describe(out_session, text, sizeof(text));
-    printf("%s\n", text);
-    fflush(stdout);
+    describe(wanted->report, out_session);
     if (!has_device(out_session, "--device", wanted->device) ||
         !has_device(out_session, "--peer", wanted->peer)) {
         run_end(wanted, out_session);
@@ -108,6 +143,49 @@ void run_end(const options *wanted, session *at) {
     session_close(at);
 }
 
+bool run_is_wanted(const options *wanted, const char *id) {
+    for (size_t i = 0; i < wanted->only_count; i++) {
+        const size_t length = strlen(wanted->only[i]);
+        const size_t id_length = strlen(id);
+        /* A part of the id, or an id that has this one as its part. */
+        const size_t shorter = length < id_length ? length : id_length;
+        if (strncmp(wanted->only[i], id, shorter) == 0) {
+            return true;
+        }
+    }
+    return wanted->only_count == 0;
+}
+
+static void run_pairs(const options *wanted, const session *at, tally *total) {
+    for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
+        for (uint32_t peer = 0; peer < at->info.device_count; peer++) {
+            char id[64];
+            (void)snprintf(id, sizeof(id), "share/%u-%u", owner, peer);
+            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
+                run_is_wanted(wanted, id)) {
+                run_pair(wanted, at, owner, peer, total);
+            }
+        }
+    }
+}
+
+/* In this very program, so only where the cases have shown that it can be survived; unless something is demanded. */
+static void run_ways(const options *wanted, const session *at, tally *total) {
+    const unsigned failed = report_count(wanted->report, REPORT_FAIL);
+    if (!run_is_wanted(wanted, "transports") && wanted->demand_count == 0) {
+        return;
+    }
+    if (total->failed > 0 && wanted->demand_count == 0) {
+        report_say(wanted->report, "transports: not tried, since a case failed; gpuipc-selftest "
+                                   "doctor says what is in the way\n");
+        return;
+    }
+    const unsigned passed = report_count(wanted->report, REPORT_PASS);
+    transports_each(wanted, at);
+    total->passed += report_count(wanted->report, REPORT_PASS) - passed;
+    total->failed += report_count(wanted->report, REPORT_FAIL) - failed;
+}
+
 int run(const options *wanted) {
     session at;
     tally total = {0};
@@ -115,14 +193,9 @@ int run(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
-    for (uint32_t owner = 0; owner < at.info.device_count; owner++) {
-        for (uint32_t peer = 0; peer < at.info.device_count; peer++) {
-            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer)) {
-                run_pair(wanted, &at, owner, peer, &total);
-            }
-        }
-    }
-    code = summarize(&at, &total);
+    run_pairs(wanted, &at, &total);
+    run_ways(wanted, &at, &total);
+    code = summarize(wanted->report, &at, &total);
     run_end(wanted, &at);
     return code;
 }

@@ -17,4 +17,7 @@ void run_end(const options *wanted, session *at);
 /** Whether a device is meant by --device or --peer. */
 bool run_is_chosen(uint32_t chosen, uint32_t device);
 
+/** Whether --only leaves a check in. @param id of the check, or the part of it that is known before */
+bool run_is_wanted(const options *wanted, const char *id);
+
 #endif

@@ -15,6 +15,18 @@ void program_end_now(int exit_code) {
     abort(); /* not reached: a process may always end itself */
 }
 
+/* learn.microsoft.com, SetConsoleMode: consoles before Windows 10 cannot be made to, and are then no terminal. */
+unsigned program_columns(void) {
+    const HANDLE console = GetStdHandle(STD_OUTPUT_HANDLE);
+    CONSOLE_SCREEN_BUFFER_INFO info;
+    DWORD mode;
+    if (!GetConsoleMode(console, &mode) || !GetConsoleScreenBufferInfo(console, &info) ||
+        !SetConsoleMode(console, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING)) {
+        return 0;
+    }
+    return (unsigned)(info.srWindow.Right - info.srWindow.Left) + 1;
+}
+
 /* With the words that have been converted; those behind them stay NULL. */
 static void free_words(char **words) {
     for (size_t i = 0; words[i] != NULL; i++) {

@@ -129,9 +129,9 @@ Test(ring, transports_can_be_measured) {
 
 Test(ring, wrong_usage) {
     static const char *const lines[][4] = {
-        {"ring", "--members=1", NULL},      {"ring", "--members=61", NULL}, {"ring", "x", NULL},
-        {"ring", "--measure", NULL},        {"transports", "x", NULL},      {"--measure", NULL},
-        {"transports", "--members=3", NULL}};
+        {"ring", "--members=1", NULL}, {"ring", "--members=61", NULL},
+        {"ring", "x", NULL},           {"ring", "--measure", NULL},
+        {"transports", "x", NULL},     {"transports", "--members=3", NULL}};
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         selftest_outcome found = selftest_run(lines[i], NULL);
         cr_assert_eq(found.code, 2, "%s %s: exit code %d", lines[i][0], lines[i][1], found.code);

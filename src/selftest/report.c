@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See report.h. */
+#include "report.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "program.h"
+
+/* ECMA-48: what terminals have. */
+#define COLOR_PASS "\x1b[32m"
+#define COLOR_FAIL "\x1b[1;31m"
+#define COLOR_SKIP "\x1b[33m"
+#define COLOR_NONE "\x1b[0m"
+
+/* What takes less says nothing of it. */
+#define PROGRESS_NS UINT64_C(1000000000)
+/* What two digits show. */
+#define SECONDS_SHOWN 0.01
+
+const char *report_status_name(report_status status) {
+    static const char *const names[] = {"pass", "fail", "skip"};
+    return names[status];
+}
+
+const char *report_source_name(gpuipc_figure_source source) {
+    return source == GPUIPC_FIGURE_MEASURED    ? "measured"
+           : source == GPUIPC_FIGURE_ESTIMATED ? "estimated"
+                                               : "unknown";
+}
+
+const char *report_proof_name(gpuipc_proof proof) {
+    return proof == GPUIPC_PROOF_TRIED        ? "tried"
+           : proof == GPUIPC_PROOF_ATTRIBUTES ? "by attributes"
+                                              : "not tried";
+}
+
+const char *report_uuid(const gpuipc_device_info *info, char text[REPORT_UUID_MAX]) {
+    size_t used = (size_t)snprintf(text, REPORT_UUID_MAX, "%s", info->is_mig ? "MIG" : "GPU");
+    for (size_t i = 0; i < sizeof(info->uuid.bytes); i++) {
+        const bool has_dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+        used += (size_t)snprintf(text + used, REPORT_UUID_MAX - used, "%s%02x", has_dash ? "-" : "",
+                                 info->uuid.bytes[i]);
+    }
+    return text;
+}
+
+/* no-color.org: any text but an empty one. */
+static bool wants_colors(void) {
+    const char *none = os_environment("NO_COLOR");
+    return program_columns() > 0 && (none == NULL || none[0] == '\0');
+}
+
+void report_begin(report *self, const char *name) {
+    char directory[OS_PATH_MAX];
+    *self = (report){.command = name, .has_colors = wants_colors()};
+    if (os_directory_resolve(NULL, directory, sizeof(directory)) != GPUIPC_OK) {
+        directory[0] = '\0';
+    }
+    os_facts_find(directory, &self->facts);
+    self->begun_ns = self->progress_ns = os_clock_ns();
+}
+
+void report_clear(report *self) {
+    free(self->devices);
+    free(self->ways);
+    free(self->checks);
+    free(self->findings);
+    *self = (report){.command = self->command};
+}
+
+void report_say(const report *self, const char *format, ...) {
+    va_list arguments;
+    if (self->format == REPORT_LINES) {
+        va_start(arguments, format);
+        (void)vprintf(format, arguments);
+        va_end(arguments);
+        (void)fflush(stdout);
+    }
+}
+
+/* One more at the end of a list. Without memory the tool has nothing to tell any more. */
+static void *grow(void *list, size_t count, size_t size) {
+    void *longer = realloc(list, (count + 1) * size);
+    if (longer == NULL) {
+        (void)fputs("gpuipc-selftest: FAIL: no memory for what was found\n", stderr);
+        program_end_now(EXIT_FAIL);
+    }
+    return longer;
+}
+
+void report_note_value(report *self, const char *name, double number) {
+    if (self->pending_count < REPORT_VALUES_MAX) {
+        report_value *value = &self->pending[self->pending_count++];
+        (void)snprintf(value->name, sizeof(value->name), "%s", name);
+        value->number = number;
+    }
+}
+
+void report_note_id(report *self, const char *id) {
+    (void)snprintf(self->pending_id, sizeof(self->pending_id), "%s", id);
+}
+
+void report_take_note(report *self, const char *line) {
+    char name[32];
+    double number;
+    if (strncmp(line, "id ", 3) == 0) {
+        report_note_id(self, line + 3);
+    } else if (sscanf(line, "value %31s %lf", name, &number) == 2) {
+        report_note_value(self, name, number);
+    }
+}
+
+void report_progress(report *self, const char *format, ...) {
+    const uint64_t now_ns = os_clock_ns();
+    va_list arguments;
+    if (now_ns - self->progress_ns < PROGRESS_NS) {
+        return;
+    }
+    self->progress_ns = now_ns;
+    (void)fputs("gpuipc-selftest: ", stderr);
+    va_start(arguments, format);
+    (void)vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    (void)fputc('\n', stderr);
+}
+
+/* "ring of 2, member 0 over vmm" becomes "ring-of-2-member-0-over-vmm". */
+static void make_id(char *id, size_t capacity, const char *title) {
+    size_t used = 0;
+    for (; *title != '\0' && used + 1 < capacity; title++) {
+        const bool is_plain = isalnum((unsigned char)*title) != 0;
+        if (is_plain || (used > 0 && id[used - 1] != '-')) {
+            id[used++] = is_plain ? *title : '-';
+        }
+    }
+    used -= used > 0 && id[used - 1] == '-';
+    id[used] = '\0';
+}
+
+static void print_check(const report *self, const report_check *made, const char *line) {
+    static const char *const words[] = {"pass", "FAIL", "skip"};
+    static const char *const colors[] = {COLOR_PASS, COLOR_FAIL, COLOR_SKIP};
+    report_say(self, "%s%s%s  %s", self->has_colors ? colors[made->status] : "",
+               words[made->status], self->has_colors ? COLOR_NONE : "", line);
+    if (made->status == REPORT_PASS && made->seconds >= SECONDS_SHOWN) {
+        report_say(self, "; took %.2f s", made->seconds);
+    }
+    report_say(self, "\n");
+}
+
+/* Up to a colon, or what stands in brackets before it. */
+static size_t title_length(const char *line) {
+    const size_t colon = strcspn(line, ":");
+    const char *bracket = strstr(line, " (");
+    return bracket != NULL && bracket < line + colon ? (size_t)(bracket - line) : colon;
+}
+
+void report_add_check(report *self, const char *id, report_status status, const char *line) {
+    const uint64_t now_ns = os_clock_ns();
+    self->checks = grow(self->checks, self->check_count, sizeof(*self->checks));
+    report_check *made = &self->checks[self->check_count++];
+    const size_t title = title_length(line);
+    const char *text = line + title + (line[title] == ':');
+    *made = (report_check){.status = status,
+                           .seconds = (double)(now_ns - self->begun_ns) / 1e9,
+                           .value_count = self->pending_count};
+    memcpy(made->values, self->pending, sizeof(made->values));
+    (void)snprintf(made->title, sizeof(made->title), "%.*s", (int)title, line);
+    (void)snprintf(made->text, sizeof(made->text), "%s", text + (text[0] == ' '));
+    (void)snprintf(made->id, sizeof(made->id), "%s", id != NULL ? id : self->pending_id);
+    if (made->id[0] == '\0') {
+        make_id(made->id, sizeof(made->id), made->title);
+    }
+    self->pending_count = 0;
+    self->pending_id[0] = '\0';
+    self->begun_ns = now_ns;
+    print_check(self, made, line);
+}
+
+void report_add_device(report *self, const gpuipc_device_info *info) {
+    self->devices = grow(self->devices, self->device_count, sizeof(*self->devices));
+    self->devices[self->device_count++] = *info;
+}
+
+void report_add_way(report *self, const report_way *way) {
+    self->ways = grow(self->ways, self->way_count, sizeof(*self->ways));
+    self->ways[self->way_count++] = *way;
+}
+
+void report_add_finding(report *self, const gpuipc_finding *finding) {
+    self->findings = grow(self->findings, self->finding_count, sizeof(*self->findings));
+    self->findings[self->finding_count++] = *finding;
+}
+
+unsigned report_count(const report *self, report_status status) {
+    unsigned count = 0;
+    for (size_t i = 0; i < self->check_count; i++) {
+        count += self->checks[i].status == status;
+    }
+    return count;
+}
+
+static bool print(const report *self, int exit_code) {
+    switch (self->format) {
+    case REPORT_LINES:
+        return true;
+    case REPORT_JSON:
+        return report_print_json(self, stdout, exit_code);
+    case REPORT_CSV:
+        return report_print_csv(self, stdout);
+    case REPORT_TAP:
+        return report_print_tap(self, stdout);
+    case REPORT_MARKDOWN:
+        return report_print_markdown(self, stdout, exit_code);
+    }
+    return false;
+}
+
+bool report_end(const report *self, int exit_code) {
+    bool good = print(self, exit_code);
+    if (self->page != NULL) {
+        good = report_print_page(self, self->page, exit_code) && good;
+        good = fclose(self->page) == 0 && good;
+    }
+    if (!good) {
+        (void)fputs("gpuipc-selftest: FAIL: the results could not be written\n", stderr);
+    }
+    return good;
+}

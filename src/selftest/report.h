@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file What a run of the tool found, from which every output is made: lines for a person while it runs, and at its end
+ * JSON, CSV, TAP, Markdown and a page. docs/selftest.md has the fields. One thread fills it.
+ */
+#ifndef GPUIPC_SELFTEST_REPORT_H
+#define GPUIPC_SELFTEST_REPORT_H
+
+#include <gpuipc/gpuipc.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/compiler.h"
+#include "os.h"
+
+/** How it is told on standard output. */
+typedef enum report_format {
+    REPORT_LINES, /**< for people, while it runs */
+    REPORT_JSON,
+    REPORT_CSV,
+    REPORT_TAP,
+    REPORT_MARKDOWN
+} report_format;
+
+typedef enum report_status {
+    REPORT_PASS,
+    REPORT_FAIL,
+    REPORT_SKIP
+} report_status;
+
+#define REPORT_VALUES_MAX 8
+
+/** A figure of a check; its name says the unit, such as "hand_over_us". */
+typedef struct report_value {
+    char name[32];
+    double number;
+} report_value;
+
+/** Something that was tried. */
+typedef struct report_check {
+    char id
+        [64]; /**< as --only has it: what is tried, the devices and the bytes, "share/0-1/1048576" */
+    char title[160]; /**< "device 0 -> device 1, 1 MiB" */
+    char text[1024]; /**< what came of it; the reason, where it did not pass */
+    report_status status;
+    double seconds; /**< it took */
+    report_value values[REPORT_VALUES_MAX];
+    unsigned value_count;
+} report_check;
+
+/** A transport between two devices. */
+typedef struct report_way {
+    uint32_t owner; /**< the device that owns the memory */
+    uint32_t user;  /**< the device that uses it */
+    gpuipc_transport_info info;
+    gpuipc_measurement measured; /**< by this run; bytes is 0: it was not */
+    char failure[512]; /**< why it could not be measured, though it is available; else empty */
+} report_way;
+
+typedef struct report {
+    report_format format;
+    FILE *page; /**< --html; NULL: none is wanted */
+    bool has_colors;
+    const char *command;        /**< "run", "matrix" */
+    os_facts facts;             /**< of the system */
+    gpuipc_context_info driver; /**< all zero: there is none */
+    char why_emulated[400];     /**< as in session.h */
+    gpuipc_device_info *devices;
+    report_way *ways;
+    report_check *checks;
+    gpuipc_finding *findings;
+    size_t device_count;
+    size_t way_count;
+    size_t check_count;
+    size_t finding_count;
+    report_value pending[REPORT_VALUES_MAX]; /**< of the check that comes next */
+    unsigned pending_count;
+    char pending_id[64];
+    uint64_t progress_ns; /**< when something was said on the error stream last */
+    uint64_t begun_ns;    /**< when the check that comes next began */
+} report;
+
+/** Begins with what the system is. Nothing is printed. */
+void report_begin(report *self, const char *name);
+/** Frees what it holds. */
+void report_clear(report *self);
+
+/** On the error stream, when the run lasts longer than a second: what is being done. */
+void report_progress(report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
+
+/** What a person reads while it runs; nothing in the other formats. */
+void report_say(const report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
+
+/** A check has ended: its line is printed, and it is kept with the values that were noted for it.
+ *  @param id NULL: the one noted before, else the title with dashes
+ *  @param line the title, a bracket or a colon, and what came of it */
+void report_add_check(report *self, const char *id, report_status status, const char *line);
+/** Notes a value, or the id, of the check that comes next. */
+void report_note_value(report *self, const char *name, double number);
+void report_note_id(report *self, const char *id);
+/** A line of a program of the tool's own: "id ID", or "value NAME NUMBER" (role_note()). */
+void report_take_note(report *self, const char *line);
+
+void report_add_device(report *self, const gpuipc_device_info *info);
+void report_add_way(report *self, const report_way *way);
+void report_add_finding(report *self, const gpuipc_finding *finding);
+
+unsigned report_count(const report *self, report_status status);
+
+/** Prints the formats that are made at the end, and writes the page. False, with a complaint, when that cannot be. */
+bool report_end(const report *self, int exit_code);
+
+/* ---- names that every output has ------------------------------------------------------------- */
+
+const char *report_status_name(report_status status); /**< "pass" */
+const char *report_source_name(gpuipc_figure_source source);
+const char *report_proof_name(gpuipc_proof proof);
+/** "GPU-..." as nvidia-smi has it. */
+#define REPORT_UUID_MAX 48
+const char *report_uuid(const gpuipc_device_info *info, char text[REPORT_UUID_MAX]);
+
+/* ---- the formats: report_text.c, report_json.c ------------------------------------------------ */
+
+bool report_print_csv(const report *self, FILE *into);
+bool report_print_tap(const report *self, FILE *into);
+bool report_print_markdown(const report *self, FILE *into, int exit_code);
+/** Whether this build has cJSON, of which JSON and the page are made. */
+extern const bool report_has_json;
+bool report_print_json(const report *self, FILE *into, int exit_code);
+bool report_print_page(const report *self, FILE *into, int exit_code);
+
+#endif
