@@ -6,11 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program.h"
 #include "report.h"
 
 /* The roles have deadlines of their own; the one that only waits for another should be the first to
  * say so. */
 #define GRACE_MS 5000
+/* How often it is looked whether this program is to end. */
+#define LOOK_MS 200
 
 typedef struct crew {
     const options *options;
@@ -72,23 +75,30 @@ static size_t count_ended(const crew *self) {
     return ended;
 }
 
-/* Listens until all outputs have ended, or nothing was said for too long. */
+/* How long they may be silent. */
+static int patience(const crew *self) {
+    return count_ended(self) > 0 ? GRACE_MS : self->options->timeout_ms + GRACE_MS;
+}
+
+/* Listens until all outputs have ended, nothing was said for too long, or this program is to end. */
 static void listen_to_all(crew *self) {
-    size_t ended;
-    while ((ended = count_ended(self)) < self->count) {
+    os_deadline silence = os_deadline_after(patience(self));
+    while (count_ended(self) < self->count) {
         char line[ROLE_LINE_MAX];
         size_t which;
-        int patience_ms = ended > 0 ? GRACE_MS : self->options->timeout_ms + GRACE_MS;
-        gpuipc_status status =
-            child_next(self->programs, self->count, os_deadline_after(patience_ms), &which, line,
-                       sizeof(line));
+        gpuipc_status status = child_next(self->programs, self->count, os_deadline_after(LOOK_MS),
+                                          &which, line, sizeof(line));
         if (status == GPUIPC_OK) {
             take_line(self, &self->members[which], line);
         } else if (status == GPUIPC_ERR_PEER_CLOSED) {
             self->members[which].ended = true;
+        } else if (status != GPUIPC_ERR_TIMEOUT || os_deadline_passed(silence) ||
+                   program_is_interrupted()) {
+            return; /* what is still there is killed, and said to be hanging */
         } else {
-            return; /* silence: what is still there is killed, and said to be hanging */
+            continue;
         }
+        silence = os_deadline_after(patience(self));
     }
 }
 
@@ -117,7 +127,11 @@ static bool finish(crew *self, size_t index) {
 static void judge(crew *self, bool good, unsigned cases) {
     unsigned seen = self->seen.passed + self->seen.failed + self->seen.skipped;
     char line[ROLE_LINE_MAX];
-    if (seen < cases) {
+    if (program_is_interrupted()) {
+        (void)snprintf(line, sizeof(line), "%s: interrupted", self->title);
+        report_add_check(self->options->report, NULL, REPORT_SKIP, line);
+        self->seen.skipped++;
+    } else if (seen < cases) {
         (void)snprintf(line, sizeof(line), "%s: %u of %u cases did not run%.900s", self->title,
                        cases - seen, cases, self->why);
         add_failure(self, line);

@@ -61,7 +61,16 @@ static int obey_and_tell(const options *wanted) {
                       strerror(errno));
         return EXIT_USAGE;
     }
+    if (wanted->parent == 0 && wanted->command != COMMAND_PRODUCE &&
+        wanted->command != COMMAND_CONSUME) {
+        program_watch_interrupt();
+    }
     int code = obey(&filled);
+    if (program_is_interrupted()) {
+        found.is_interrupted = true;
+        report_say(&found, "interrupted: this is what was found until then\n");
+        code = EXIT_FAIL;
+    }
     if (!report_end(&found, code) && code == EXIT_PASS) {
         code = EXIT_FAIL;
     }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "program.h"
 #include "role.h"
 #include "run.h"
 #include "transports.h"
@@ -126,7 +127,8 @@ static void measure_all(const options *wanted, const session *at) {
             for (uint32_t user = 0; user < at->info.device_count; user++) {
                 report_way way = {
                     .owner = owner, .user = user, .info = {.transport = (gpuipc_transport)which}};
-                if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, user)) {
+                if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, user) &&
+                    !program_is_interrupted()) {
                     measure_one(wanted, at, &way);
                 }
             }

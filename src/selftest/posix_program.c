@@ -2,12 +2,32 @@
 /** @file See program.h. */
 #include "program.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 void program_end_now(int exit_code) {
     _Exit(exit_code);
+}
+
+static volatile sig_atomic_t is_interrupted;
+
+static void note_interrupt(int signal) {
+    (void)signal;
+    is_interrupted = 1;
+}
+
+/* Programs that are started have the default again: execve(2). */
+void program_watch_interrupt(void) {
+    struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+bool program_is_interrupted(void) {
+    return is_interrupted != 0;
 }
 
 unsigned program_columns(void) {

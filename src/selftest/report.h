@@ -61,6 +61,7 @@ typedef struct report {
     report_format format;
     FILE *page; /**< --html; NULL: none is wanted */
     bool has_colors;
+    bool is_interrupted;        /**< not all was tried */
     const char *command;        /**< "run", "matrix" */
     os_facts facts;             /**< of the system */
     gpuipc_context_info driver; /**< all zero: there is none */

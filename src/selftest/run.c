@@ -8,6 +8,7 @@
 
 #include "pair.h"
 #include "produce.h"
+#include "program.h"
 #include "report.h"
 #include "role.h"
 #include "transports.h"
@@ -162,7 +163,7 @@ static void run_pairs(const options *wanted, const session *at, tally *total) {
             char id[64];
             (void)snprintf(id, sizeof(id), "share/%u-%u", owner, peer);
             if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
-                run_is_wanted(wanted, id)) {
+                run_is_wanted(wanted, id) && !program_is_interrupted()) {
                 run_pair(wanted, at, owner, peer, total);
             }
         }
@@ -173,6 +174,9 @@ static void run_pairs(const options *wanted, const session *at, tally *total) {
 static void run_ways(const options *wanted, const session *at, tally *total) {
     const unsigned failed = report_count(wanted->report, REPORT_FAIL);
     if (!run_is_wanted(wanted, "transports") && wanted->demand_count == 0) {
+        return;
+    }
+    if (program_is_interrupted()) {
         return;
     }
     if (total->failed > 0 && wanted->demand_count == 0) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "program.h"
 #include "role.h"
 #include "run.h"
 #include "watchdog.h"
@@ -119,7 +120,8 @@ static void try_one(const options *wanted, const session *at, gpuipc_transport w
 void transports_each(const options *wanted, const session *at) {
     for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
         for (uint32_t user = 0; user < at->info.device_count; user++) {
-            if (!run_is_chosen(wanted->device, owner) || !run_is_chosen(wanted->peer, user)) {
+            if (!run_is_chosen(wanted->device, owner) || !run_is_chosen(wanted->peer, user) ||
+                program_is_interrupted()) {
                 continue;
             }
             (void)print_topology(wanted, at, owner, user);
@@ -166,7 +168,7 @@ static void check_demand(report *into, const demand *wanted) {
 }
 
 void transports_check(const options *wanted) {
-    for (size_t i = 0; i < wanted->demand_count; i++) {
+    for (size_t i = 0; i < wanted->demand_count && !program_is_interrupted(); i++) {
         check_demand(wanted->report, &wanted->demands[i]);
     }
 }

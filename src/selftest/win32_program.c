@@ -2,6 +2,7 @@
 /** @file See program.h. */
 #include "program.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <windows.h>
@@ -13,6 +14,23 @@
 void program_end_now(int exit_code) {
     (void)TerminateProcess(GetCurrentProcess(), (UINT)exit_code);
     abort(); /* not reached: a process may always end itself */
+}
+
+static atomic_bool is_interrupted;
+
+/* learn.microsoft.com, HandlerRoutine: it runs in a thread of its own; FALSE leaves it to the next one, which ends the
+ * process. What closes the console or the session ends it anyhow. */
+static BOOL WINAPI note_interrupt(DWORD event) {
+    return (event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT) &&
+           !atomic_exchange(&is_interrupted, true);
+}
+
+void program_watch_interrupt(void) {
+    (void)SetConsoleCtrlHandler(note_interrupt, TRUE);
+}
+
+bool program_is_interrupted(void) {
+    return atomic_load(&is_interrupted);
 }
 
 /* learn.microsoft.com, SetConsoleMode: consoles before Windows 10 cannot be made to, and are then no terminal. */

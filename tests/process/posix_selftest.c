@@ -2,11 +2,40 @@
 /** @file The cases of test_process_selftest.c in which another library stands where the CUDA driver
  *  is looked for. On Windows that is the system's own folder and no other. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 
+#include "check.h"
 #include "selftest_run.h"
 #include "system.h"
+
+/* The tool alone is asked to end, as by kill(1): it ends what it has started, and tells what it has. */
+Test(selftest, interrupted_it_tells_what_it_has, .timeout = 100) {
+    const char *const arguments[] = {"--driver=emulated", "--quick", NULL};
+    const char *const environment[] = {"GPUIPC_EMULATED_MACHINE=devices=16;memory=64M", NULL};
+    char line[CHILD_LINE_MAX];
+    char last[CHILD_LINE_MAX] = "";
+    child_process *tool;
+    child_end how;
+    unsigned passed = 0;
+    check_ok(child_start(SELFTEST_TOOL, arguments, environment, &tool));
+    while (child_read_line(tool, line, sizeof(line), PATIENCE_MS) == GPUIPC_OK) {
+        passed += strncmp(line, "pass  ", 6) == 0;
+        if (passed == 1 && last[0] == '\0') {
+            cr_assert_eq(kill((pid_t)child_process_id(tool), SIGTERM), 0);
+        }
+        if (passed > 0) {
+            (void)snprintf(last, sizeof(last), "%s", line);
+        }
+    }
+    check_ok(child_wait(tool, PATIENCE_MS, &how));
+    cr_assert(how.exited && how.code == 1, "%d", how.code);
+    cr_assert_str_eq(last, "interrupted: this is what was found until then");
+    cr_assert_lt(passed, 256, "all was tried");
+    child_destroy(tool);
+}
 
 /* "cuda" asks for a GPU, wherever a libcuda.so.1 may lead. */
 Test(selftest, does_not_take_an_emulated_libcuda_for_the_installed_one, .timeout = 100) {

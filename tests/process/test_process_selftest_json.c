@@ -86,8 +86,9 @@ Test(selftest_json, a_program_that_died_is_told_with_its_last_step) {
 }
 
 Test(selftest_json, without_a_driver_the_doctor_still_has_a_document) {
-    const selftest_outcome found = selftest_run(
-        (selftest_words){"doctor", "--driver=/nowhere/libcuda.so.1", "--json", NULL}, NULL);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", "--driver=emulated", "--json", NULL},
+                     (selftest_words){"GPUIPC_EMULATED_FAIL=cuInit:*=999", NULL});
     selftest_expect_code(&found, 1);
     cJSON *root = cJSON_Parse(found.all);
     cr_assert_not_null(root, "%s", found.all);

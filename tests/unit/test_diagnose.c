@@ -164,6 +164,51 @@ Test(diagnose, looking_only_tries_nothing) {
     expect_with("p2p=none", "D10 D18 ", GPUIPC_DIAGNOSE_LOOK_ONLY);
 }
 
+/* What gives something back cannot be tried again: tests/fault looks at those. */
+static bool gives_back(const char *name) {
+    static const char *const words[] = {"Release", "Unmap", "Free", "Destroy", "Unregister",
+                                        "Disable", "Close", "Pop",  "Unload"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strstr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It comes to an end, with findings or a failure, and leaves nothing behind (core_finish). */
+static void diagnose_failing(const char *name, const char *which) {
+    const gpuipc_context_config config = core_context_config();
+    char rule[96];
+    size_t count = 0;
+    (void)snprintf(rule, sizeof(rule), "%s:%s=999", name, which);
+    core_set_failures(rule);
+    const gpuipc_status status =
+        gpuipc_diagnose(&config, 0, findings, GPUIPC_FINDING_COUNT, &count);
+    cr_assert_eq(status == GPUIPC_OK, count > 0, "%s: %s", rule, gpuipc_status_name(status));
+    core_set_failures("");
+}
+
+Test(diagnose, each_call_of_the_driver_fails, .timeout = 100) {
+    static const char *const names[] = {
+#define NAME(group, name, suffix, version, parameters) #name,
+        CUDA_API_LIST(NAME)
+#undef NAME
+    };
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2;memory=64M");
+    const size_t before = diagnose(0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!gives_back(names[i])) {
+            diagnose_failing(names[i], "*");
+        }
+        if (!gives_back(names[i]) && strncmp(names[i], "cuMem", 5) == 0) {
+            diagnose_failing(names[i], "2"); /* behind what went well */
+        }
+    }
+    cr_assert_eq(diagnose(0), before, "afterwards it finds what it found before");
+}
+
 Test(diagnose, an_installed_driver_is_missing_where_there_is_none) {
     gpuipc_context_config config = core_context_config();
     gpuipc_context *context;

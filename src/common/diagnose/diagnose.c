@@ -44,14 +44,21 @@ static gpuipc_status meet(const os_directory *directory) {
     return status;
 }
 
-static void try_directory(machine *self) {
+static gpuipc_status try_directory(machine *self) {
     const os_directory directory = {
         .path = self->directory,
         .shared = (self->config.flags & GPUIPC_CONTEXT_SHARED_DIRECTORY) != 0};
-    if (meet(&directory) != GPUIPC_OK) {
-        diagnosis_add(&self->found, FINDING_RUNTIME_DIRECTORY, GPUIPC_SEVERITY_BLOCKS, "%s",
-                      gpuipc_error_get()->sentence);
+    const gpuipc_status status = meet(&directory);
+    if (status == GPUIPC_ERR_OUT_OF_MEMORY) {
+        return status;
     }
+    if (status != GPUIPC_OK) {
+        diagnosis_add(&self->found,
+                      status == GPUIPC_ERR_TOO_MANY_HANDLES ? FINDING_HANDLE_LIMIT
+                                                            : FINDING_RUNTIME_DIRECTORY,
+                      GPUIPC_SEVERITY_BLOCKS, "%s", gpuipc_error_get()->sentence);
+    }
+    return GPUIPC_OK;
 }
 
 /* The context's own path is only written down, so another stands in for one that cannot be used.
@@ -185,7 +192,10 @@ static gpuipc_status look(machine *self) {
     os_facts_find(self->directory, &self->facts);
     rules_system(&self->found, &self->facts, self->directory);
     if (has_directory && !self->looks_only) {
-        try_directory(self);
+        const gpuipc_status status = try_directory(self);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
     }
     if (!has_directory) {
         if (!os_cache_directory(stand_in, sizeof(stand_in))) {
