@@ -116,7 +116,7 @@ typedef struct gpuipc_context_config {
     /** Directory in which names live, as an absolute path in UTF-8. It must be the user's own: with
      *  mode 0700 on Linux; on Windows, which wants a local drive, with no right to change it for
      *  anybody but the user, the system and the administrators. NULL: the environment variable
-     *  GPUIPC_RUNTIME_DIR, else $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and
+     *  GPUIPC_RUNTIME_DIR, else $NVIDIA_DRA_LOCAL_IPC_DIR/gpuipc, $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and
      *  the folder gpuipc in %LOCALAPPDATA% on Windows. Made when it is missing. */
     const char *runtime_directory;
     uint32_t flags; /**< GPUIPC_CONTEXT_* */

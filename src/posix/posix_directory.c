@@ -39,6 +39,20 @@ static bool is_set(const char *text) {
     return text != NULL && text[0] != '\0';
 }
 
+/** Directories that others set up for a session or a container, and in which gpuipc has one of its own: the first that is
+ *  set. NULL: none. */
+static const char *place_for_ours(void) {
+    /* NVIDIA's driver for Kubernetes' dynamic resource allocation: one for each claim, in all containers that have it
+     * (kubernetes-sigs/dra-driver-nvidia-gpu, pull request 1391). */
+    const char *of_claim = os_environment("NVIDIA_DRA_LOCAL_IPC_DIR");
+    if (is_set(of_claim)) {
+        return of_claim;
+    }
+    /* XDG Base Directory Specification: a path there that is not absolute is to be ignored. */
+    const char *session = os_environment("XDG_RUNTIME_DIR");
+    return is_set(session) && session[0] == '/' ? session : NULL;
+}
+
 gpuipc_status os_directory_resolve(const os_directory *directory, char *path, size_t capacity) {
     const char *given = directory != NULL ? directory->path : NULL;
     const char *source = "the given runtime directory";
@@ -56,10 +70,13 @@ gpuipc_status os_directory_resolve(const os_directory *directory, char *path, si
         }
         return path_copy(given, "", path, capacity);
     }
-    /* XDG Base Directory Specification: a path there that is not absolute is to be ignored. */
-    const char *session = os_environment("XDG_RUNTIME_DIR");
-    if (is_set(session) && session[0] == '/') {
-        return path_copy(session, "/gpuipc", path, capacity);
+    const char *place = place_for_ours();
+    if (place != NULL && place[0] != '/') {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "NVIDIA_DRA_LOCAL_IPC_DIR is no absolute path: \"%.80s\"", place);
+    }
+    if (place != NULL) {
+        return path_copy(place, "/gpuipc", path, capacity);
     }
     char own[32];
     snprintf(own, sizeof(own), "/gpuipc-%u", (unsigned)geteuid());
@@ -111,7 +128,7 @@ gpuipc_status posix_directory_open(const char *path, bool shared, bool create, i
         return posix_fail(
             errno, "mkdir",
             "the directory %s cannot be made (is the one above it there?); its path is the "
-            "context config's, else GPUIPC_RUNTIME_DIR's, else XDG_RUNTIME_DIR's; " REMEDY,
+            "context config's, else GPUIPC_RUNTIME_DIR's, else below that of NVIDIA_DRA_LOCAL_IPC_DIR or XDG_RUNTIME_DIR; " REMEDY,
             path);
     }
     /* Who only connects needs no right to list the directory; who listens locks it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit". */
+/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit", "contained", "contained-users". */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +46,12 @@ int main(int count, char **arguments) {
             config.flags |= GPUIPC_CONTEXT_SHARED_DIRECTORY;
         } else if (strcmp(arguments[i], "admit") == 0) {
             self.admits_all = true;
+        } else if (strncmp(arguments[i], "contained", strlen("contained")) == 0) {
+            const char *why_not = system_contain(strcmp(arguments[i], "contained-users") == 0);
+            if (why_not != NULL) {
+                helper_say("not possible: %s", why_not);
+                return 0;
+            }
         } else {
             return 2;
         }

@@ -13,6 +13,12 @@ uint64_t system_raise_handle_limit(void);
 /** The folder that this program lies in. */
 bool system_own_folder(char *path, size_t capacity);
 
+/** Puts this process into namespaces of its own (PID, IPC, mount, network, host name), with an empty /dev/shm, its own /proc, and a filter of system calls that refuses what containers may refuse: from now on it shares the file system
+ *  with others and nothing else. A process that the caller sees stands for it. Before anything else of the process.
+ *  @param own_users also into a user namespace, in which it is no other user than it was
+ *  @return NULL, or why not */
+const char *system_contain(bool own_users);
+
 /** Makes a copy of a file, and removes one. Paths are in UTF-8. */
 bool system_copy_file(const char *from, const char *to);
 void system_remove_file(const char *path);

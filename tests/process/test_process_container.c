@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Two processes that share no /dev/shm, as two containers do. */
+/** @file Processes that share a directory and nothing else, as those of two containers do: no /dev/shm, no PIDs, no
+ *  users, no network, and a filter that lets none reach into another (docs/containers.md). */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "check.h"
+#include "marks.h"
 #include "partner.h"
+#include "posix_system.h"
 
 #define PAINTED_BYTES 4096
 #define REFUSED       "not possible"
@@ -62,5 +65,123 @@ Test(container, points_need_no_shared_dev_shm) {
     check_ok(gpuipc_buffer_release(own));
     check_ok(gpuipc_buffer_release(buffer));
     partner_do(&other, "GPUIPC_OK", "await %d", PATIENCE_MS);
+    end();
+}
+
+/* ---- all namespaces ------------------------------------------------------------------------- */
+
+#define OTHER_USER                                                                                 \
+    1234u /* not the overflow user, which every foreign one is shown as: user_namespaces(7) */
+
+/* What cannot be had here: containers often may make no containers. */
+static void start_contained(partner *self, const char *const *flags) {
+    const char *arguments[5] = {at.directory};
+    *self = (partner){0};
+    for (size_t i = 0; flags[i] != NULL; i++) {
+        cr_assert_lt(i, 3);
+        arguments[i + 1] = flags[i];
+    }
+    check_ok(child_start("process_helper", arguments, NULL, &self->process));
+    partner_hear(self, "");
+    if (strncmp(self->answer, REFUSED, strlen(REFUSED)) == 0) {
+        partner_kill(self);
+        process_case_end(&at);
+        cr_skip_test("namespaces of one's own are not to be had here");
+    }
+    cr_assert_str_eq(self->answer, "GPUIPC_OK");
+}
+
+static void begin_contained(partner *self) {
+    process_case_begin(&at, NULL);
+    start_contained(self, (const char *const[]){"contained-users", NULL});
+}
+
+Test(container, memory_goes_both_ways_between_namespaces) {
+    gpuipc_buffer *received = NULL;
+    gpuipc_incoming message = {
+        .struct_size = sizeof(message), .buffers = &received, .buffer_capacity = 1};
+    begin_contained(&other);
+    partner_do(&other, "GPUIPC_OK", "connect %s %d", at.name, PATIENCE_MS);
+    connection = process_case_accept(&at);
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 4096);
+    check_ok(process_case_send(connection, &buffer, 1, 3));
+    partner_do(&other, "GPUIPC_OK 3 bytes 1 buffers", "receive 0 0 0 %d", PATIENCE_MS);
+    partner_do(&other, "GPUIPC_OK", "check 1 4096");
+    partner_do(&other, "GPUIPC_OK", "fill 2 4096");
+    check_ok(marks_check(buffer, 2, 4096));
+    check_ok(gpuipc_buffer_release(buffer));
+    partner_do(&other, "GPUIPC_OK", "release");
+
+    partner_do(&other, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&other, "GPUIPC_OK", "fill 3 4096");
+    partner_do(&other, "GPUIPC_OK", "send 0 0 %d", PATIENCE_MS);
+    check_ok(gpuipc_connection_receive(connection, &message, PATIENCE_MS));
+    check_ok(marks_check(received, 3, 4096));
+    check_ok(gpuipc_buffer_release(received));
+    end();
+}
+
+/* Neither sees the other's process id. */
+Test(container, tickets_and_channels_between_two_namespaces) {
+    partner writer;
+    const char *text = writer.answer + strlen("GPUIPC_OK ");
+    begin_contained(&writer);
+    start_contained(&other, (const char *const[]){"contained-users", NULL});
+    partner_do(&writer, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&writer, "GPUIPC_OK", "fill 5 4096");
+    partner_do(&writer, "GPUIPC_OK", "serve");
+    partner_do(&writer, "GPUIPC_OK", "share 0 0 0 0");
+    partner_do(&other, "GPUIPC_OK", "ticket %s", text);
+    partner_do(&other, "GPUIPC_OK", "check 5 4096");
+
+    partner_do(&writer, "GPUIPC_OK", "channel 4 frames");
+    partner_do(&other, "GPUIPC_OK", "subscribe-name frames %d", PATIENCE_MS);
+    partner_do(&writer, "GPUIPC_OK", "publish-frames 1 3");
+    partner_do(&other, "GPUIPC_OK", "read-frames 3");
+
+    /* Who dies is missed, though nobody can ask for it by its number. */
+    partner_do(&writer, "GPUIPC_OK", "publish-frames 4 2");
+    partner_kill(&writer);
+    partner_do(&other, "GPUIPC_ERR_PEER_CLOSED 2 0", "read-frames 100");
+    partner_end(&other);
+    process_case_end(&at);
+}
+
+static int admit(void *user_data, const gpuipc_peer_info *peer) {
+    (void)peer;
+    return *(const int *)user_data;
+}
+
+/* Only root becomes another user, and only in the namespace of the users that it knows. */
+Test(container, memory_goes_to_another_user_of_other_namespaces) {
+    int answer = 1;
+    const gpuipc_endpoint_config with_policy = {
+        .struct_size = sizeof(with_policy), .policy = admit, .policy_user_data = &answer};
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY};
+    gpuipc_listener *listener;
+    char name[UNIQUE_NAME_MAX];
+    if (!system_is_root()) {
+        cr_skip_test("only root can start a process of another user");
+    }
+    process_case_begin(&at, &config);
+    cr_assert(system_share_directory(at.directory, OTHER_USER));
+    unique_name(name);
+    check_ok(gpuipc_listener_open(at.context, name, &with_policy, &listener));
+    start_contained(&other, (const char *const[]){"shared", "admit", "contained", NULL});
+    partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
+    partner_do(&other, "GPUIPC_OK", "fill 0 0");
+    partner_do(&other, "GPUIPC_OK", "release");
+    partner_do(&other, "GPUIPC_OK", "user %u", OTHER_USER);
+    partner_do(&other, "GPUIPC_OK", "connect %s %d", name, PATIENCE_MS);
+    check_ok(gpuipc_listener_accept(listener, PATIENCE_MS, &connection));
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 4096);
+    check_ok(process_case_send(connection, &buffer, 1, 3));
+    partner_do(&other, "GPUIPC_OK 3 bytes 1 buffers", "receive 0 0 0 %d", PATIENCE_MS);
+    partner_do(&other, "GPUIPC_OK", "check 1 4096");
+    partner_do(&other, "GPUIPC_OK", "fill 2 4096");
+    check_ok(marks_check(buffer, 2, 4096));
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_listener_close(listener));
     end();
 }

@@ -35,6 +35,11 @@ bool system_copy_file(const char *from, const char *to) {
     return widen(from, wide_from) && widen(to, wide_to) && CopyFileW(wide_from, wide_to, FALSE);
 }
 
+const char *system_contain(bool own_users) {
+    (void)own_users;
+    return "Windows has no such namespaces";
+}
+
 void system_remove_file(const char *path) {
     wchar_t wide[PATH_UNITS];
     if (widen(path, wide)) {

@@ -169,21 +169,28 @@ Test(posix_directory, the_environment_says_which_is_the_default) {
     snprintf(own, sizeof(own), "/tmp/gpuipc-%u", (unsigned)geteuid());
     static const struct {
         const char *ours;
+        const char *claim;
         const char *session;
         const char *expected; /**< NULL: that in /tmp */
-    } rows[] = {{"/run/ours", "/run/user", "/run/ours"},
-                {"/run/ours/", NULL, "/run/ours"},
-                {"", "/run/user", "/run/user/gpuipc"},
-                {NULL, "/run/user", "/run/user/gpuipc"},
-                {NULL, "relative", NULL},
-                {NULL, "", NULL},
-                {NULL, NULL, NULL},
-                {"/", NULL, "/"}};
+    } rows[] = {{"/run/ours", "/run/claim", "/run/user", "/run/ours"},
+                {"/run/ours/", NULL, NULL, "/run/ours"},
+                {"", "", "/run/user", "/run/user/gpuipc"},
+                {NULL, "/run/claim", "/run/user", "/run/claim/gpuipc"},
+                {NULL, "/run/claim", NULL, "/run/claim/gpuipc"},
+                {NULL, NULL, "/run/user", "/run/user/gpuipc"},
+                {NULL, NULL, "relative", NULL},
+                {NULL, NULL, "", NULL},
+                {NULL, NULL, NULL, NULL},
+                {"/", NULL, NULL, "/"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         unsetenv("GPUIPC_RUNTIME_DIR");
         unsetenv("XDG_RUNTIME_DIR");
         if (rows[i].ours != NULL) {
             setenv("GPUIPC_RUNTIME_DIR", rows[i].ours, 1);
+        }
+        unsetenv("NVIDIA_DRA_LOCAL_IPC_DIR");
+        if (rows[i].claim != NULL) {
+            setenv("NVIDIA_DRA_LOCAL_IPC_DIR", rows[i].claim, 1);
         }
         if (rows[i].session != NULL) {
             setenv("XDG_RUNTIME_DIR", rows[i].session, 1);
@@ -196,6 +203,10 @@ Test(posix_directory, the_environment_says_which_is_the_default) {
     }
     setenv("GPUIPC_RUNTIME_DIR", "relative", 1);
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "GPUIPC_RUNTIME_DIR",
+                  os_directory_resolve(NULL, path, sizeof(path)));
+    unsetenv("GPUIPC_RUNTIME_DIR");
+    setenv("NVIDIA_DRA_LOCAL_IPC_DIR", "relative", 1);
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "NVIDIA_DRA_LOCAL_IPC_DIR",
                   os_directory_resolve(NULL, path, sizeof(path)));
     setenv("GPUIPC_RUNTIME_DIR", "/run/much/too/long", 1);
     check_status(GPUIPC_ERR_NAME_TOO_LONG, os_directory_resolve(NULL, path, 10));
