@@ -11,6 +11,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+/* user_namespaces(7), "Unmapped user and group IDs": what /proc/sys/kernel/overflowuid is unless somebody changes it. */
+#define OVERFLOW_USER 65534u
+
 /* Linux 6.5, include/uapi/asm-generic/socket.h; older C library headers lack it. */
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -60,6 +63,26 @@ static bool is_in_other_namespace(pid_t process_id) {
            readlink(path, other, sizeof(other) - 1) > 0 && strcmp(own, other) != 0;
 }
 
+/* Whether each number is one user here: in the first user namespace, whose map is of all of them (user_namespaces(7)). */
+static bool are_all_users_mapped(void) {
+    unsigned long first = 1;
+    unsigned long outside = 1;
+    unsigned long count = 0;
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    if (map == NULL) {
+        return false;
+    }
+    const bool is_one_line = fscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3;
+    fclose(map);
+    return is_one_line && first == 0 && outside == 0 && count == UINT32_MAX;
+}
+
+/* Users whom a namespace does not know have the overflow user's number there, all the same one. So who runs under that
+ * number does not know his own kind by it. */
+static bool is_own_user(uid_t user) {
+    return user == geteuid() && (user != OVERFLOW_USER || are_all_users_mapped());
+}
+
 gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
     struct ucred credentials;
     socklen_t size = sizeof(credentials);
@@ -67,7 +90,7 @@ gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer) {
         return posix_fail(errno, "getsockopt(SO_PEERCRED)", "the peer cannot be identified");
     }
     os_peer peer = {.process_id = (uint64_t)credentials.pid,
-                    .same_user = credentials.uid == geteuid(),
+                    .same_user = is_own_user(credentials.uid),
                     .other_pid_namespace = is_in_other_namespace(credentials.pid),
                     .process = OS_HANDLE_NONE};
     snprintf(peer.user, sizeof(peer.user), "%u", (unsigned)credentials.uid);
