@@ -13,11 +13,16 @@
 
 typedef struct child child;
 
+/** The most of them that child_next waits for: one Windows call waits for 64 (learn.microsoft.com,
+ *  MAXIMUM_WAIT_OBJECTS). */
+#define CHILDREN_MAX 60
+
 /** Starts this very program with other arguments (up to a NULL; the program's name is added). It
  *  shares standard error; its standard output is read with child_next. */
 gpuipc_status child_start(const char *const *arguments, child **out_child);
 
 /** Waits for the next line from any of them, without its newline or "\r\n" (a longer one is cut).
+ *  @param count at most CHILDREN_MAX
  *  @param which set to the index of the one that spoke, or whose output ended
  *  ERR_TIMEOUT, ERR_PEER_CLOSED (that one's output ended: it is not asked again) */
 gpuipc_status child_next(child *const *children, size_t count, os_deadline deadline, size_t *which,

@@ -19,7 +19,6 @@
 
 #define ARGUMENTS_MAX 64
 #define KILL_WAIT_MS  5000
-#define CHILDREN_MAX  8
 
 struct child {
     pid_t process_id; /* 0: its end has been waited for */

@@ -13,16 +13,13 @@
 #include "watchdog.h"
 
 #define MEMBERS_MIN 2
-/* What one Windows call can wait for is 64 (learn.microsoft.com, MAXIMUM_WAIT_OBJECTS), and each
- * program is one. */
-#define MEMBERS_MAX 60
 
 static void run_programs(const options *wanted, const session *at, tally *total) {
     char name[ARGUMENT_LENGTH];
     char title[32];
     uint32_t devices = at->info.device_count;
     uint32_t count = wanted->members != 0 ? wanted->members : devices;
-    count = count < MEMBERS_MIN ? MEMBERS_MIN : count > MEMBERS_MAX ? MEMBERS_MAX : count;
+    count = count < MEMBERS_MIN ? MEMBERS_MIN : count > CHILDREN_MAX ? CHILDREN_MAX : count;
     crew_member *members = calloc(count, sizeof(*members));
     if (members == NULL) {
         (void)fprintf(stderr, "gpuipc-selftest: FAIL: no memory for %u programs\n", count);

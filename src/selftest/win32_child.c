@@ -13,7 +13,6 @@
 #include "win32_words.h"
 
 #define KILL_WAIT_MS 5000
-#define CHILDREN_MAX 8
 #define PIPE_BYTES   65536
 
 /** From here on an exit code is an NTSTATUS of severity "error" (ntstatus.h): an exception that

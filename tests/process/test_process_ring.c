@@ -64,6 +64,15 @@ Test(ring, one_device_is_a_ring_of_two_programs) {
     selftest_expect_text(&found, has_fabric() ? "IMEX" : "device 0 has no fabric handles");
 }
 
+Test(ring, many_programs) {
+    selftest_outcome found = selftest_run(
+        (selftest_words){"ring", "--driver=emulated", "--members=12", "--size=4096", NULL},
+        (selftest_words){"GPUIPC_EMULATED_MACHINE=devices=1", NULL});
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "pass  ring of 12 over vmm: member 11 (device 0) wrote all 1024 "
+                                 "words into memory of member 0 (device 0)");
+}
+
 Test(ring, where_there_is_no_peer_access_the_host_carries_and_the_others_say_why) {
     selftest_outcome found =
         selftest_run((selftest_words){"ring", "--driver=emulated", "--size=2M", NULL},
