@@ -19,6 +19,8 @@ static const struct {
     {"", "min-gbps/NAME", "a transport is as fast as demanded between every two devices"},
     {"matrix", "measure/NAME/A-B", "a transport is measured, and what it delivers verified"},
     {"ring", "ring-...", "programs in a ring write into each other's memory"},
+    {"channel", "channel/A-B/BYTES",
+     "frames of A reach readers on B in every way, whichever of them is killed"},
     {"ring", "inside/NAME/A-B", "devices write into each other's memory inside one program"},
 };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "channel.h"
 #include "consume.h"
 #include "doctor.h"
 #include "list.h"
@@ -17,12 +18,18 @@
 #include "transports.h"
 
 static const char *command_name(command which) {
-    static const char *const names[] = {
-        [COMMAND_RUN] = "run",         [COMMAND_PRODUCE] = "produce",
-        [COMMAND_CONSUME] = "consume", [COMMAND_TRANSPORTS] = "transports",
-        [COMMAND_MATRIX] = "matrix",   [COMMAND_DOCTOR] = "doctor",
-        [COMMAND_RING] = "ring",       [COMMAND_RING_MEMBER] = "ring-member",
-        [COMMAND_LIST] = "list"};
+    static const char *const names[] = {[COMMAND_RUN] = "run",
+                                        [COMMAND_PRODUCE] = "produce",
+                                        [COMMAND_CONSUME] = "consume",
+                                        [COMMAND_TRANSPORTS] = "transports",
+                                        [COMMAND_MATRIX] = "matrix",
+                                        [COMMAND_DOCTOR] = "doctor",
+                                        [COMMAND_RING] = "ring",
+                                        [COMMAND_RING_MEMBER] = "ring-member",
+                                        [COMMAND_LIST] = "list",
+                                        [COMMAND_CHANNEL] = "channel",
+                                        [COMMAND_CHANNEL_WRITER] = "channel-writer",
+                                        [COMMAND_CHANNEL_READER] = "channel-reader"};
     return names[which];
 }
 
@@ -44,6 +51,12 @@ static int obey(const options *wanted) {
         return ring(wanted);
     case COMMAND_RING_MEMBER:
         return ring_member(wanted);
+    case COMMAND_CHANNEL:
+        return channel(wanted);
+    case COMMAND_CHANNEL_WRITER:
+        return channel_writer(wanted);
+    case COMMAND_CHANNEL_READER:
+        return channel_reader(wanted);
     default:
         return run(wanted);
     }

@@ -32,6 +32,8 @@ static const char help_text[] =
     "       gpuipc-selftest list                         which checks there are\n"
     "       gpuipc-selftest ring [OPTION...]             a ring of programs, one for each device, each\n"
     "                                                    of which writes into the next one's memory\n"
+    "       gpuipc-selftest channel [OPTION...]          frames through channels, to several readers, one\n"
+    "                                                    of which is killed meanwhile\n"
     "\n"
     "Shares GPU memory between two programs and checks every word of it, both ways.\n"
     "\n"
@@ -323,14 +325,17 @@ static bool take_words(options *self, char **words, int count) {
                     {"matrix", COMMAND_MATRIX, 1},
                     {"list", COMMAND_LIST, 1},
                     {"ring", COMMAND_RING, 1},
-                    {"ring-member", COMMAND_RING_MEMBER, 1}};
+                    {"ring-member", COMMAND_RING_MEMBER, 1},
+                    {"channel", COMMAND_CHANNEL, 1},
+                    {"channel-writer", COMMAND_CHANNEL_WRITER, 1},
+                    {"channel-reader", COMMAND_CHANNEL_READER, 1}};
     size_t i = 0;
     while (i < sizeof(commands) / sizeof(*commands) && strcmp(words[0], commands[i].word) != 0) {
         i++;
     }
     if (i == sizeof(commands) / sizeof(*commands)) {
         return complain("command", words[0],
-                        "produce, consume, transports, matrix, doctor, ring or list");
+                        "produce, consume, transports, matrix, doctor, ring, channel or list");
     }
     self->command = commands[i].command;
     if (count > commands[i].words) {
@@ -363,9 +368,15 @@ static bool check_ticket(const options *self) {
     return true;
 }
 
+/* One of the tool's own programs, or one that a person has started in their place. */
+static bool is_role(const options *self) {
+    return self->command == COMMAND_PRODUCE || self->command == COMMAND_CONSUME ||
+           self->command == COMMAND_RING_MEMBER || self->command == COMMAND_CHANNEL_WRITER ||
+           self->command == COMMAND_CHANNEL_READER;
+}
+
 static bool check_outputs(options *self) {
-    const bool tells = self->command != COMMAND_PRODUCE && self->command != COMMAND_CONSUME &&
-                       self->command != COMMAND_RING_MEMBER && self->command != COMMAND_LIST;
+    const bool tells = !is_role(self) && self->command != COMMAND_LIST;
     const bool tries = self->command == COMMAND_RUN || self->command == COMMAND_TRANSPORTS ||
                        self->command == COMMAND_MATRIX;
     if (!tells && (self->format != REPORT_LINES || self->page != NULL)) {
@@ -395,9 +406,7 @@ static bool check_outputs(options *self) {
 }
 
 static bool check_together(options *self) {
-    bool meets = self->command == COMMAND_PRODUCE || self->command == COMMAND_CONSUME ||
-                 self->command == COMMAND_RING_MEMBER;
-    if (!meets && self->name != NULL) {
+    if (!is_role(self) && self->name != NULL) {
         return complain("--name", self->name, "for a run without produce or consume");
     }
     if ((self->measure && self->command != COMMAND_TRANSPORTS && self->command != COMMAND_RUN &&
@@ -414,7 +423,7 @@ static bool check_together(options *self) {
     if (!check_outputs(self)) {
         return false;
     }
-    if (self->by_ticket && !check_ticket(self)) {
+    if (self->by_ticket && self->command != COMMAND_CHANNEL_READER && !check_ticket(self)) {
         return false;
     }
     if (self->name == NULL) {

@@ -33,15 +33,18 @@ typedef struct demand {
 } demand;
 
 typedef enum command {
-    COMMAND_RUN,        /**< start both roles for every case */
-    COMMAND_PRODUCE,    /**< be the producer */
-    COMMAND_CONSUME,    /**< be the consumer */
-    COMMAND_MATRIX,     /**< measure every transport between all devices */
-    COMMAND_LIST,       /**< say what checks there are */
-    COMMAND_TRANSPORTS, /**< list the ways to reach memory */
-    COMMAND_DOCTOR,     /**< say what is in the way */
-    COMMAND_RING,       /**< start a ring of programs */
-    COMMAND_RING_MEMBER /**< be one of them */
+    COMMAND_RUN,         /**< start both roles for every case */
+    COMMAND_PRODUCE,     /**< be the producer */
+    COMMAND_CONSUME,     /**< be the consumer */
+    COMMAND_MATRIX,      /**< measure every transport between all devices */
+    COMMAND_LIST,        /**< say what checks there are */
+    COMMAND_TRANSPORTS,  /**< list the ways to reach memory */
+    COMMAND_DOCTOR,      /**< say what is in the way */
+    COMMAND_RING,        /**< start a ring of programs */
+    COMMAND_RING_MEMBER, /**< be one of them */
+    COMMAND_CHANNEL,     /**< frames through channels */
+    COMMAND_CHANNEL_WRITER,
+    COMMAND_CHANNEL_READER
 } command;
 
 typedef struct options {

@@ -56,13 +56,13 @@ gpuipc_status pattern_fill(gpuipc_buffer *buffer, uint64_t bytes, pattern of) {
     return status;
 }
 
-static void compare(const uint32_t *piece, uint64_t first, uint64_t count, pattern of,
-                    pattern_result *result) {
+void pattern_compare(const uint32_t *words, uint64_t first, uint64_t count, pattern of,
+                     pattern_result *result) {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t expected = of(first + i);
-        if (piece[i] != expected && result->wrong++ == 0) {
+        if (words[i] != expected && result->wrong++ == 0) {
             result->first = first + i;
-            result->found = piece[i];
+            result->found = words[i];
             result->expected = expected;
         }
     }
@@ -84,7 +84,7 @@ gpuipc_status pattern_verify(gpuipc_buffer *buffer, uint64_t bytes, pattern of,
         if (status != GPUIPC_OK) {
             break;
         }
-        compare(piece, done, count, of, &result);
+        pattern_compare(piece, done, count, of, &result);
         done += count;
     }
     free(piece);

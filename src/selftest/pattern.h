@@ -23,6 +23,10 @@ typedef struct pattern_result {
     uint32_t expected;
 } pattern_result;
 
+/** Compares words of which the first has that index; adds to what is wrong. */
+void pattern_compare(const uint32_t *words, uint64_t first, uint64_t count, pattern of,
+                     pattern_result *result);
+
 /** Copies the whole buffer back and compares every word. */
 gpuipc_status pattern_verify(gpuipc_buffer *buffer, uint64_t bytes, pattern of,
                              pattern_result *out_result);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "crew.h"
-#include "report.h"
 #include "ring_inside.h"
 #include "run.h"
 #include "watchdog.h"
@@ -50,16 +49,7 @@ int ring(const options *wanted) {
     }
     run_programs(wanted, &at, &total);
     ring_inside(wanted, &at, &total);
-    const char *on = at.info.is_emulated ? " on the emulated driver, no GPU was used" : "";
-    if (total.passed + total.failed == 0) {
-        report_say(wanted->report, "nothing to test%s: %u skipped\n", on, total.skipped);
-        code = EXIT_NOTHING;
-    } else {
-        report_say(wanted->report, "%s%s: %u passed, %u failed, %u skipped\n",
-                   total.failed == 0 ? "passed" : "FAILED", on, total.passed, total.failed,
-                   total.skipped);
-        code = total.failed == 0 ? EXIT_PASS : EXIT_FAIL;
-    }
+    code = run_summarize(wanted->report, &at, &total);
     run_end(wanted, &at);
     return code;
 }

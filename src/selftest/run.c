@@ -14,9 +14,8 @@
 #include "transports.h"
 #include "watchdog.h"
 
-/* Can a program on device @p peer use memory of device @p owner? If not, a line says why. */
-static bool can_reach(report *into, const session *at, uint32_t owner, uint32_t peer,
-                      bool *out_can) {
+bool run_can_reach(report *into, const char *what, const session *at, uint32_t owner, uint32_t peer,
+                   bool *out_can) {
     status_enter(__func__);
     char line[ROLE_LINE_MAX];
     char id[64];
@@ -25,7 +24,7 @@ static bool can_reach(report *into, const session *at, uint32_t owner, uint32_t 
     CUdevice owner_ordinal = 0;
     CUdevice peer_ordinal = 0;
     int can = 1;
-    (void)snprintf(id, sizeof(id), "share/%u-%u", owner, peer);
+    (void)snprintf(id, sizeof(id), "%s/%u-%u", what, owner, peer);
     gpuipc_status status = session_device(at, owner, &info);
     if (status == GPUIPC_OK && info.can_share && owner != peer && drv->has_p2p) {
         CUresult result = drv->cuDeviceGet(&owner_ordinal, (int)owner);
@@ -62,7 +61,7 @@ static void run_pair(const options *wanted, const session *at, uint32_t owner, u
     uint64_t sizes[SIZES_MAX];
     unsigned cases = (unsigned)produce_sizes(wanted, at->info.is_emulated, sizes);
     bool can = false;
-    if (!can_reach(wanted->report, at, owner, peer, &can)) {
+    if (!run_can_reach(wanted->report, "share", at, owner, peer, &can)) {
         total->failed++;
     } else if (!can) {
         total->skipped++;
@@ -84,17 +83,12 @@ static bool has_device(const session *at, const char *option, uint32_t device) {
     return false;
 }
 
-static int summarize(const report *into, const session *at, const tally *total) {
+int run_summarize(const report *into, const session *at, const tally *total) {
     const char *on = at->info.is_emulated ? " on the emulated driver, no GPU was used" : "";
     if (total->passed + total->failed == 0) {
         report_say(into, "nothing to test%s: %u skipped\n", on, total->skipped);
         return EXIT_NOTHING;
     }
-    report_say(
-        into,
-        "hand-over: from the producer's call of send until the buffer was open in the consumer, "
-        "once each%s\n",
-        at->info.is_emulated ? " (emulated)" : "");
     report_say(into, "%s%s: %u passed, %u failed, %u skipped\n",
                total->failed == 0 ? "passed" : "FAILED", on, total->passed, total->failed,
                total->skipped);
@@ -199,7 +193,13 @@ int run(const options *wanted) {
     }
     run_pairs(wanted, &at, &total);
     run_ways(wanted, &at, &total);
-    code = summarize(wanted->report, &at, &total);
+    if (total.passed + total.failed > 0) {
+        report_say(wanted->report,
+                   "hand-over: from the producer's call of send until the buffer was open in the "
+                   "consumer, once each%s\n",
+                   at.info.is_emulated ? " (emulated)" : "");
+    }
+    code = run_summarize(wanted->report, &at, &total);
     run_end(wanted, &at);
     return code;
 }

@@ -6,6 +6,8 @@
 #include "options.h"
 #include "session.h"
 
+struct tally; /* crew.h */
+
 /** @return EXIT_PASS, EXIT_FAIL, EXIT_USAGE, or EXIT_NOTHING when no case could be tried */
 int run(const options *wanted);
 
@@ -13,6 +15,15 @@ int run(const options *wanted);
  *  not. @return EXIT_PASS, or what to end with (then nothing is open) */
 int run_begin(const options *wanted, session *out_session);
 void run_end(const options *wanted, session *at);
+
+/** Whether a program on device @p peer can use memory of device @p owner; when it cannot, that is added as a check.
+ *  @param what the first part of the check's id
+ *  @return false when that could not be found out, which is added as well */
+bool run_can_reach(struct report *into, const char *what, const session *at, uint32_t owner,
+                   uint32_t peer, bool *out_can);
+
+/** Says what all cases came to. @return EXIT_PASS, EXIT_FAIL, or EXIT_NOTHING when none could be tried */
+int run_summarize(const struct report *into, const session *at, const struct tally *total);
 
 /** Whether a device is meant by --device or --peer. */
 bool run_is_chosen(uint32_t chosen, uint32_t device);
