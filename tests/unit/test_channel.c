@@ -479,6 +479,32 @@ Test(channel, a_loan_makes_the_stream_wait_for_the_readers) {
     stream_gate_end();
 }
 
+/* Given back at any moment around the one at which its stream makes it ready, it is no loss: the writer lives. */
+Test(channel, a_frame_that_becomes_ready_as_it_is_given_back) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 4});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    const uint64_t begun_ns = os_clock_ns();
+    for (uint64_t i = 0; i < 20000 && os_clock_ns() - begun_ns < UINT64_C(4000000000); i++) {
+        gpuipc_frame frame = GPUIPC_FRAME_INIT;
+        gpuipc_frame came = GPUIPC_FRAME_INIT;
+        check_ok(gpuipc_channel_loan(channel_case_channel, makes, SOON_MS, &frame));
+        check_ok(gpuipc_channel_publish(channel_case_channel, &frame, makes));
+        check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &came));
+        const uint64_t taken_ns = os_clock_ns();
+        while (os_clock_ns() - taken_ns < i % 64 * 100) {
+        }
+        check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+    }
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
 /* The frame before is not the writer's to write, although it is on loan: the stream waits. */
 Test(channel, a_dropped_reader_lets_the_stream_of_the_writer_go) {
     stream_gate_make();

@@ -344,6 +344,13 @@ static gpuipc_status return_on_stream(subscription *self, uint32_t slot, gpuipc_
     return status;
 }
 
+/* Whether the watch has let go a stream that waited for the contents. One look: the writer's stream may be about to write
+ * the word, so that it would be another one in a second. */
+static bool is_lost(const subscription *self, uint32_t slot) {
+    const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
+    return channel_read(self->page, awaited.at) == awaited.value;
+}
+
 /* The mutex is held. */
 static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpuipc_stream stream) {
     const uint64_t slot = what->id & 255u;
@@ -354,9 +361,7 @@ static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpu
             "the frame is not this subscription's: it was given back, or another one "
             "took it");
     }
-    const point_word ready = channel_ready_word(self->page, (uint32_t)slot, frame->number);
-    const point_word awaited = channel_awaited_word(self->page, (uint32_t)slot, frame->number);
-    const bool is_lost = !point_is_reached(&ready) && point_is_reached(&awaited);
+    const bool was_lost = is_lost(self, (uint32_t)slot);
     gpuipc_status status = await_former(frame);
     if (status == GPUIPC_OK && has_stream(stream)) {
         status = return_on_stream(self, (uint32_t)slot, stream);
@@ -368,8 +373,8 @@ static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpu
     }
     frame->is_taken = false;
     self->held--;
-    return is_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
-                   : GPUIPC_OK;
+    return was_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                    : GPUIPC_OK;
 }
 
 gpuipc_status gpuipc_subscription_give_back(gpuipc_subscription *handle, const gpuipc_frame *frame,
