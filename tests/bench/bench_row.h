@@ -38,6 +38,15 @@ void row_give_up(bench_pair *pair, const bench_row *row);    /**< row_give_up.c 
 void row_copy(bench_pair *pair, const bench_row *row);       /**< row_copy.c */
 void row_open_again(bench_pair *pair, const bench_row *row); /**< row_ticket.c */
 void row_ticket(bench_pair *pair, const bench_row *row);     /**< row_ticket.c */
-void row_at_rest(bench_pair *pair, const bench_row *row);    /**< row_rest.c */
+/* row_channel.c */
+void row_channel_looking(bench_pair *pair, const bench_row *row);
+void row_channel_asleep(bench_pair *pair, const bench_row *row);
+void row_channel_sizes(bench_pair *pair, const bench_row *row);
+void row_channel_readers(bench_pair *pair, const bench_row *row);
+/* row_channel_stream.c */
+void row_channel_hops(bench_pair *pair, const bench_row *row);
+void row_channel_calls(bench_pair *pair, const bench_row *row);
+void row_channel_frames(bench_pair *pair, const bench_row *row);
+void row_at_rest(bench_pair *pair, const bench_row *row); /**< row_rest.c */
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** The most descriptors in one packet. */
 #define COURIER_HANDLES_MAX 250
@@ -25,6 +26,9 @@ courier *courier_connect(const char *directory, const char *name);
 void courier_send(courier *self, const int *descriptors, size_t count);
 /** Waits for a packet. @return how many came  @param descriptors room for COURIER_HANDLES_MAX */
 size_t courier_receive(courier *self, int *descriptors);
+/** A number without any, eight bytes. */
+void courier_say(courier *self, uint64_t number);
+uint64_t courier_hear(courier *self);
 /** Closes what was sent or came. */
 void courier_close_descriptor(int descriptor);
 /** NULL does nothing. */

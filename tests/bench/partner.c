@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "helper.h"
+#include "lane.h"
 #include "packets.h"
 #include "pair.h"
 #include "rest.h"
@@ -233,7 +234,19 @@ static const struct {
              {"manifest", partner_manifest},
              {"ticket", partner_ticket},
              {"explicitly", partner_explicitly},
-             {"again", partner_again}};
+             {"again", partner_again},
+             {"board", partner_board},
+             {"board_end", partner_board_end},
+             {"subscribe", partner_subscribe},
+             {"unsubscribe", partner_unsubscribe},
+             {"stamps", partner_stamps},
+             {"take_all", partner_take_all},
+             {"channel_back", partner_channel_back},
+             {"hops", partner_hops},
+             {"hops_by_hand", partner_hops_by_hand},
+             {"calls", partner_calls},
+             {"frames", partner_frames},
+             {"copies", partner_copies}};
 
 static void obey(partner *self, char *line) {
     partner_words words = {.count = 0};

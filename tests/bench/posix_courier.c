@@ -108,6 +108,18 @@ size_t courier_receive(courier *self, int *descriptors) {
     return count;
 }
 
+void courier_say(courier *self, uint64_t number) {
+    (void)check((int)send(self->connection, &number, sizeof(number), MSG_NOSIGNAL), "send");
+}
+
+uint64_t courier_hear(courier *self) {
+    uint64_t number = 0;
+    if (check((int)recv(self->connection, &number, sizeof(number), 0), "recv") != sizeof(number)) {
+        bench_fail("a packet came that is no number");
+    }
+    return number;
+}
+
 void courier_close_descriptor(int descriptor) {
     (void)close(descriptor);
 }

@@ -68,6 +68,9 @@ static void print_figure(const char *name, const figure *of, const char *unit, b
         return;
     }
     (void)printf("  %s %.6g %s (p99 %.6g", name, of->median, unit, of->p99);
+    if (of->p9999 > 0) {
+        (void)printf(", p99.99 %.6g", of->p9999);
+    }
     if (with_drift) {
         (void)printf(", drift %.1f %%", of->drift * 100);
     }

@@ -53,6 +53,9 @@ static void add_figure(cJSON *object, const char *name, const figure *of) {
     add_number(into, "rounds", (double)of->rounds);
     add_number(into, "median", of->median);
     add_number(into, "p99", of->p99);
+    if (of->p9999 > 0) {
+        add_number(into, "p99.99", of->p9999);
+    }
     add_number(into, "drift", of->drift);
 }
 

@@ -58,13 +58,14 @@ double samples_median(const samples *self, size_t first, size_t count) {
 }
 
 figure samples_figure(const samples *self) {
-    figure of = {self->count, 0, 0, 0};
+    figure of = {.rounds = self->count};
     if (self->count == 0) {
         return of;
     }
     double *ordered = sorted(self, 0, self->count);
     of.median = middle(ordered, self->count);
     of.p99 = ordered[(self->count * 99 + 99) / 100 - 1];
+    of.p9999 = self->count < 10000 ? 0 : ordered[(self->count * 9999 + 9999) / 10000 - 1];
     free(ordered);
     const size_t third = (self->count + 2) / 3;
     const double begin = samples_median(self, 0, third);
