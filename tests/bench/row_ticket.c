@@ -33,6 +33,7 @@ typedef struct tickets {
     samples ticket;
     samples connected;
     samples connecting;
+    samples waiting; /* connecting to a thread that was waiting for it, as a server's does */
 } tickets;
 
 static void add(samples *to, uint64_t nanoseconds, bool counts) {
@@ -71,37 +72,70 @@ static void by_connection(void *tickets_of, uint32_t value, bool counts) {
     add(&of->connected, took.total_ns, counts);
 }
 
+/* What is sent to whoever connects. */
+typedef struct welcome {
+    gpuipc_listener *listener;
+    gpuipc_buffer *buffer;
+    gpuipc_connection *connection;
+} welcome;
+
+static void send_to_next(void *argument) {
+    welcome *self = argument;
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &self->buffer,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_READY};
+    bench_check(gpuipc_listener_accept(self->listener, PATIENCE_MS, &self->connection),
+                "a connection");
+    bench_check(gpuipc_connection_send(self->connection, &message, PATIENCE_MS), "sending");
+}
+
+static void tell_to_connect(const tickets *of, uint32_t value) {
+    pair_tell(of->pair->partner, "explicitly %s %u %u", of->pair->name, (unsigned)of->device,
+              (unsigned)value);
+    pair_hear_ready(of->pair->partner);
+}
+
+static void end_connection(tickets *of, welcome *to, samples *into, bool counts) {
+    uint64_t took;
+    pair_hear(of->pair->partner, &took, 1);
+    bench_check(gpuipc_connection_close(to->connection), "a connection");
+    bench_check(gpuipc_buffer_release(to->buffer), "releasing");
+    add(into, took, counts);
+}
+
 /* The same over a connection made for it, from the call that makes it. */
 static void by_new_connection(void *tickets_of, uint32_t value, bool counts) {
     tickets *of = tickets_of;
-    bench_pair *pair = of->pair;
-    uint64_t took;
-    gpuipc_connection *connection = NULL;
-    gpuipc_buffer *buffer = pair_buffer(pair, 2 * MIB, of->device, value);
-    const gpuipc_outgoing message = {.struct_size = sizeof(message),
-                                     .buffers = &buffer,
-                                     .buffer_count = 1,
-                                     .flags = GPUIPC_SEND_READY};
-    pair_tell(pair->partner, "explicitly %s %u %u", pair->name, (unsigned)of->device,
-              (unsigned)value);
-    pair_hear_ready(pair->partner);
-    bench_check(gpuipc_listener_accept(pair->listener, PATIENCE_MS, &connection), "a connection");
-    bench_check(gpuipc_connection_send(connection, &message, PATIENCE_MS), "sending");
-    pair_hear(pair->partner, &took, 1);
-    bench_check(gpuipc_connection_close(connection), "a connection");
-    bench_check(gpuipc_buffer_release(buffer), "releasing");
-    add(&of->connecting, took, counts);
+    welcome to = {.listener = of->pair->listener,
+                  .buffer = pair_buffer(of->pair, 2 * MIB, of->device, value)};
+    tell_to_connect(of, value);
+    send_to_next(&to);
+    end_connection(of, &to, &of->connecting, counts);
+}
+
+/* The same, of a thread that has slept since before the buffer was made. */
+static void by_waiting_connection(void *tickets_of, uint32_t value, bool counts) {
+    tickets *of = tickets_of;
+    welcome to = {.listener = of->pair->listener};
+    os_thread *thread;
+    bench_check(os_thread_start(send_to_next, &to, &thread), "a thread");
+    to.buffer = pair_buffer(of->pair, 2 * MIB, of->device, value); /* nobody connects before */
+    tell_to_connect(of, value);
+    os_thread_join(thread);
+    end_connection(of, &to, &of->waiting, counts);
 }
 
 void row_ticket(bench_pair *pair, const bench_row *row) {
     static block_round *const known[] = {by_ticket, by_connection};
-    static block_round *const unknown[] = {by_ticket_of_new, by_connection, by_new_connection};
+    static block_round *const unknown[] = {by_ticket_of_new, by_connection, by_new_connection,
+                                           by_waiting_connection};
     const bool is_known = !row->is_new;
     const block_plan plan = block_plan_for(pair, usual);
     tickets of = {.pair = pair, .server = serve(pair), .device = pair_device(pair, row->is_peer)};
     by_ticket(&of, 1, false);
     for (uint32_t i = 0; i < plan.blocks; i++) {
-        block_take_each(is_known ? known : unknown, is_known ? 2 : 3, &of, &plan, i);
+        block_take_each(is_known ? known : unknown, is_known ? 2 : 4, &of, &plan, i);
     }
     bench_check(gpuipc_server_destroy(of.server), "gpuipc_server_destroy");
     bench_result found = result_make(pair, row->name, NULL, "us");
@@ -115,11 +149,15 @@ void row_ticket(bench_pair *pair, const bench_row *row) {
         const double median = samples_figure(&of.connected).median;
         result_note(&found, "an open connection, us", median);
         result_note(&found, "ticket / open connection", found.gpuipc.median / median);
+        const double waiting = samples_figure(&of.waiting).median;
+        result_note(&found, "a new connection to a thread that sleeps, us", waiting);
+        result_note(&found, "ticket / that", found.gpuipc.median / waiting);
     }
     report(&found);
     samples_clear(&of.ticket);
     samples_clear(&of.connected);
     samples_clear(&of.connecting);
+    samples_clear(&of.waiting);
 }
 
 /* ---- again -------------------------------------------------------------------------------------- */
