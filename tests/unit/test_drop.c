@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "child.h"
+#include "memory/buffer.h"
 #include "stream_gate.h"
 
 static CUstream held; /* behind the gate */
-static gpuipc_buffer *buffer;
+static gpuipc_buffer *subject;
 static CUdeviceptr address;
 
 static void begin_without_context(void) {
@@ -17,8 +18,8 @@ static void begin_without_context(void) {
 static void use(void) {
     stream_gate_make();
     held = stream_gate_stream();
-    buffer = core_buffer(core_unit, 0);
-    address = core_info(buffer).address;
+    subject = core_buffer(core_unit, 0);
+    address = core_info(subject).address;
 }
 
 static void begin(void) {
@@ -28,7 +29,7 @@ static void begin(void) {
 
 static void finish(void) {
     stream_gate_open(); /* also after a failure */
-    (void)gpuipc_buffer_release(buffer);
+    (void)gpuipc_buffer_release(subject);
     if (held != NULL) {
         (void)core_driver()->cuStreamSynchronize(held);
     }
@@ -57,14 +58,14 @@ static void check_ends(CUdeviceptr at) {
 /* Work that uses the buffer, and waits for the gate. */
 static void use_buffer(CUstream stream) {
     stream_gate_close(stream);
-    check_ok(gpuipc_buffer_fill_async(buffer, 0, core_unit, 0x5a5a5a5a, 4, stream));
+    check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 0x5a5a5a5a, 4, stream));
     stream_gate_check_waits(stream);
 }
 
 static void drop_buffer(void) {
-    check_ok(gpuipc_buffer_drop(buffer));
-    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_drop(buffer));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_drop(subject));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_drop(subject));
+    subject = NULL;
 }
 
 /* Until the place is marked for which it waits, and asked for. */
@@ -97,9 +98,9 @@ Test(drop, ends_at_once_where_nothing_runs) {
 
 /* What is given later, by this thread or another, does not hold it up. */
 Test(drop, work_that_comes_later_is_not_waited_for) {
-    gpuipc_buffer *first = buffer;
+    gpuipc_buffer *first = subject;
     const CUdeviceptr at = address;
-    buffer = core_buffer(core_unit, 0);
+    subject = core_buffer(core_unit, 0);
     check_ok(gpuipc_buffer_drop(first));
     check_ends(at);
     use_buffer(held);
@@ -113,7 +114,7 @@ Test(drop, work_between_two_drops_is_waited_for) {
     stream_gate_close(held);
     check_ok(gpuipc_buffer_drop(first));
     await_calls("cuCtxRecordEvent", 1);
-    check_ok(gpuipc_buffer_fill_async(buffer, 0, core_unit, 1, 4, held));
+    check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 1, 4, held));
     drop_buffer();
     cr_assert(exists(at));
     cr_assert(exists(address));
@@ -124,25 +125,66 @@ Test(drop, work_between_two_drops_is_waited_for) {
 }
 
 Test(drop, a_reference_of_somebody_else_keeps_it) {
-    check_ok(gpuipc_buffer_retain(buffer));
+    check_ok(gpuipc_buffer_retain(subject));
     use_buffer(held);
-    check_ok(gpuipc_buffer_drop(buffer));
-    check_ok(gpuipc_buffer_drop(buffer));
-    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_drop(buffer));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_drop(subject));
+    check_ok(gpuipc_buffer_drop(subject));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_drop(subject));
+    subject = NULL;
     cr_assert(exists(address));
     stream_gate_open();
     check_ends(address);
     stream_gate_synchronize(held);
 }
 
+/* However often it is dropped meanwhile, one reference waits: the others are given up by whoever drops. */
+Test(drop, the_same_buffer_waits_once) {
+    enum {
+        MANY = 100
+    };
+    buffer *self;
+    check_ok(buffer_acquire(subject, &self));
+    use_buffer(held);
+    for (int i = 0; i < MANY; i++) {
+        check_ok(gpuipc_buffer_retain(subject));
+        check_ok(gpuipc_buffer_drop(subject));
+    }
+    cr_assert_eq(atomic_load(&self->handles), 2, "%u", atomic_load(&self->handles));
+    drop_buffer();
+    cr_assert_eq(atomic_load(&self->handles), 1, "%u", atomic_load(&self->handles));
+    buffer_unreference(self);
+    await_calls("cuCtxRecordEvent", 1);
+    await_calls("cuEventQuery", 3);
+    cr_assert(exists(address));
+    stream_gate_open();
+    stream_gate_synchronize(held);
+    check_ends(address);
+}
+
+/* One mark stands already; what was given behind it needs another. */
+Test(drop, dropped_again_it_waits_for_what_was_given_since) {
+    check_ok(gpuipc_buffer_retain(subject));
+    stream_gate_close(held);
+    check_ok(gpuipc_buffer_drop(subject));
+    await_calls("cuCtxRecordEvent", 1);
+    check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 1, 4, held));
+    drop_buffer();
+    cr_assert(exists(address));
+    stream_gate_open();
+    stream_gate_synchronize(held);
+    check_ends(address);
+    if (core_is_emulated) {
+        cr_assert_eq(core_calls("cuCtxRecordEvent"), 2);
+    }
+}
+
 /* Its last holder has nothing running, but the one that dropped it has. */
 Test(drop, a_release_by_another_holder_does_not_unmap_it) {
-    check_ok(gpuipc_buffer_retain(buffer));
+    check_ok(gpuipc_buffer_retain(subject));
     use_buffer(held);
-    check_ok(gpuipc_buffer_drop(buffer));
-    check_ok(gpuipc_buffer_release(buffer));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_drop(subject));
+    check_ok(gpuipc_buffer_release(subject));
+    subject = NULL;
     cr_assert(exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
@@ -162,7 +204,7 @@ Test(drop, makes_no_call_of_the_driver) {
 }
 
 static void drop_on_stream(void *data) {
-    *(gpuipc_status *)data = gpuipc_buffer_drop(buffer);
+    *(gpuipc_status *)data = gpuipc_buffer_drop(subject);
 }
 
 /* In a host function no call of the driver is allowed. */
@@ -174,7 +216,7 @@ Test(drop, may_be_called_by_a_host_function) {
     cr_assert_eq(core_driver()->cuLaunchHostFunc(held, drop_on_stream, &status), CUDA_SUCCESS);
     stream_gate_synchronize(held);
     check_ok(status);
-    buffer = NULL;
+    subject = NULL;
     check_ends(address);
 }
 
@@ -215,11 +257,11 @@ Test(drop, many_threads_drop_at_once) {
 Test(drop, a_hundred_thousand_share_few_marks) {
     core_need_emulated();
     for (int i = 0; i < 100000; i++) {
-        check_ok(gpuipc_buffer_retain(buffer));
+        check_ok(gpuipc_buffer_retain(subject));
     }
     core_set_failures("");
     for (int i = 0; i < 100000; i++) {
-        check_ok(gpuipc_buffer_drop(buffer));
+        check_ok(gpuipc_buffer_drop(subject));
     }
     drop_buffer();
     check_ends(address);
@@ -284,8 +326,8 @@ Test(drop, a_release_on_a_stream_leaves_a_capture_alone) {
     core_need_emulated();
     CUstream other = stream_gate_stream();
     core_set_captured(true, other);
-    check_ok(gpuipc_buffer_release_async(buffer, held));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_release_async(subject, held));
+    subject = NULL;
     check_ends(address);
     core_set_captured(false, NULL);
     stream_gate_stream_end(other);
@@ -302,10 +344,10 @@ Test(drop, a_refused_mark_is_made_again) {
 Test(drop, a_captured_stream_cannot_release) {
     core_need_emulated();
     core_set_captured(true, held);
-    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_release_async(buffer, held));
+    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_release_async(subject, held));
     core_set_captured(false, NULL);
-    check_ok(gpuipc_buffer_release_async(buffer, held));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_release_async(subject, held));
+    subject = NULL;
     check_ends(address);
 }
 
@@ -318,9 +360,9 @@ Test(drop, a_release_on_a_stream_waits_for_that_stream_alone) {
     use_buffer(held);
     check_ok(gpuipc_buffer_fill_async(quick, 0, core_unit, 1, 4, other));
     check_ok(gpuipc_buffer_release_async(quick, other));
-    check_ok(gpuipc_buffer_release_async(buffer, held));
-    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_release_async(buffer, held));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_release_async(subject, held));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_release_async(subject, held));
+    subject = NULL;
     check_ends(at);
     cr_assert(exists(address));
     stream_gate_open();
@@ -334,10 +376,10 @@ Test(drop, a_release_whose_event_is_refused_waits_for_the_device) {
     core_need_emulated();
     use_buffer(held);
     core_set_failures("cuEventCreate:1=2");
-    check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, gpuipc_buffer_release_async(buffer, held));
+    check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, gpuipc_buffer_release_async(subject, held));
     core_set_failures("cuEventRecord:1=999");
-    check_ok(gpuipc_buffer_release_async(buffer, held));
-    buffer = NULL;
+    check_ok(gpuipc_buffer_release_async(subject, held));
+    subject = NULL;
     await_calls("cuEventQuery", 2);
     cr_assert(exists(address));
     stream_gate_open();
@@ -349,7 +391,7 @@ Test(drop, a_release_whose_event_is_refused_waits_for_the_device) {
 
 static void take_over(core_pair *pair, gpuipc_buffer **out_far) {
     core_pair_open(pair, core_context, core_context);
-    check_ok(core_send(pair->client, &buffer, 1));
+    check_ok(core_send(pair->client, &subject, 1));
     check_ok(core_receive(pair->server, out_far, 1));
 }
 
@@ -359,9 +401,9 @@ Test(drop, what_was_received_is_returned_when_the_stream_is_there) {
     take_over(&pair, &far);
     stream_gate_close(held);
     check_ok(gpuipc_buffer_release_async(far, held));
-    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(buffer, 20));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(subject, 20));
     stream_gate_open();
-    check_ok(gpuipc_buffer_await_returns(buffer, SOON_MS));
+    check_ok(gpuipc_buffer_await_returns(subject, SOON_MS));
     core_pair_close(&pair);
 }
 
@@ -371,9 +413,9 @@ Test(drop, what_was_received_is_returned_when_the_device_is_there) {
     take_over(&pair, &far);
     stream_gate_close(held);
     check_ok(gpuipc_buffer_drop(far));
-    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(buffer, 20));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(subject, 20));
     stream_gate_open();
-    check_ok(gpuipc_buffer_await_returns(buffer, SOON_MS));
+    check_ok(gpuipc_buffer_await_returns(subject, SOON_MS));
     core_pair_close(&pair);
 }
 
@@ -382,7 +424,7 @@ static void check_ends_by_calls(CUdeviceptr at) {
     const os_deadline deadline = os_deadline_after(SOON_MS);
     while (exists(at)) {
         cr_assert_not(os_deadline_passed(deadline));
-        check_ok(gpuipc_buffer_await_returns(buffer, 0));
+        check_ok(gpuipc_buffer_await_returns(subject, 0));
         os_sleep_ms(1);
     }
 }
@@ -428,7 +470,7 @@ Test(drop, the_thread_does_not_wait_for_the_devices) {
     await_calls("cuEventDestroy", 1); /* it has passed */
     check_ok(gpuipc_buffer_release_async(behind, NULL));
     check_ends(at); /* it gets through */
-    check_ok(gpuipc_buffer_fill_async(buffer, 0, core_unit, 1, 4, held));
+    check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 1, 4, held));
     stream_gate_check_waits(held);
     stream_gate_open();
     stream_gate_synchronize(held);
@@ -441,7 +483,7 @@ Test(drop, another_device_that_may_use_it_is_waited_for) {
     CUcontext popped;
     CUstream other;
     core_need_devices(2);
-    if (gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_READ) != GPUIPC_OK) {
+    if (gpuipc_buffer_set_access(subject, 1, GPUIPC_ACCESS_READ) != GPUIPC_OK) {
         cr_skip_test("no peer access");
     }
     cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
@@ -489,11 +531,11 @@ Test(drop, the_end_of_the_context_waits_for_what_it_can) {
 
 Test(drop, the_last_drop_of_a_context_ends_it_on_another_thread) {
     drop_buffer();
-    buffer = core_buffer(core_unit, 0);
-    address = core_info(buffer).address;
+    subject = core_buffer(core_unit, 0);
+    address = core_info(subject).address;
     check_ok(gpuipc_context_destroy(core_context));
     core_context = NULL;
-    cr_assert(exists(address), "the buffer keeps its context");
+    cr_assert(exists(address), "the subject keeps its context");
     drop_buffer();
     check_ends(address);
     core_context = core_context_new(); /* whose end waits for the thread */

@@ -89,6 +89,24 @@ Test(object, every_hold_is_dropped_once) {
     check_status(GPUIPC_ERR_RELEASED, drop(OBJECT_BUFFER, handle));
 }
 
+/* Whether or not it is the last, whoever takes it has a reference. */
+Test(object, a_hold_is_taken_with_a_reference) {
+    void *handle = publish(OBJECT_BUFFER, 1);
+    object *taken[2] = {NULL, NULL};
+    bool is_last = true;
+    check_ok(object_add_hold(OBJECT_BUFFER, handle));
+    check_ok(object_take_hold(OBJECT_BUFFER, handle, &taken[0], &is_last));
+    cr_assert_not(is_last);
+    check_ok(object_take_hold(OBJECT_BUFFER, handle, &taken[1], &is_last));
+    cr_assert(is_last);
+    cr_assert_eq(taken[0], taken[1]);
+    check_status(GPUIPC_ERR_RELEASED, object_take_hold(OBJECT_BUFFER, handle, &taken[1], &is_last));
+    object_unreference(taken[0]);
+    cr_assert_eq(atomic_load(&destroyed), 0);
+    object_unreference(taken[1]);
+    cr_assert_eq(atomic_load(&destroyed), 1);
+}
+
 Test(object, another_kind_is_not_found) {
     static const object_kind kinds[] = {OBJECT_CONTEXT, OBJECT_BUFFER, OBJECT_LISTENER,
                                         OBJECT_CONNECTION};

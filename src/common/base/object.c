@@ -168,21 +168,52 @@ gpuipc_status object_add_hold(object_kind kind, const void *handle) {
     return found == NULL ? not_an_object(kind, handle) : GPUIPC_OK;
 }
 
+/* The table is locked. @return the object with the handle's reference, if it was the last; else NULL */
+static object *remove_hold(slot *of) {
+    if (--of->holds != 0) {
+        return NULL;
+    }
+    object *last = of->object;
+    of->object = NULL;
+    of->generation = of->generation == GENERATION_MAX ? 1 : of->generation + 1;
+    of->next_free = table.first_free;
+    table.first_free = (uint32_t)(of - table.slots);
+    return last;
+}
+
 gpuipc_status object_remove_hold(object_kind kind, const void *handle, object **out_last) {
     object *last = NULL;
     os_static_mutex_lock(&table.mutex);
     slot *found = find(kind, handle);
-    if (found != NULL && --found->holds == 0) {
-        last = found->object;
-        found->object = NULL;
-        found->generation = found->generation == GENERATION_MAX ? 1 : found->generation + 1;
-        found->next_free = table.first_free;
-        table.first_free = (uint32_t)(found - table.slots);
+    if (found != NULL) {
+        last = remove_hold(found);
     }
     os_static_mutex_unlock(&table.mutex);
     if (found == NULL) {
         return not_an_object(kind, handle);
     }
     *out_last = last;
+    return GPUIPC_OK;
+}
+
+gpuipc_status object_take_hold(object_kind kind, const void *handle, object **out_object,
+                               bool *out_is_last) {
+    object *self = NULL;
+    bool is_last = false;
+    os_static_mutex_lock(&table.mutex);
+    slot *found = find(kind, handle);
+    if (found != NULL) {
+        self = found->object;
+        is_last = remove_hold(found) != NULL;
+        if (!is_last) {
+            object_reference(self);
+        }
+    }
+    os_static_mutex_unlock(&table.mutex);
+    if (self == NULL) {
+        return not_an_object(kind, handle);
+    }
+    *out_object = self;
+    *out_is_last = is_last;
     return GPUIPC_OK;
 }

@@ -58,4 +58,9 @@ gpuipc_status object_add_hold(object_kind kind, const void *handle);
  *  handle's reference, now the caller's; else NULL. Allowed in a forked child. */
 gpuipc_status object_remove_hold(object_kind kind, const void *handle, object **out_last);
 
+/** The same, with the object and a reference for the caller in any case: the handle's, if it was the last hold, or one
+ *  more. */
+gpuipc_status object_take_hold(object_kind kind, const void *handle, object **out_object,
+                               bool *out_is_last);
+
 #endif

@@ -288,15 +288,18 @@ void buffer_unreference_handle(object *self) {
     object_unreference(self);
 }
 
-gpuipc_status buffer_remove_hold(buffer *self, gpuipc_buffer *handle) {
-    object *last = NULL;
-    gpuipc_status status = object_remove_hold(OBJECT_BUFFER, handle, &last);
-    if (status == GPUIPC_OK && last == NULL) {
-        atomic_fetch_add(&self->handles, 1u); /* the caller's reference stands for one */
-    } else {
-        buffer_unreference(self); /* the handle's stays, if it was the last hold */
+gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer) {
+    object *base;
+    bool is_last;
+    gpuipc_status status = object_take_hold(OBJECT_BUFFER, handle, &base, &is_last);
+    if (status != GPUIPC_OK) {
+        return status;
     }
-    return status;
+    if (!is_last) {
+        atomic_fetch_add(&((buffer *)base)->handles, 1u); /* the reference stands for one */
+    }
+    *out_buffer = (buffer *)base;
+    return GPUIPC_OK;
 }
 
 /* Until then it counts as a handle: what is opened again meanwhile is not alone. */
@@ -306,12 +309,13 @@ gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
     if (handle == NULL) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = buffer_acquire(handle, &self);
-    if (status == GPUIPC_ERR_FORKED) {
-        return buffer_release(handle); /* which makes no driver call there */
-    }
-    if (status != GPUIPC_OK || (status = buffer_remove_hold(self, handle)) != GPUIPC_OK) {
+    gpuipc_status status = buffer_take_hold(handle, &self);
+    if (status != GPUIPC_OK) {
         return status;
+    }
+    if (object_is_forked(&self->object)) {
+        buffer_unreference(self); /* which makes no driver call there */
+        return GPUIPC_OK;
     }
     drop_add(self->context, &self->dropped, &self->object, buffer_unreference_handle,
              atomic_load(&self->others_may_use) ? GPUIPC_DEVICE_NONE : self->access_device);

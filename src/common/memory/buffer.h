@@ -103,9 +103,9 @@ typedef struct buffer_source {
 /** The buffer behind a public handle, with a reference for the caller. */
 gpuipc_status buffer_acquire(gpuipc_buffer *handle, buffer **out_buffer);
 void buffer_unreference(buffer *self);
-/** Gives up a hold on a public handle, and keeps a reference that counts as one: buffer_unreference_handle().
- *  @param self the caller's reference passes in any case */
-gpuipc_status buffer_remove_hold(buffer *self, gpuipc_buffer *handle);
+/** Gives up a hold on a public handle, for a reference that counts as one: buffer_unreference_handle(). Allowed in a forked
+ *  child. */
+gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer);
 /** As gpuipc_buffer_release(), of a handle that is not NULL. In a child it makes no driver call. */
 gpuipc_status buffer_release(gpuipc_buffer *handle);
 /** As gpuipc_buffer_return_async(). */

@@ -82,15 +82,14 @@ static void return_if_last(buffer *self, gpuipc_stream stream) {
     }
 }
 
-static gpuipc_status release_behind(buffer *self, gpuipc_buffer *handle, gpuipc_stream stream) {
-    context *ctx = self->context;
+static gpuipc_status release_behind(context *ctx, gpuipc_buffer *handle, gpuipc_stream stream) {
+    buffer *self;
     struct drop_passing *passing;
     gpuipc_status status = drop_passing_new(ctx, &passing);
     if (status != GPUIPC_OK) {
-        buffer_unreference(self);
         return status;
     }
-    if ((status = buffer_remove_hold(self, handle)) != GPUIPC_OK) {
+    if ((status = buffer_take_hold(handle, &self)) != GPUIPC_OK) {
         drop_passing_destroy(ctx, passing);
         return status;
     }
@@ -116,15 +115,11 @@ gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream s
     if (status != GPUIPC_OK) {
         return status;
     }
-    context *ctx = self->context;
-    object_reference(&ctx->object); /* the scope is of its driver */
-    status = device_enter_uncaptured(ctx, stream, self->access_device, &scope);
+    status = device_enter_uncaptured(self->context, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = release_behind(self, handle, stream);
+        status = release_behind(self->context, handle, stream);
         device_leave(&scope);
-    } else {
-        buffer_unreference(self);
     }
-    context_unreference(ctx);
+    buffer_unreference(self);
     return status;
 }

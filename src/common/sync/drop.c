@@ -27,6 +27,7 @@ typedef struct drop_table {
     linked_list passing;
     size_t count;       /* of drops in queues, and of places in streams */
     bool is_busy;       /* a thread is at work here */
+    bool is_attended;   /* a thread looks after what is in it */
     drop_queue *queues; /* one for each device */
 } drop_table;
 
@@ -207,9 +208,7 @@ static bool run_device(context *ctx, uint32_t index, bool is_thread) {
     while (begin_mark(queue) && has_passed(ctx, queue, index, is_thread)) {
         dropped taken;
         while (take_marked(ctx, index, &taken)) {
-            for (; taken.holds > 0; taken.holds--) {
-                taken.give_up(taken.what);
-            }
+            taken.give_up(taken.what);
         }
         were_some = true;
     }
@@ -306,7 +305,8 @@ static bool look(object *of) {
  * and calls that may wait do its work. */
 static void added(context *ctx) {
     const gpuipc_error why = status_save();
-    (void)lookout_begin(&ctx->drops->lookout, &ctx->object, look, NULL);
+    ctx->drops->is_attended =
+        lookout_begin(&ctx->drops->lookout, &ctx->object, look, NULL) == GPUIPC_OK;
     status_restore(&why);
 }
 
@@ -314,17 +314,20 @@ void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(
               uint32_t behind) {
     drop_table *table = ctx->drops;
     lock();
+    self->everywhere = self->everywhere || behind >= ctx->device_count;
+    linked_list *fresh = &table->queues[self->everywhere ? 0 : behind].fresh;
     if (self->link.in != NULL) {
-        list_remove(&self->link); /* work was given since */
+        give_up(what); /* not the last: one is in a queue, and is taken out under the mutex alone */
     } else {
         table->count++;
+        self->what = what;
+        self->give_up = give_up;
     }
-    self->what = what;
-    self->give_up = give_up;
-    self->holds++;
-    self->everywhere = self->everywhere || behind >= ctx->device_count;
-    list_append(&table->queues[self->everywhere ? 0 : behind].fresh, &self->link);
-    added(ctx);
+    if (self->link.in != fresh || !table->is_attended) {
+        list_remove(&self->link); /* work was given since */
+        list_append(fresh, &self->link);
+        added(ctx);
+    }
     unlock();
 }
 

@@ -26,15 +26,15 @@ struct drop_passing;
 typedef struct dropped {
     list_link link; /**< in a queue */
     object *what;
-    void (*give_up)(object *what); /**< one reference */
-    uint32_t holds;                /**< how many are given up */
+    void (*give_up)(object *what); /**< one reference, which stands for all that were dropped */
     bool everywhere;               /**< behind the work of every device, one after the other */
 } dropped;
 
 /** When it ends nothing is in it any more: what is dropped holds its context. */
 extern const struct context_part drop_part;
 
-/** Gives a reference up when the device has done what it has been given until now. No driver call, no wait.
+/** Gives a reference up when the device has done what it has been given until now. No driver call, no wait. Where one is
+ *  in a queue already, that one stays until then, and this one is given up at once.
  *  @param give_up how  @param behind its number; GPUIPC_DEVICE_NONE: all whose primary context is in use */
 void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(object *what),
               uint32_t behind);

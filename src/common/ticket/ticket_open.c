@@ -176,9 +176,9 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
 /* Waiting for the contents has failed. Nobody else knows the handle. Takes over the reference. */
 static void give_up(buffer *opened, gpuipc_buffer *handle, bool is_of_use) {
     const gpuipc_error why = status_save();
-    object_reference(&opened->object);
-    if (buffer_remove_hold(opened, handle) == GPUIPC_OK) {
-        ticket_cache_give_up(opened, is_of_use);
+    buffer *taken;
+    if (buffer_take_hold(handle, &taken) == GPUIPC_OK) {
+        ticket_cache_give_up(taken, is_of_use);
     }
     buffer_unwind(opened);
     status_restore(&why);
