@@ -202,6 +202,12 @@ public:
         const gpuipc_status status = gpuipc_buffer_lend(get(), stream, &made);
         return detail::give(status, std::move(made));
     }
+    /** Lends a part whose contents are there already. */
+    returned<gpuipc_mark>::as lend_ready() const {
+        gpuipc_mark made = gpuipc_mark();
+        const gpuipc_status status = gpuipc_buffer_lend_ready(get(), &made);
+        return detail::give(status, std::move(made));
+    }
     /** How loans of its context stand, in their order. */
     returned<std::vector<gpuipc_loan_state>>::as
     loan_states(const std::vector<gpuipc_mark> &loans) const {

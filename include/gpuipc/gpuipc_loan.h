@@ -50,6 +50,19 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_lend(gpuipc_buffer *buffer
                                                            gpuipc_mark *out_loan);
 
 /**
+ * Lends a part whose contents are there already: written by the host, or by work that the program has waited for. The mark
+ * is reached when the call returns. It makes no call of the driver, so it costs a fraction of gpuipc_buffer_lend(). It may
+ * be called while a stream is being captured, and where there is no CUDA context.
+ * @param buffer as in gpuipc_buffer_lend()
+ * @param out_loan receives the loan, which is a mark as well; unchanged after a failure
+ * @errors ::GPUIPC_ERR_LIMIT (so many are out); ::GPUIPC_ERR_INVALID_ARGUMENT (out_loan is NULL)
+ * @ownership borrows; the loan is a value
+ * @threads any  @blocking no  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_lend_ready(gpuipc_buffer *buffer,
+                                                                 gpuipc_mark *out_loan);
+
+/**
  * Says how loans stand. For each of them it reads a word of shared memory, besides one for each connection over which
  * memory of the context was lent. Once in 10 ms such a call asks the system which borrowers live, 64 of them at a
  * time. No other system call is made.

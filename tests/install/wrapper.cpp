@@ -60,6 +60,7 @@ static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &
     DONE(borrower.await_mark(TAKE(lender.mark(nullptr)), 5000));
     const gpuipc_mark unused = TAKE(lender.lend(nullptr));
     DONE(lender.cancel_loan(unused));
+    DONE(lender.cancel_loan(TAKE(lender.lend_ready())));
     const gpuipc_mark loan = TAKE(lender.lend(nullptr));
     DONE(borrower.take_loan(loan));
     DONE(borrower.await_mark_async(loan, nullptr));

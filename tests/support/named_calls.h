@@ -45,6 +45,7 @@ static inline gpuipc_status named_call(const char *name, gpuipc_status status) {
 #define gpuipc_buffer_get_loan_states(...) NAMED_CALL(gpuipc_buffer_get_loan_states, __VA_ARGS__)
 #define gpuipc_buffer_get_returns_wait_handle(...) NAMED_CALL(gpuipc_buffer_get_returns_wait_handle, __VA_ARGS__)
 #define gpuipc_buffer_lend(...) NAMED_CALL(gpuipc_buffer_lend, __VA_ARGS__)
+#define gpuipc_buffer_lend_ready(...) NAMED_CALL(gpuipc_buffer_lend_ready, __VA_ARGS__)
 #define gpuipc_buffer_mark(...) NAMED_CALL(gpuipc_buffer_mark, __VA_ARGS__)
 #define gpuipc_buffer_open(...) NAMED_CALL(gpuipc_buffer_open, __VA_ARGS__)
 #define gpuipc_buffer_read(...) NAMED_CALL(gpuipc_buffer_read, __VA_ARGS__)

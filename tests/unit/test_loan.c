@@ -508,6 +508,66 @@ Test(loan, is_not_captured) {
     check_ok(gpuipc_buffer_return_loan(opened, &made)); /* it was still taken */
 }
 
+/* ---- contents that are there --------------------------------------------------------------------- */
+
+static gpuipc_mark lend_ready(gpuipc_buffer *of) {
+    gpuipc_mark made;
+    check_ok(gpuipc_buffer_lend_ready(of, &made));
+    return made;
+}
+
+/* Whatever the streams of the lender do. */
+Test(loan, of_what_is_there_is_ready_at_once) {
+    stream_gate_close(lender);
+    core_set_failures("");
+    const gpuipc_mark made = lend_ready(sent);
+    if (core_is_emulated) {
+        cr_assert_eq(core_calls("cuCtxPushCurrent"), 0);
+        cr_assert_eq(core_calls("cuStreamBatchMemOp"), 0);
+        cr_assert_eq(core_calls("cuStreamWriteValue64"), 0);
+    }
+    check_ok(gpuipc_buffer_await_mark(opened, &made, 0));
+    check_state(GPUIPC_LOAN_LENT, &made);
+    take_and_return(opened, &made);
+    check_state(GPUIPC_LOAN_OVER, &made);
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_lend_ready(sent, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_lend_ready(NULL, NULL));
+}
+
+Test(loan, of_what_is_there_is_ready_over_a_connection_that_comes_later) {
+    core_pair later;
+    const gpuipc_mark made = lend_ready(sent);
+    core_pair_open(&later, core_context, core_context);
+    gpuipc_buffer *theirs = hand_over(&later);
+    check_ok(gpuipc_buffer_await_mark(theirs, &made, 0));
+    take_and_return(theirs, &made);
+    check_state(GPUIPC_LOAN_OVER, &made);
+    check_ok(gpuipc_buffer_release(theirs));
+    core_pair_close(&later);
+}
+
+/* The same places, in turns with those that streams make ready. */
+Test(loan, of_what_is_there_uses_places_again) {
+    for (int i = 0; i < 2 * MOST; i++) {
+        const gpuipc_mark made = i % 3 == 0 ? lend() : lend_ready(sent);
+        check_ok(gpuipc_buffer_await_mark(opened, &made, SOON_MS));
+        take_and_return(opened, &made);
+        check_state(GPUIPC_LOAN_OVER, &made);
+    }
+    for (int i = 0; i < MOST; i++) {
+        (void)lend_ready(sent);
+    }
+    gpuipc_mark more;
+    check_status(GPUIPC_ERR_LIMIT, gpuipc_buffer_lend_ready(sent, &more));
+}
+
+Test(loan, of_what_is_there_may_be_lent_during_a_capture) {
+    core_set_captured(true, borrower);
+    const gpuipc_mark made = lend_ready(sent);
+    core_set_captured(false, NULL);
+    take_and_return(opened, &made);
+}
+
 /* ---- a borrower that writes what it likes --------------------------------------------------------- */
 
 static point_page *page_of(gpuipc_buffer *received) {

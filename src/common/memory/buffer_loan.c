@@ -26,6 +26,22 @@ gpuipc_status gpuipc_buffer_lend(gpuipc_buffer *handle, gpuipc_stream stream,
                             : buffer_make_mark(handle, stream, out_loan, lend);
 }
 
+gpuipc_status gpuipc_buffer_lend_ready(gpuipc_buffer *handle, gpuipc_mark *out_loan) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    mark made;
+    gpuipc_status status = acquire(handle, out_loan, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = loan_lend_ready(self->context, &self->loans, &made);
+    if (status == GPUIPC_OK) {
+        mark_encode(&made, out_loan);
+    }
+    buffer_unreference(self);
+    return status;
+}
+
 gpuipc_status gpuipc_buffer_get_loan_states(gpuipc_buffer *handle, const gpuipc_mark *loans,
                                             size_t count, gpuipc_loan_state *out_states) {
     status_enter(__func__);

@@ -396,6 +396,24 @@ uint32_t export_table_number(const export_table *self, const point *at) {
 }
 
 /* The mutex is held. */
+static void store_words(const linked_list *tables, uint32_t at, uint64_t value) {
+    for (list_link *link = tables->first; link != NULL; link = link->next) {
+        const export_table *one = LIST_ITEM(link, export_table, listed);
+        if (one->page_count > 0) {
+            const point_word word = {one->pages[0].page, at, value};
+            point_store(&word);
+        }
+    }
+}
+
+void export_store_words(struct context *ctx, uint32_t at, uint64_t value) {
+    os_mutex_lock(&ctx->points->mutex);
+    store_words(&ctx->points->exports, at, value);
+    store_words(&ctx->points->left, at, value);
+    os_mutex_unlock(&ctx->points->mutex);
+}
+
+/* The mutex is held. */
 static void add_words(const linked_list *tables, uint32_t at, uint64_t value, point_words *words) {
     for (list_link *link = tables->first; link != NULL; link = link->next) {
         const export_table *one = LIST_ITEM(link, export_table, listed);

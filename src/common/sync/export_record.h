@@ -77,6 +77,8 @@ point_page *export_table_unsent(const export_table *self);
 /** The same word in the first page of each connection that anything was lent over. */
 gpuipc_status export_copy_words(struct context *ctx, uint32_t at, uint64_t value,
                                 point_words *out_words);
+/** Gives it that value, in each of these pages. */
+void export_store_words(struct context *ctx, uint32_t at, uint64_t value);
 /** The number of a point among all of the connection's, as a record names it. */
 uint32_t export_table_number(const export_table *self, const point *at);
 

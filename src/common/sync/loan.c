@@ -249,7 +249,8 @@ static gpuipc_status next_secret(loan_table *table, uint16_t *out_secret) {
 }
 
 /* One that nobody can name yet. */
-static gpuipc_status take(loan_table *table, loan **out_loan) {
+static gpuipc_status take(context *ctx, loan **out_loan, mark *out_mark) {
+    loan_table *table = ctx->loans;
     uint16_t secret = 0;
     gpuipc_status status = next_secret(table, &secret);
     if (status != GPUIPC_OK) {
@@ -267,36 +268,55 @@ static gpuipc_status take(loan_table *table, loan **out_loan) {
     one->secret = secret;
     one->is_out = true;
     *out_loan = one;
+    *out_mark = (mark){.slot = MARK_SLOTS + number_of(table, one),
+                       .exporter = mark_exporter(ctx),
+                       .value = one->value,
+                       .secret = secret};
     return GPUIPC_OK;
+}
+
+/* The mutex is held. */
+static void begin_loan(loan_table *table, linked_list *of, loan *one, point_word written) {
+    one->written = written;
+    list_append(&table->busy, &one->listed);
+    list_append(of, &one->of);
 }
 
 gpuipc_status loan_lend(struct context *ctx, linked_list *of, gpuipc_stream stream,
                         mark *out_mark) {
-    loan_table *table = ctx->loans;
     os_mutex *mutex = &ctx->points->mutex;
     loan *one = NULL;
+    mark made;
     point_word written;
     os_mutex_lock(mutex);
-    gpuipc_status status = take(table, &one);
+    gpuipc_status status = take(ctx, &one, &made);
     os_mutex_unlock(mutex);
     if (status != GPUIPC_OK) {
         return status;
     }
-    const mark made = {.slot = MARK_SLOTS + number_of(table, one),
-                       .exporter = mark_exporter(ctx),
-                       .value = one->value,
-                       .secret = one->secret};
     status = mark_write_loan(ctx, &made, stream, &written);
     os_mutex_lock(mutex);
-    one->written = written;
-    list_append(&table->busy, &one->listed);
-    list_append(of, &one->of);
+    begin_loan(ctx->loans, of, one, written);
     if (status == GPUIPC_OK) {
         *out_mark = made;
     } else {
-        (void)try_end(table, one);
+        (void)try_end(ctx->loans, one);
     }
     os_mutex_unlock(mutex);
+    return status;
+}
+
+gpuipc_status loan_lend_ready(struct context *ctx, linked_list *of, mark *out_mark) {
+    loan *one = NULL;
+    os_mutex_lock(&ctx->points->mutex);
+    gpuipc_status status = take(ctx, &one, out_mark);
+    if (status == GPUIPC_OK) {
+        begin_loan(ctx->loans, of, one, POINT_PASSED);
+    }
+    os_mutex_unlock(&ctx->points->mutex);
+    if (status == GPUIPC_OK) {
+        mark_store_loan(ctx, out_mark); /* nobody can name it before */
+    }
     return status;
 }
 

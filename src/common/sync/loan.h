@@ -15,6 +15,8 @@ extern const struct context_part loan_part;
 /** Lets a stream of the current CUDA context make the mark of a new loan. ERR_LIMIT: so many are not over.
  *  @param of of the buffer, whose end ends what nobody has taken */
 gpuipc_status loan_lend(struct context *ctx, linked_list *of, gpuipc_stream stream, mark *out_mark);
+/** The same of contents that are there, by the host: no call of the driver. */
+gpuipc_status loan_lend_ready(struct context *ctx, linked_list *of, mark *out_mark);
 /** At the end of the buffer. */
 void loan_forget(struct context *ctx, linked_list *of, bool forked);
 

@@ -228,6 +228,15 @@ gpuipc_status mark_write_loan(struct context *ctx, const mark *self, gpuipc_stre
     return status == GPUIPC_OK ? writing_submit(ctx, &words, stream) : status;
 }
 
+void mark_store_loan(struct context *ctx, const mark *self) {
+    mark_slot *one = &ctx->marks->slots[self->slot];
+    os_mutex_lock(&ctx->marks->mutex);
+    one->value = self->value;
+    one->passage = POINT_PASSED;
+    export_store_words(ctx, word_number(ctx->marks, one), one->value);
+    os_mutex_unlock(&ctx->marks->mutex);
+}
+
 uint32_t mark_exporter(const struct context *ctx) {
     return ctx->marks->exporter;
 }

@@ -49,6 +49,8 @@ gpuipc_status mark_write(struct context *ctx, gpuipc_stream stream, mark *out_ma
  *  @param out_passage reached when the word is written; set also after a failure */
 gpuipc_status mark_write_loan(struct context *ctx, const mark *self, gpuipc_stream stream,
                               point_word *out_passage);
+/** The same by the host, at once: no call of the driver. */
+void mark_store_loan(struct context *ctx, const mark *self);
 /** What the pages of this context have as their exporter. */
 uint32_t mark_exporter(const struct context *ctx);
 
