@@ -36,10 +36,9 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     gc.collect()
     deadline = time.monotonic() + PATIENCE
-    while gpuipc.lingering() > lingering:
+    while gpuipc.lingering() > lingering or descriptors() > before + 2:  # what is dropped goes a moment later
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    assert descriptors() <= before + 2  # a mapping that the driver gives up a moment later
 
 
 # ---- tensors
