@@ -34,7 +34,6 @@ static CUresult take_part(owner *of, memory *self, unsigned count) {
     }
     list_remove(&from->link);
     list_prepend(&of->open, &from->link);
-    from->is_slab = true;
     if (!slab_take(&from->parts, count, &self->first_part)) {
         return CUDA_ERROR_UNKNOWN; /* not with count <= SLAB_UNITS */
     }
@@ -128,9 +127,7 @@ static memory *take(CUdeviceptr address) {
 static void put_back(memory *self) {
     memory_lock();
     memory_enter(self);
-    if (self->buffer != NULL) {
-        memory_enter_ticket(self);
-    }
+    memory_enter_ticket(self);
     memory_unlock();
 }
 

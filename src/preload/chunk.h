@@ -10,8 +10,7 @@ typedef struct chunk {
     list_link link; /**< in one of the owner's lists */
     CUdeviceptr base;
     size_t bytes;
-    bool is_slab; /**< it is given out in parts */
-    slab parts;   /**< which ones */
+    slab parts; /**< which ones are given out, where it is given out in parts */
 } chunk;
 
 /** Makes one, accessible as the owner's memory is. The caller holds the owner's mutex. */

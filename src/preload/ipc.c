@@ -74,6 +74,7 @@ static CUresult get_handle(CUipcMemHandle *out, memory *self) {
     }
     if (is_new) {
         memory_lock();
+        self->has_ticket = true;
         memory_enter_ticket(self);
         memory_unlock();
         log_count(COUNT_SHARED);
@@ -133,46 +134,90 @@ static void let_one_at(const memory *opened, int device) {
     }
 }
 
-static CUresult open_new(const gpuipc_ticket *ticket, owner *by, CUdeviceptr *out) {
+static void enter_opened(memory *self) {
     CUmemAccessDesc rights[OWNER_DEVICES + 1];
-    memory *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    const gpuipc_status status = sharing_open(ticket, by->device, self);
-    if (status != GPUIPC_OK) {
-        free(self);
-        return refuse(status, "cuIpcOpenMemHandle");
-    }
-    self->owner = by;
-    self->opens = 1;
+    owner *by = self->owner;
     pthread_mutex_lock(&by->mutex);
     const size_t count = owner_rights(by, rights);
     pthread_mutex_unlock(&by->mutex);
     for (size_t i = 1; i < count; i++) { /* the first is the device itself */
         let_one_at(self, rights[i].location.id);
     }
-    *out = self->at.begin;
     memory_lock();
+    self->has_ticket = true;
     memory_enter(self);
     memory_enter_ticket(self);
     memory_unlock();
     log_count(COUNT_OPENED);
-    return CUDA_SUCCESS;
+}
+
+/* False: nobody has it open for this context. The lock is held, as in the next. */
+static bool open_again(const gpuipc_ticket *ticket, const owner *by, CUdeviceptr *out,
+                       CUresult *out_result) {
+    bool is_own = false;
+    const memory *self = find_open(ticket, by, &is_own);
+    if (is_own) { /* as the driver says to the process that made the handle */
+        *out_result = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (self != NULL) {
+        log_count(COUNT_OPENED_AGAIN);
+        *out = self->at.begin;
+        *out_result = CUDA_SUCCESS;
+    }
+    return is_own || self != NULL;
+}
+
+/* What has come, for a context as it was before. Another thread may have opened the same meanwhile, at the same address, or
+ * ended the context. Takes it over. */
+static CUresult enter(memory *self, CUcontext context, const gpuipc_context *in, CUdeviceptr *out) {
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    gpuipc_context *now = NULL;
+    if (!open_again(&self->ticket, self->owner, out, &result) && self->owner->context == context &&
+        sharing_find(self->owner->device, &now) == GPUIPC_OK && now == in) {
+        *out = self->at.begin;
+        enter_opened(self);
+        return CUDA_SUCCESS;
+    }
+    (void)gpuipc_buffer_release(self->buffer);
+    free(self);
+    return result;
+}
+
+/* The maker is asked without the lock: one that is stopped does not answer, and other threads go on. */
+static CUresult open_new(const gpuipc_ticket *ticket, owner *by, gpuipc_context *in,
+                         CUdeviceptr *out) {
+    const CUcontext context = by->context;
+    memory *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    self->owner = by;
+    self->opens = 1;
+    const gpuipc_status status = sharing_open(in, ticket, by->device, self);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return refuse(status, "cuIpcOpenMemHandle");
+    }
+    ipc_lock();
+    const CUresult result = enter(self, context, in, out);
+    ipc_unlock();
+    return result;
 }
 
 static CUresult open_ticket(const gpuipc_ticket *ticket, owner *by, CUdeviceptr *out) {
-    bool is_own = false;
-    memory *self = find_open(ticket, by, &is_own);
-    if (is_own) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* as the driver says to the process that made the handle */
+    CUresult result;
+    gpuipc_context *in = NULL;
+    gpuipc_status status = GPUIPC_OK;
+    ipc_lock();
+    const bool is_open = open_again(ticket, by, out, &result);
+    if (!is_open) {
+        status = sharing_find(by->device, &in);
     }
-    if (self == NULL) {
-        return open_new(ticket, by, out);
+    ipc_unlock();
+    if (is_open) {
+        return result;
     }
-    log_count(COUNT_OPENED_AGAIN);
-    *out = self->at.begin;
-    return CUDA_SUCCESS;
+    return status == GPUIPC_OK ? open_new(ticket, by, in, out)
+                               : refuse(status, "cuIpcOpenMemHandle");
 }
 
 /* False: the handle is the driver's, or the call is for it to refuse. */
@@ -191,9 +236,7 @@ static bool open_handle(CUdeviceptr *address, const CUipcMemHandle *handle, unsi
     if (by == NULL || by->device >= OWNER_DEVICES) {
         return false;
     }
-    ipc_lock();
     *out_result = open_ticket(&ticket, by, address);
-    ipc_unlock();
     return true;
 }
 

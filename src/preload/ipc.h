@@ -5,8 +5,8 @@
 
 #include "memory.h"
 
-/** Held while memory is shared, opened and ended: who shares what another thread frees, or opens what it opens,
- *  comes before or after it. Before all other locks. */
+/** Held while memory is shared and ended, and while what was opened is entered: who shares what another thread frees, or
+ *  opens what it closes, comes before or after it. Not while another process is asked. Before all other locks. */
 void ipc_lock(void);
 bool ipc_try_lock(void);
 void ipc_unlock(void);

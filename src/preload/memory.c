@@ -79,10 +79,13 @@ static uint64_t hash_ticket(const gpuipc_ticket *ticket) {
 }
 
 void memory_enter_ticket(memory *self) {
-    table_add(&tickets, &self->by_ticket, hash_ticket(&self->ticket));
+    if (self->has_ticket && self->is_entered && !table_has(&self->by_ticket)) {
+        table_add(&tickets, &self->by_ticket, hash_ticket(&self->ticket));
+    }
 }
 
 void memory_forget_ticket(memory *self) {
+    self->has_ticket = false;
     table_remove(&tickets, &self->by_ticket);
 }
 

@@ -22,7 +22,8 @@ typedef struct memory {
     uint64_t id;           /**< in this process, as CU_POINTER_ATTRIBUTE_BUFFER_ID */
     gpuipc_buffer *buffer; /**< shared or opened; else NULL */
     gpuipc_ticket ticket;  /**< likewise */
-    unsigned opens;        /**< how often it was opened and not closed */
+    bool has_ticket; /**< it may be found by that, as long as it is found at all; under the lock */
+    unsigned opens;  /**< how often it was opened and not closed */
 } memory;
 
 /** What is known of the memory at an address. */
@@ -50,7 +51,8 @@ void memory_take_out(memory *self);
 /** False: it is none of ours. Takes the lock. */
 bool memory_describe(CUdeviceptr address, memory_facts *out_facts);
 
-/** The tickets. Under the lock. */
+/** The tickets. Under the lock. What has none, is taken out, or is entered already, is left as it is: one thread may share
+ *  what another takes out and puts back. */
 void memory_enter_ticket(memory *self);
 void memory_forget_ticket(memory *self);
 memory *memory_find_ticket(const gpuipc_ticket *ticket, const memory *after);

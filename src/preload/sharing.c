@@ -109,17 +109,22 @@ gpuipc_status sharing_share(memory *self) {
     return status;
 }
 
-gpuipc_status sharing_open(const gpuipc_ticket *ticket, int device, memory *self) {
-    part *by = NULL;
+gpuipc_status sharing_find(int device, gpuipc_context **out_context) {
+    part *self;
+    const gpuipc_status status = find_context(device, &self);
+    if (status == GPUIPC_OK) {
+        *out_context = self->context;
+    }
+    return status;
+}
+
+gpuipc_status sharing_open(gpuipc_context *context, const gpuipc_ticket *ticket, int device,
+                           memory *self) {
     gpuipc_open_config config = GPUIPC_OPEN_CONFIG_INIT;
     gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
-    gpuipc_status status = find_context(device, &by);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
     config.device = GPUIPC_DEVICE(device);
     config.info = &info;
-    status = gpuipc_buffer_open(by->context, ticket, &config, &self->buffer);
+    const gpuipc_status status = gpuipc_buffer_open(context, ticket, &config, &self->buffer);
     if (status == GPUIPC_OK) {
         self->ticket = *ticket;
         self->at.begin = info.address;

@@ -3,12 +3,15 @@
  * @file Two ordinary programs that share memory by legacy IPC: usage: preload_ipc WAY CASE. The other one is this
  * program again, with the case "child" and one end of a socket pair. It does what it is told, one order at a time.
  */
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -396,6 +399,117 @@ static void case_many(void) {
     end(&other);
 }
 
+/* ---- a maker that does not answer ---------------------------------------------------------------- */
+
+typedef struct slow_opening {
+    CUcontext context;
+    CUipcMemHandle handle;
+    CUdeviceptr opened;
+    _Atomic(pid_t) number; /* of the thread */
+    CUresult result;
+} slow_opening;
+
+static void *open_slowly(void *argument) {
+    slow_opening *self = argument;
+    MUST(cuda.cuCtxSetCurrent(self->context));
+    atomic_store(&self->number, (pid_t)syscall(SYS_gettid));
+    self->result = open_handle(&self->opened, &self->handle);
+    return NULL;
+}
+
+/* Until the thread sleeps: then it waits for the answer. */
+static void await_sleep(const slow_opening *self) {
+    char path[64];
+    char text[256] = "";
+    const char *state = NULL;
+    while (atomic_load(&self->number) == 0) {
+        sched_yield();
+    }
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)atomic_load(&self->number));
+    while (state == NULL || strncmp(state, ") S", 3) != 0) {
+        FILE *file = fopen(path, "re");
+        CHECK(file != NULL);
+        const size_t length = fread(text, 1, sizeof(text) - 1, file);
+        fclose(file);
+        text[length] = '\0';
+        state = strrchr(text, ')');
+        CHECK(state != NULL);
+    }
+}
+
+/* What other threads share, open, close and free, they do meanwhile: only then the maker goes on, and is in time. */
+static void case_stopped(void) {
+    const child stopped = start(0, WITH_HOOK);
+    const child other = start(0, WITH_HOOK);
+    pthread_t thread;
+    slow_opening slow = {.result = CUDA_ERROR_UNKNOWN};
+    CUdeviceptr address;
+    CUdeviceptr opened;
+    CUipcMemHandle handle;
+    answer made;
+    CHECK(await(&stopped) && await(&other));
+    calls_find(way);
+    slow.context = use_device(0);
+    EXPECT(0, tell(&stopped, (order){.what = ACTION_MAKE, .bytes = MIB, .seed = 3}, &made));
+    slow.handle = made.handle;
+    EXPECT(0, tell(&other, (order){.what = ACTION_MAKE, .bytes = 100, .seed = 4}, &made));
+    CHECK(kill(stopped.process, SIGSTOP) == 0);
+    CHECK(pthread_create(&thread, NULL, open_slowly, &slow) == 0);
+    await_sleep(&slow);
+    MUST(cuda.cuMemAlloc(&address, 1000));
+    MUST(cuda.cuIpcGetMemHandle(&handle, address));
+    MUST(open_handle(&opened, &made.handle));
+    CHECK(has(opened, 100, 4));
+    MUST(cuda.cuIpcCloseMemHandle(opened));
+    MUST(cuda.cuMemFree(address));
+    CHECK(kill(stopped.process, SIGCONT) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    MUST(slow.result);
+    CHECK(has(slow.opened, MIB, 3));
+    MUST(cuda.cuIpcCloseMemHandle(slow.opened));
+    end(&stopped);
+    end(&other);
+}
+
+/* ---- many threads -------------------------------------------------------------------------------- */
+
+static CUcontext shared_context;
+static CUipcMemHandle shared_handle;
+
+static void *open_often(void *argument) {
+    (void)argument;
+    MUST(cuda.cuCtxSetCurrent(shared_context));
+    for (int i = 0; i < 100; i++) {
+        CUdeviceptr opened;
+        MUST(open_handle(&opened, &shared_handle));
+        CHECK(has(opened, 5000, 9));
+        MUST(cuda.cuIpcCloseMemHandle(opened));
+    }
+    return NULL;
+}
+
+/* Opened by several at once, it has one address, and as many closings as openings. */
+static void case_same(void) {
+    enum {
+        THREADS = 4
+    };
+    const child other = start(0, WITH_HOOK);
+    pthread_t threads[THREADS];
+    answer made;
+    CHECK(await(&other));
+    calls_find(way);
+    shared_context = use_device(0);
+    EXPECT(0, tell(&other, (order){.what = ACTION_MAKE, .bytes = 5000, .seed = 9}, &made));
+    shared_handle = made.handle;
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, open_often, NULL) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    end(&other);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -403,7 +517,8 @@ int main(int argc, char **argv) {
     } cases[] = {{"exchange", case_exchange}, {"peer", case_peer},
                  {"freed", case_freed},       {"reset", case_reset},
                  {"dies", case_dies},         {"foreign", case_foreign},
-                 {"many", case_many},         {"container", case_container}};
+                 {"many", case_many},         {"container", case_container},
+                 {"stopped", case_stopped},   {"same", case_same}};
     if (argc != 3) {
         fprintf(stderr, "usage: %s WAY CASE\n", argv[0]);
         return 2;

@@ -17,6 +17,7 @@ from memory_kind import is_shareable
 
 SIZES = [1, 100, 4096, 300_000, 1 << 20, (1 << 20) + 7, 5 << 20, 40 << 20]
 ROUNDS = 3
+PATIENCE_SECONDS = 120  # a process of PyTorch takes its time to start
 
 
 def pattern(count: int, seed: int, device: int) -> torch.Tensor:
@@ -30,7 +31,7 @@ def same(tensor: torch.Tensor, seed: int) -> bool:
 def consume(device: int, to_consumer, to_producer) -> None:
     torch.cuda.set_device(device)
     while True:
-        item = to_consumer.get()
+        item = to_consumer.get(timeout=PATIENCE_SECONDS)
         if item is None:
             break
         tensors, seed = item
@@ -61,7 +62,7 @@ def main() -> None:
         torch.cuda.synchronize()
         start = time.perf_counter()
         to_consumer.put((tensors, seed))
-        back = to_producer.get()
+        back = to_producer.get(timeout=PATIENCE_SECONDS)
         times.append(time.perf_counter() - start)
         for i, tensor in enumerate(tensors):
             assert same(tensor, seed + i + 100), f"tensor {i}: what the other process wrote is not here"
@@ -70,8 +71,8 @@ def main() -> None:
         del back, tensor
         to_producer.task_done()
     to_consumer.put(None)
-    process.join()
-    assert process.exitcode == 0
+    process.join(PATIENCE_SECONDS)
+    assert process.exitcode == 0, f"the consumer ended with {process.exitcode}"
     kind = "shareable" if is_shareable(tensors[0]) else "ordinary"
     print(f"queue of tensors: {ROUNDS * len(SIZES)} there and back, device 0 and {device}, {kind} memory, "
           f"a round {min(times) * 1e3:.1f} ms")
