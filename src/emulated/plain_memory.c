@@ -124,6 +124,9 @@ static CUresult plain_free(CUdeviceptr address) {
     context *current;
     CUresult result = context_current(&current);
     mapping *mapped = find_plain(address);
+    if (result == CUDA_ERROR_INVALID_CONTEXT && mapped != NULL) {
+        result = CUDA_SUCCESS; /* it has its own context: none need be current (measured) */
+    }
     if (result != CUDA_SUCCESS || address == 0) {
         return result; /* freeing 0 does nothing */
     }
@@ -167,8 +170,8 @@ static CUresult get_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
     context *current;
     const mapping *mapped = address_mapping(address);
     const CUresult result = context_current(&current);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    if (result != CUDA_SUCCESS || (base == NULL && bytes == NULL)) {
+        return result; /* who asks for nothing is answered so of any address (measured) */
     }
     const pinned *host = pinned_find(address);
     if (host == NULL && (mapped == NULL || !context_sees(current, mapped))) {

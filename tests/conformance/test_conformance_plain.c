@@ -46,6 +46,26 @@ Test(plain, address_range) {
           drv.cuMemGetAddressRange(&base, &bytes, address));
 }
 
+Test(plain, address_range_of_which_nothing_is_asked) {
+    CUdeviceptr address = 0;
+    OK(drv.cuMemAlloc(&address, GRANULE));
+    CHECK("cuda.h: both results are optional", CUDA_SUCCESS,
+          drv.cuMemGetAddressRange(NULL, NULL, address));
+    OK(drv.cuMemFree(address));
+    CHECK("measured: also of what was freed", CUDA_SUCCESS,
+          drv.cuMemGetAddressRange(NULL, NULL, address));
+}
+
+Test(plain, is_freed_without_a_current_context) {
+    CUdeviceptr address = 0;
+    CUcontext popped = NULL;
+    OK(drv.cuMemAlloc(&address, GRANULE));
+    OK(drv.cuCtxPopCurrent(&popped));
+    CHECK("measured: memory has its own context", CUDA_SUCCESS, drv.cuMemFree(address));
+    OK(drv.cuCtxPushCurrent(popped));
+    CHECK("reading: freed twice", CUDA_ERROR_INVALID_VALUE, drv.cuMemFree(address));
+}
+
 /** An attribute that is an int or narrower; the call may write less than 8 bytes. */
 static unsigned long long attribute(CUpointer_attribute which, CUdeviceptr address,
                                     const char *source) {
