@@ -34,6 +34,9 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON) # as Debian policy 10.9 h
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 if(CMAKE_CROSSCOMPILING)
+  set(architecture_of_aarch64 arm64)
+  set(architecture_of_s390x s390x)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${architecture_of_${CMAKE_SYSTEM_PROCESSOR}})
   # dpkg-shlibdeps knows the libraries of this machine alone. glibc's oldest version with all that is called is told.
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6 (>= 2.34)")
