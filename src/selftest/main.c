@@ -9,6 +9,7 @@
 #include "doctor.h"
 #include "list.h"
 #include "matrix.h"
+#include "option_table.h"
 #include "produce.h"
 #include "program.h"
 #include "report.h"
@@ -16,22 +17,6 @@
 #include "run.h"
 #include "ticket.h"
 #include "transports.h"
-
-static const char *command_name(command which) {
-    static const char *const names[] = {[COMMAND_RUN] = "run",
-                                        [COMMAND_PRODUCE] = "produce",
-                                        [COMMAND_CONSUME] = "consume",
-                                        [COMMAND_TRANSPORTS] = "transports",
-                                        [COMMAND_MATRIX] = "matrix",
-                                        [COMMAND_DOCTOR] = "doctor",
-                                        [COMMAND_RING] = "ring",
-                                        [COMMAND_RING_MEMBER] = "ring-member",
-                                        [COMMAND_LIST] = "list",
-                                        [COMMAND_CHANNEL] = "channel",
-                                        [COMMAND_CHANNEL_WRITER] = "channel-writer",
-                                        [COMMAND_CHANNEL_READER] = "channel-reader"};
-    return names[which];
-}
 
 static int obey(const options *wanted) {
     switch (wanted->command) {
@@ -66,7 +51,8 @@ static int obey(const options *wanted) {
 static int obey_and_tell(const options *wanted) {
     report found;
     options filled = *wanted;
-    report_begin(&found, command_name(wanted->command));
+    report_begin(&found,
+                 wanted->command == COMMAND_RUN ? "run" : option_table_name(wanted->command));
     found.format = (report_format)wanted->format;
     filled.report = &found;
     if (wanted->page != NULL && (found.page = fopen(wanted->page, "wb")) == NULL) {

@@ -60,6 +60,7 @@ typedef struct options {
     bool bench_copy;
     bool measure;
     bool is_quick;
+    bool wants_help;
     demand demands[DEMANDS_MAX];
     size_t demand_count;
     const char *only[ONLY_MAX]; /**< beginnings of the ids of checks; none: all are wanted */

@@ -121,6 +121,28 @@ Test(selftest_report, a_list_of_checks) {
     selftest_expect_text(&found, "D38");
 }
 
+/* Of a command its own options, and every command is in the general help. */
+Test(selftest_report, help_of_each_command) {
+    static const char *const names[] = {"doctor", "transports", "matrix", "ring",
+                                        "list",   "produce",    "consume"};
+    const selftest_outcome all = selftest_run((selftest_words){"--help", NULL}, NULL);
+    selftest_expect_code(&all, 0);
+    cr_assert_eq(lines_with(&all, "  --quick"), 1);
+    cr_assert_eq(lines_with(&all, "  --members"), 0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char line[64];
+        const selftest_outcome found =
+            selftest_run((selftest_words){names[i], "--help", NULL}, NULL);
+        selftest_expect_code(&found, 0);
+        (void)snprintf(line, sizeof(line), "usage: gpuipc-selftest %s", names[i]);
+        cr_assert_eq(lines_with(&found, line), 1, "%s", found.all);
+        cr_assert_eq(lines_with(&found, "  --members"), strcmp(names[i], "ring") == 0);
+        cr_assert_eq(lines_with(&found, "  --quick"), 0);
+        (void)snprintf(line, sizeof(line), "  gpuipc-selftest %s ", names[i]);
+        cr_assert_eq(lines_with(&all, line), 1, "%s", names[i]);
+    }
+}
+
 Test(selftest_report, tap) {
     selftest_outcome found =
         selftest_run((selftest_words){EMULATED, "--quick", "--tap", NULL},
@@ -171,6 +193,10 @@ Test(selftest_report, wrong_usage) {
                                            {"matrix", "--quick", NULL},
                                            {"matrix", "--only=share", NULL},
                                            {"ring", "--measure", NULL},
+                                           {"matrix", "--measure", NULL},
+                                           {"ring", "--device=0", NULL},
+                                           {"doctor", "--device=0", NULL},
+                                           {"transports", "--ticket", NULL},
                                            {"list", "--csv", NULL},
                                            {"produce", "--tap", NULL}};
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {

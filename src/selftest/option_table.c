@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See option_table.h. */
+#include "option_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BIT(command) (1u << COMMAND_##command)
+#define TELLS        (BIT(RUN) | BIT(TRANSPORTS) | BIT(MATRIX) | BIT(DOCTOR) | BIT(RING) | BIT(CHANNEL))
+#define TRIES        (BIT(RUN) | BIT(TRANSPORTS) | BIT(MATRIX))
+#define CHANNELS     (BIT(CHANNEL) | BIT(CHANNEL_WRITER) | BIT(CHANNEL_READER))
+#define MEETS                                                                                      \
+    (BIT(PRODUCE) | BIT(CONSUME) | BIT(RING_MEMBER) | BIT(CHANNEL_WRITER) | BIT(CHANNEL_READER))
+#define ALL (TELLS | MEETS | BIT(LIST))
+
+/* Those without a line of help are the tool's own, to the programs that it starts. */
+static const struct {
+    const char *word;
+    command command;
+    int words; /* that may follow */
+    const char *usage;
+    const char *help;
+} commands[] = {
+    {"", COMMAND_RUN, 0, "",
+     "starts a producer and a consumer for every pair of devices, and checks every word"},
+    {"doctor", COMMAND_DOCTOR, 0, "", "says why sharing fails or is slow here, and what to do"},
+    {"transports", COMMAND_TRANSPORTS, 0, "",
+     "says which ways work between which devices, how fast, and why not"},
+    {"matrix", COMMAND_MATRIX, 0, "", "measures every transport between all devices"},
+    {"ring", COMMAND_RING, 0, "",
+     "starts programs in a ring, each of which writes into the next one's memory"},
+    {"channel", COMMAND_CHANNEL, 0, "",
+     "passes frames through channels to several readers, one of which is killed meanwhile"},
+    {"list", COMMAND_LIST, 0, "", "says which checks there are"},
+    {"produce", COMMAND_PRODUCE, 1, " [NAME]",
+     "is only the producer, for another terminal; --ticket: memory, and a ticket for it"},
+    {"consume", COMMAND_CONSUME, 1, " [NAME]",
+     "is only the consumer; --ticket=TEXT: what the ticket stands for"},
+    {"channel-writer", COMMAND_CHANNEL_WRITER, 0, "", NULL},
+    {"channel-reader", COMMAND_CHANNEL_READER, 0, "", NULL},
+    {"ring-member", COMMAND_RING_MEMBER, 0, "", NULL},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const struct {
+    const char *name;
+    int value;
+    int has_argument;
+    unsigned commands;
+    const char *argument; /* as --help shows it */
+    const char *help;
+} rows[] = {
+    {"driver", OPTION_DRIVER, required_argument, ALL & ~BIT(LIST), "=auto|cuda|emulated|PATH",
+     "auto (default, or what GPUIPC_CUDA_DRIVER says): the installed CUDA driver, and without one or a device the "
+     "emulated one; cuda: the installed driver, never the emulated one; PATH: this library"},
+    {"device", OPTION_DEVICE, required_argument, TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS,
+     "=N", "only memory of this device (default: every device)"},
+    {"peer", OPTION_PEER, required_argument, TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS, "=N",
+     "only users on this device (default: every device; consume: the owner)"},
+    {"size", OPTION_SIZE, required_argument,
+     BIT(RUN) | BIT(PRODUCE) | BIT(RING) | BIT(RING_MEMBER) | BIT(CHANNEL) | BIT(CHANNEL_WRITER),
+     "=SIZE",
+     "how much to share, such as 64M (K, M and G are powers of 1024); may be repeated (default: 1M, 64M and 1G; on the "
+     "emulated driver 1M and 8M)"},
+    {"quick", OPTION_QUICK, no_argument, BIT(RUN), "", "only 1 MiB"},
+    {"full", OPTION_FULL, no_argument, BIT(RUN), "", "--bench-copy and --measure"},
+    {"only", OPTION_ONLY, required_argument, BIT(RUN), "=LIST",
+     "only these checks, such as share/0-1,transports; gpuipc-selftest list names them"},
+    {"bench-copy", OPTION_BENCH_COPY, no_argument, BIT(RUN) | BIT(PRODUCE), "",
+     "compares copies through the shared mapping with the same copy inside one program"},
+    {"measure", OPTION_MEASURE, no_argument, BIT(RUN) | BIT(TRANSPORTS), "",
+     "measures the transports that are available"},
+    {"require", OPTION_REQUIRE, required_argument, TRIES, "=NAME",
+     "fails unless this transport works between every two devices; may be repeated"},
+    {"min-gbps", OPTION_MIN_GBPS, required_argument, TRIES, "=NAME=N",
+     "fails unless it is measured to have at least N GB/s between every two devices; may be repeated"},
+    {"members", OPTION_MEMBERS, required_argument, BIT(RING) | BIT(RING_MEMBER), "=N",
+     "how many programs, 2 to 60 (default: one for each device, at least 2)"},
+    {"ticket", OPTION_TICKET, optional_argument, BIT(PRODUCE) | BIT(CONSUME) | BIT(CHANNEL_READER),
+     "[=TEXT]", "produce: prints a ticket and answers it; consume: opens it"},
+    {"name", OPTION_NAME, required_argument, MEETS, "=NAME",
+     "where produce and consume meet (default: selftest)"},
+    {"timeout", OPTION_TIMEOUT, required_argument, ALL & ~BIT(LIST), "=S",
+     "seconds that a step may take (default: 60)"},
+    {"json", OPTION_JSON, no_argument, TELLS, "", "prints JSON in place of lines for people"},
+    {"csv", OPTION_CSV, no_argument, TELLS, "", "likewise, CSV"},
+    {"tap", OPTION_TAP, no_argument, TELLS, "", "likewise, TAP"},
+    {"markdown", OPTION_MARKDOWN, no_argument, TELLS, "", "likewise, to be pasted into an issue"},
+    {"html", OPTION_HTML, required_argument, TELLS, "=FILE",
+     "writes a page with everything as well"},
+    {"verbose", 'v', no_argument, ALL & ~BIT(LIST), "",
+     "says every step; doctor: also what is not so; also -v"},
+    {"help", 'h', no_argument, ALL, "", "this text; behind a command, the command's; also -h"},
+    {"version", OPTION_VERSION, no_argument, ALL, "", "the version"},
+    {"parent", OPTION_PARENT, required_argument, MEETS, "", NULL},
+    {"index", OPTION_INDEX, required_argument, BIT(RING_MEMBER) | BIT(CHANNEL_READER), "", NULL},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* Where the help of an option begins, and where its lines end: what a terminal has had since the VT100. */
+#define HELP_COLUMN    19
+#define COMMAND_COLUMN 30
+#define HELP_COLUMNS   80
+
+const struct option *option_table(void) {
+    static struct option made[ROWS + 1];
+    for (size_t i = 0; i < ROWS; i++) {
+        made[i] = (struct option){
+            .name = rows[i].name, .has_arg = rows[i].has_argument, .val = rows[i].value};
+    }
+    return made;
+}
+
+bool option_table_command(const char *word, command *out_command, int *out_words) {
+    for (size_t i = 1; i < COMMANDS; i++) {
+        if (strcmp(commands[i].word, word) == 0) {
+            *out_command = commands[i].command;
+            *out_words = commands[i].words;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *option_table_name(command which) {
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (commands[i].command == which) {
+            return commands[i].word;
+        }
+    }
+    return "";
+}
+
+bool option_table_check(int option, command which) {
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].value == option && (rows[i].commands >> which & 1u) == 0) {
+            const char *name = option_table_name(which);
+            (void)fprintf(stderr,
+                          "gpuipc-selftest: --%s is no option of %s (see gpuipc-selftest%s%s "
+                          "--help)\n",
+                          rows[i].name, name[0] != '\0' ? name : "a run without a command",
+                          name[0] != '\0' ? " " : "", name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Broken between words, below its own beginning. */
+static void print_help(int beginning, const char *text) {
+    size_t column = (size_t)beginning;
+    for (const char *word = text; *word != '\0';) {
+        const size_t length = strcspn(word, " ");
+        if (column + 1 + length > HELP_COLUMNS) {
+            (void)printf("\n%*s", beginning, "");
+            column = (size_t)beginning;
+        } else if (word != text) {
+            (void)fputc(' ', stdout);
+            column++;
+        }
+        (void)printf("%.*s", (int)length, word);
+        column += length;
+        word += length + (word[length] == ' ');
+    }
+    (void)fputc('\n', stdout);
+}
+
+static void print_options(unsigned which) {
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].help == NULL || (rows[i].commands & which) == 0) {
+            continue;
+        }
+        const int used = printf("  --%s%s", rows[i].name, rows[i].argument);
+        if (used < HELP_COLUMN - 1) {
+            (void)printf("%*s", HELP_COLUMN - used, "");
+        } else {
+            (void)printf("\n%*s", HELP_COLUMN, "");
+        }
+        print_help(HELP_COLUMN, rows[i].help);
+    }
+}
+
+/* Only their names, so that all are in one text; packaging/completions reads them, too. */
+static void print_others(void) {
+    (void)fputs("\noptions of some commands:", stdout);
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].help != NULL && (rows[i].commands & BIT(RUN)) == 0) {
+            (void)printf(" --%s", rows[i].name);
+        }
+    }
+    (void)fputc('\n', stdout);
+}
+
+/* packaging/completions reads the words of these lines. */
+static void print_commands(void) {
+    (void)fputs("commands (each has a --help of its own):\n", stdout);
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (commands[i].help != NULL) {
+            const int used = printf("  gpuipc-selftest %s", commands[i].word);
+            (void)printf("%*s", COMMAND_COLUMN - used, "");
+            print_help(COMMAND_COLUMN, commands[i].help);
+        }
+    }
+    (void)fputc('\n', stdout);
+}
+
+void option_table_help(command which) {
+    size_t at = 0;
+    while (at + 1 < COMMANDS && commands[at].command != which) {
+        at++;
+    }
+    (void)printf("usage: gpuipc-selftest%s%s%s [OPTION...]\n", at > 0 ? " " : "", commands[at].word,
+                 commands[at].usage);
+    if (which == COMMAND_RUN) {
+        (void)fputs("       gpuipc-selftest COMMAND [OPTION...]\n\nShares GPU memory between two "
+                    "programs and checks every word of it, both ways.\n\n",
+                    stdout);
+        print_commands();
+    } else if (commands[at].help != NULL) {
+        (void)printf("\nIt %s.\n\n", commands[at].help);
+    }
+    (void)fputs("options:\n", stdout);
+    print_options(1u << which);
+    if (which == COMMAND_RUN) {
+        print_others();
+    }
+    (void)fputs("\nExit code: 0 passed, 1 failed, 2 wrong usage, 77 nothing to test here.\n",
+                stdout);
+}
