@@ -61,18 +61,9 @@ static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_cont
 
 /* Sends the words of the ring, where the peer has not got them yet. */
 static gpuipc_status send_words(connection *to, os_deadline deadline) {
-    const wire_header header = {.kind = WIRE_RING};
-    uint8_t packet[WIRE_HEADER_BYTES];
-    const os_handle handle = to->ring_out->words->handle;
-    if (!os_handle_is_valid(handle)) {
-        return GPUIPC_OK;
-    }
-    wire_encode_header(&header, packet);
-    gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);
-    if (status == GPUIPC_OK) {
-        point_page_sent(to->ring_out->words);
-    }
-    return status;
+    point_page *words = to->ring_out->words;
+    return os_handle_is_valid(words->handle) ? connection_send_page(to, WIRE_RING, words, deadline)
+                                             : GPUIPC_OK;
 }
 
 static wire_buffer describe_slots(const connection *to) {

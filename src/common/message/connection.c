@@ -17,12 +17,8 @@
 static void take_in_rest(connection *self, size_t size, os_handle *handles, size_t handle_count) {
     wire_packet packet;
     if (wire_decode_packet(self->packet_in, size, handle_count, &packet) == GPUIPC_OK &&
-        !self->is_served) {
-        if (packet.header.kind == WIRE_POINTS) {
-            (void)receipt_take_page(self, handles[0]);
-        } else if (packet.header.kind == WIRE_RING) {
-            (void)self->context->contents->take_words(self, handles[0]);
-        }
+        wire_is_page(packet.header.kind) && !self->is_served) {
+        (void)connection_take_page(self, packet.header.kind, &handles[0]);
     }
     for (size_t i = 0; i < handle_count; i++) {
         os_handle_close(&handles[i]);

@@ -106,6 +106,10 @@ typedef struct letter {
 gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *message,
                                       const letter *as, int timeout_ms);
 
+/** Sends a page of its own in a packet of this kind, which says whose words it has. The send mutex is held. */
+gpuipc_status connection_send_page(connection *to, wire_kind kind, point_page *page,
+                                   os_deadline deadline);
+
 /** Until the next message is whole, in @c in. The receive mutex is held in this and the next two.
  *  ERR_OTHER_KIND when it is of another kind, for which it waits. */
 gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
@@ -114,6 +118,8 @@ gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool ke
  *  in time.  @param message gets what came; as @p wanted */
 gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
                                  gpuipc_incoming *message, os_deadline deadline);
+/** Takes in what a packet of a page has brought. The handle is closed or kept. */
+gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *handle);
 /** Takes the page of a channel that has come out of it. ERR_PROTOCOL: none has */
 gpuipc_status connection_take_channel_page(connection *from, os_handle *out_handle);
 /** It is used up. @param is_refused what it brought is returned */

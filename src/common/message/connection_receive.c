@@ -50,8 +50,7 @@ gpuipc_status connection_take_channel_page(connection *from, os_handle *out_hand
     return GPUIPC_OK;
 }
 
-/* A packet with a page and nothing else. */
-static gpuipc_status take_page(connection *from, wire_kind kind, os_handle *handle) {
+gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *handle) {
     gpuipc_status status;
     if (kind == WIRE_POINTS) {
         status = receipt_take_page(from, *handle);
@@ -75,7 +74,7 @@ static gpuipc_status take_packet(connection *from, size_t size, os_handle *handl
         return status;
     }
     if (status == GPUIPC_OK && wire_is_page(packet.header.kind)) {
-        return take_page(from, packet.header.kind, &handles[0]);
+        return connection_take_page(from, packet.header.kind, &handles[0]);
     }
     status = incoming_add(&from->in, &from->from, from->next_in, from->packet_in, size, handles,
                           handle_count, keep_handles);

@@ -211,6 +211,19 @@ static void note_sent(outgoing *self, const wire_header *plan) {
     self->segments_sent += plan->segments;
 }
 
+gpuipc_status connection_send_page(connection *to, wire_kind kind, point_page *page,
+                                   os_deadline deadline) {
+    const wire_header header = {.kind = kind};
+    const os_handle handle = page->handle;
+    uint8_t packet[WIRE_HEADER_BYTES];
+    wire_encode_header(&header, packet);
+    gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);
+    if (status == GPUIPC_OK) {
+        point_page_sent(page);
+    }
+    return connection_answer(to, status);
+}
+
 static gpuipc_status send_packet(outgoing *self, connection *to, os_deadline deadline) {
     packet_handles with;
     const wire_header plan = plan_packet(self);

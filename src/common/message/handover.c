@@ -253,18 +253,6 @@ gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buff
     return status;
 }
 
-static gpuipc_status send_page(connection *to, point_page *page, os_deadline deadline) {
-    const wire_header header = {.kind = WIRE_POINTS};
-    const os_handle handle = page->handle;
-    uint8_t packet[WIRE_HEADER_BYTES];
-    wire_encode_header(&header, packet);
-    gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);
-    if (status == GPUIPC_OK) {
-        point_page_sent(page);
-    }
-    return connection_answer(to, status);
-}
-
 gpuipc_status handover_send_pages(const handover *self, os_deadline deadline) {
     gpuipc_status status = GPUIPC_OK;
     point_page *page;
@@ -275,7 +263,7 @@ gpuipc_status handover_send_pages(const handover *self, os_deadline deadline) {
             status = mark_page_begin(self->to->context, page);
         }
         if (status == GPUIPC_OK) {
-            status = send_page(self->to, page, deadline);
+            status = connection_send_page(self->to, WIRE_POINTS, page, deadline);
         }
     }
     return status;

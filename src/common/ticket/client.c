@@ -289,27 +289,16 @@ static gpuipc_status send_offer(client_table *self, client *of, const ticket *wa
     return status;
 }
 
-/* The page of a reader goes before the reply. */
-static gpuipc_status send_channel_page(connection *to, point_page *page) {
-    const wire_header header = {.kind = WIRE_CHANNEL};
-    const os_handle handle = page->handle;
-    uint8_t packet[WIRE_HEADER_BYTES];
-    wire_encode_header(&header, packet);
-    gpuipc_status status =
-        os_connection_send(to->os, packet, sizeof(packet), &handle, 1, os_deadline_after(0));
-    if (status == GPUIPC_OK) {
-        point_page_sent(page);
-    }
-    return connection_answer(to, status);
-}
-
-/* Sends what was granted, and notes the hand-over. Where nothing of it could leave, the client is told. What has
+/* Sends what was granted, and notes the hand-over. The page of a reader goes before the reply. Where nothing of it could leave, the client is told. What has
  * left in part may be open there as well. */
 static gpuipc_status send_grant(client_table *self, client *of, const ticket *wanted,
                                 share_grant *grant, point_page *page) {
     connection *to = of->connection;
     point at = {NULL, 0, 0};
-    gpuipc_status status = page == NULL ? GPUIPC_OK : send_channel_page(to, page);
+    gpuipc_status status = GPUIPC_OK;
+    if (page != NULL) {
+        status = connection_send_page(to, WIRE_CHANNEL, page, os_deadline_after(0));
+    }
     if (status == GPUIPC_OK) {
         status = send_offer(self, of, wanted, grant->offer, &at);
     }
