@@ -225,7 +225,8 @@ static bool is_still_open(point_page *self, uint32_t index) {
 
 /* A peer that does not say it has given out any number of them. */
 static uint32_t given_count(const point_page *self) {
-    const uint64_t given = atomic_load_explicit(&self->words[GIVEN_WORD], memory_order_acquire);
+    const uint32_t at = GIVEN_WORD;
+    const uint64_t given = atomic_load_explicit(&self->words[at], memory_order_acquire);
     return given == 0 || given > POINT_COUNT ? POINT_COUNT : (uint32_t)given;
 }
 
