@@ -343,6 +343,171 @@ public:
     }
 };
 
+/* ---- channel ------------------------------------------------------------------------------ */
+
+/** A slot of a channel on loan. Its end, where it was not published, is gpuipc_channel_discard(). Ends before its channel. */
+class loaned_frame {
+public:
+    loaned_frame() noexcept : of_(nullptr), stream_(GPUIPC_NO_STREAM), frame_() {}
+    loaned_frame(gpuipc_channel *of, gpuipc_stream stream, const gpuipc_frame &frame) noexcept
+        : of_(of), stream_(stream), frame_(frame) {}
+    loaned_frame(loaned_frame &&other) noexcept
+        : of_(other.of_), stream_(other.stream_), frame_(other.frame_) {
+        other.of_ = nullptr;
+    }
+    loaned_frame &operator=(loaned_frame &&other) noexcept {
+        if (this != &other) {
+            reset();
+            of_ = other.of_;
+            stream_ = other.stream_;
+            frame_ = other.frame_;
+            other.of_ = nullptr;
+        }
+        return *this;
+    }
+    loaned_frame(const loaned_frame &) = delete;
+    loaned_frame &operator=(const loaned_frame &) = delete;
+    ~loaned_frame() { reset(); }
+
+    explicit operator bool() const noexcept { return of_ != nullptr; }
+    std::uint64_t address() const noexcept { return frame_.address; }
+    std::uint64_t capacity() const noexcept { return frame_.capacity; }
+    /** Publishes it, in the order of the stream that it was loaned on. After a failure it is still on loan.
+     *  @param bytes how many of the slot are used
+     *  @param header goes with it, copied */
+    returned<void>::as publish(std::uint64_t bytes, const void *header = nullptr,
+                               std::size_t header_bytes = 0) {
+        gpuipc_frame whole = frame_;
+        whole.bytes = bytes;
+        whole.header = header;
+        whole.header_bytes = header_bytes;
+        const gpuipc_status status = gpuipc_channel_publish(of_, &whole, stream_);
+        if (status == GPUIPC_OK) {
+            of_ = nullptr;
+        }
+        return detail::give(status);
+    }
+    /** All of the slot, without a header. */
+    returned<void>::as publish() { return publish(frame_.capacity); }
+    /** Gives the loan up. */
+    void reset() noexcept {
+        if (of_ != nullptr) {
+            (void)!gpuipc_channel_discard(of_, &frame_);
+            of_ = nullptr;
+        }
+    }
+
+private:
+    gpuipc_channel *of_;
+    gpuipc_stream stream_;
+    gpuipc_frame frame_;
+};
+
+/** The writer's end of a channel. */
+class channel : public detail::handle<gpuipc_channel, gpuipc_channel_destroy> {
+public:
+    using handle::handle;
+    channel() noexcept = default;
+
+    /** For readers. */
+    const gpuipc_ticket &ticket() const noexcept { return ticket_; }
+    /** @param stream fills it; GPUIPC_NO_STREAM: the caller does */
+    returned<loaned_frame>::as loan(gpuipc_stream stream, int timeout_ms) {
+        gpuipc_frame frame = GPUIPC_FRAME_INIT;
+        const gpuipc_status status = gpuipc_channel_loan(get(), stream, timeout_ms, &frame);
+        return detail::give(status,
+                            loaned_frame(status == GPUIPC_OK ? get() : nullptr, stream, frame));
+    }
+    returned<std::vector<gpuipc_reader_info>>::as readers() const {
+        std::vector<gpuipc_reader_info> all(GPUIPC_CHANNEL_READERS_MAX);
+        std::size_t count = 0;
+        const gpuipc_status status =
+            gpuipc_channel_readers(get(), all.data(), all.size(), &count);
+        all.resize(status == GPUIPC_OK ? count : 0);
+        return detail::give(status, std::move(all));
+    }
+
+private:
+    friend class server;
+    gpuipc_ticket ticket_ = gpuipc_ticket();
+};
+
+/** A frame that was taken. It is given back in the order of the stream that it was taken on. Ends before its
+ *  subscription. */
+class taken_frame {
+public:
+    taken_frame() noexcept : by_(nullptr), stream_(GPUIPC_NO_STREAM), frame_() {}
+    taken_frame(gpuipc_subscription *by, gpuipc_stream stream, const gpuipc_frame &frame) noexcept
+        : by_(by), stream_(stream), frame_(frame) {}
+    taken_frame(taken_frame &&other) noexcept
+        : by_(other.by_), stream_(other.stream_), frame_(other.frame_) {
+        other.by_ = nullptr;
+    }
+    taken_frame &operator=(taken_frame &&other) noexcept {
+        if (this != &other) {
+            reset();
+            by_ = other.by_;
+            stream_ = other.stream_;
+            frame_ = other.frame_;
+            other.by_ = nullptr;
+        }
+        return *this;
+    }
+    taken_frame(const taken_frame &) = delete;
+    taken_frame &operator=(const taken_frame &) = delete;
+    ~taken_frame() { reset(); }
+
+    explicit operator bool() const noexcept { return by_ != nullptr; }
+    std::uint64_t address() const noexcept { return frame_.address; }
+    std::uint64_t bytes() const noexcept { return frame_.bytes; }
+    std::uint64_t sequence() const noexcept { return frame_.sequence; }
+    std::uint64_t missed() const noexcept { return frame_.missed; }
+    /** Good until it is given back. */
+    const void *header() const noexcept { return frame_.header; }
+    std::size_t header_bytes() const noexcept { return frame_.header_bytes; }
+    /** Says whether its contents were ever there (::GPUIPC_ERR_LOST), which the destructor cannot. */
+    returned<void>::as give_back() { return give_back(stream_); }
+    returned<void>::as give_back(gpuipc_stream stream) {
+        const gpuipc_status status = gpuipc_subscription_give_back(by_, &frame_, stream);
+        if (status == GPUIPC_OK || status == GPUIPC_ERR_LOST) {
+            by_ = nullptr;
+        }
+        return detail::give(status);
+    }
+    void reset() noexcept {
+        if (by_ != nullptr) {
+            (void)!gpuipc_subscription_give_back(by_, &frame_, stream_);
+            by_ = nullptr;
+        }
+    }
+
+private:
+    gpuipc_subscription *by_;
+    gpuipc_stream stream_;
+    gpuipc_frame frame_;
+};
+
+/** A reader's end of a channel. */
+class subscription : public detail::handle<gpuipc_subscription, gpuipc_subscription_close> {
+public:
+    using handle::handle;
+    subscription() noexcept = default;
+
+    /** @param stream uses it; GPUIPC_NO_STREAM: the caller does */
+    returned<taken_frame>::as take(gpuipc_stream stream, int timeout_ms) {
+        gpuipc_frame frame = GPUIPC_FRAME_INIT;
+        const gpuipc_status status = gpuipc_subscription_take(get(), stream, timeout_ms, &frame);
+        return detail::give(status,
+                            taken_frame(status == GPUIPC_OK ? get() : nullptr, stream, frame));
+    }
+    /** For an event loop. */
+    returned<std::intptr_t>::as wait_handle() {
+        std::intptr_t native = 0;
+        const gpuipc_status status = gpuipc_subscription_get_wait_handle(get(), &native);
+        return detail::give(status, std::move(native));
+    }
+};
+
 /* ---- ticket and server -------------------------------------------------------------------- */
 
 /** A ticket of its text. */
@@ -373,6 +538,12 @@ public:
     }
     returned<void>::as revoke(const gpuipc_ticket &ticket) {
         return detail::give(gpuipc_server_revoke(get(), &ticket));
+    }
+    returned<channel>::as create_channel(const gpuipc_channel_config &config) {
+        channel made;
+        const gpuipc_status status =
+            gpuipc_channel_create(get(), &config, made.out(), &made.ticket_);
+        return detail::give(status, std::move(made));
     }
 };
 
@@ -422,6 +593,24 @@ public:
     returned<server>::as serve() const {
         server made;
         const gpuipc_status status = gpuipc_server_create(get(), nullptr, made.out());
+        return detail::give(status, std::move(made));
+    }
+    /** Reads the channel that a ticket stands for. */
+    returned<subscription>::as
+    subscribe(const gpuipc_ticket &ticket,
+              const gpuipc_subscription_config &config = GPUIPC_SUBSCRIPTION_CONFIG_INIT) const {
+        subscription made;
+        const gpuipc_status status =
+            gpuipc_subscription_open(get(), &ticket, &config, made.out());
+        return detail::give(status, std::move(made));
+    }
+    /** Reads the channel that has a name. */
+    returned<subscription>::as
+    subscribe(const std::string &name,
+              const gpuipc_subscription_config &config = GPUIPC_SUBSCRIPTION_CONFIG_INIT) const {
+        subscription made;
+        const gpuipc_status status =
+            gpuipc_subscription_open_named(get(), name.c_str(), &config, made.out());
         return detail::give(status, std::move(made));
     }
     returned<listener>::as listen(const std::string &name) const {

@@ -56,6 +56,57 @@ static void by_ticket(const gpuipc::context &mine, const gpuipc::context &theirs
     DONE(server.revoke(ticket));
 }
 
+static gpuipc_status take_status(gpuipc::subscription &by) {
+#ifdef GPUIPC_NO_EXCEPTIONS
+    return by.take(GPUIPC_NO_STREAM, 0).status();
+#else
+    try {
+        (void)by.take(GPUIPC_NO_STREAM, 0);
+        return GPUIPC_OK;
+    } catch (const gpuipc::error &why) {
+        return why.status();
+    }
+#endif
+}
+
+static_assert(!std::is_copy_constructible<gpuipc::taken_frame>::value, "frames are not copied");
+static_assert(std::is_nothrow_move_assignable<gpuipc::loaned_frame>::value, "frames are moved");
+
+// A frame that is not published is discarded, one that is not given back is given back at its end.
+static void by_channel(const gpuipc::context &mine, const gpuipc::context &theirs) {
+    const gpuipc::buffer slots = TAKE(mine.create_buffer(4096));
+    gpuipc::server server = TAKE(mine.serve());
+    gpuipc_channel_config config = GPUIPC_CHANNEL_CONFIG_INIT;
+    config.buffer = slots.get();
+    config.slots = 2;
+    config.slot_bytes = 1024;
+    config.header_bytes = 8;
+    config.name = "frames";
+    gpuipc::channel channel = TAKE(server.create_channel(config));
+    gpuipc::subscription by_ticket = TAKE(theirs.subscribe(channel.ticket()));
+    gpuipc::subscription by_name = TAKE(theirs.subscribe("frames"));
+    CHECK(TAKE(by_name.wait_handle()) != 0);
+    for (std::uint64_t i = 1; i <= 20; i++) {
+        const gpuipc_stream stream = i % 2 == 0 ? nullptr : GPUIPC_NO_STREAM;
+        gpuipc::loaned_frame unused = TAKE(channel.loan(stream, 5000));
+        gpuipc::loaned_frame made = TAKE(channel.loan(stream, 5000));
+        CHECK(made.capacity() == 1024);
+        DONE(made.publish(i, &i, sizeof i));
+        CHECK(!made);
+        unused = gpuipc::loaned_frame();
+        gpuipc::taken_frame one = TAKE(by_ticket.take(stream, 5000));
+        gpuipc::taken_frame other = TAKE(by_name.take(GPUIPC_NO_STREAM, 5000));
+        CHECK(one.sequence() == i && one.bytes() == i && one.missed() == 0);
+        CHECK(one.header_bytes() == 8 && std::memcmp(one.header(), &i, 8) == 0);
+        CHECK(take_status(by_ticket) == GPUIPC_ERR_LIMIT);
+        DONE(one.give_back());
+        CHECK(!one && other.address() != 0);
+    }
+    CHECK(TAKE(channel.readers()).size() == 2);
+    channel.reset();
+    CHECK(take_status(by_name) == GPUIPC_ERR_PEER_CLOSED);
+}
+
 static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &borrower) {
     DONE(borrower.await_mark(TAKE(lender.mark(nullptr)), 5000));
     const gpuipc_mark unused = TAKE(lender.lend(nullptr));
@@ -200,6 +251,7 @@ int main(int count, char **words) {
     const gpuipc::context theirs = TAKE(gpuipc::context::create(config));
     CHECK(TAKE(mine.info()).is_emulated == 1);
     by_ticket(mine, theirs);
+    by_channel(mine, theirs);
     by_message(mine, theirs, words[2]);
     failures(mine);
     as_tensor(mine);
