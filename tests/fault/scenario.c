@@ -432,6 +432,56 @@ give_back:
     return status;
 }
 
+/* One frame on streams and one without, over one slot: what the host waits for has passed on the streams as well, so
+ * that each run makes the same calls. */
+static gpuipc_status pass_frames(scenario_state *state, gpuipc_channel *channel,
+                                 gpuipc_subscription *reader) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame came = GPUIPC_FRAME_INIT;
+    gpuipc_reader_info info;
+    size_t count;
+    intptr_t native;
+    gpuipc_status status;
+    TRY(gpuipc_channel_loan(channel, state->stream, 10000, &frame))
+    TRY(gpuipc_channel_publish(channel, &frame, state->stream))
+    TRY(gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 10000, &came))
+    TRY(gpuipc_subscription_give_back(reader, &came, state->stream))
+    TRY(gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, 10000, &frame))
+    frame.header = "text";
+    frame.header_bytes = 4;
+    TRY(gpuipc_channel_publish(channel, &frame, GPUIPC_NO_STREAM))
+    TRY(gpuipc_subscription_get_wait_handle(reader, &native))
+    TRY(gpuipc_subscription_take(reader, state->stream, 10000, &came))
+    TRY(gpuipc_subscription_give_back(reader, &came, GPUIPC_NO_STREAM))
+    TRY(gpuipc_channel_readers(channel, &info, 1, &count))
+give_back: /* nothing was made */
+    return status;
+}
+
+static gpuipc_status run_channel(scenario_state *state) {
+    const gpuipc_server_config polled = {.struct_size = sizeof(polled)};
+    const gpuipc_channel_config config = {.struct_size = sizeof(config),
+                                          .buffer = state->buffer,
+                                          .slots = 1,
+                                          .slot_bytes = state->unit,
+                                          .header_bytes = 8,
+                                          .name = "frames"};
+    gpuipc_server *server = NULL;
+    gpuipc_channel *channel = NULL;
+    gpuipc_subscription *reader = NULL;
+    gpuipc_ticket ticket;
+    gpuipc_status status;
+    TRY(gpuipc_server_create(state->context, &polled, &server))
+    TRY(gpuipc_channel_create(server, &config, &channel, &ticket))
+    TRY(gpuipc_subscription_open_named(state->context, "frames", NULL, &reader))
+    TRY(pass_frames(state, channel, reader))
+give_back:
+    (void)gpuipc_subscription_close(reader);
+    (void)gpuipc_channel_destroy(channel);
+    (void)gpuipc_server_destroy(server);
+    return status;
+}
+
 const scenario scenarios[] = {
     {"context", prepare_nothing, run_context}, {"create", prepare_context, run_create},
     {"life", prepare_nothing, run_life},       {"wrap", prepare_own_memory, run_wrap},
@@ -441,6 +491,7 @@ const scenario scenarios[] = {
     {"host", prepare_context, run_host},       {"pool", prepare_pool, run_pool},
     {"staged", prepare_pinned, run_staged},    {"p2p", prepare_p2p, run_p2p},
     {"ticket", prepare_data, run_ticket},      {"loan", prepare_loan, run_loan},
+    {"channel", prepare_loan, run_channel},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

@@ -297,3 +297,7 @@ Test(fault_driver, staged) {
 Test(fault_driver, p2p) {
     fail_everything("p2p");
 }
+
+Test(fault_driver, channel) {
+    fail_everything("channel");
+}

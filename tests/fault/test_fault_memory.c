@@ -193,6 +193,7 @@ Test(fault_memory, every_allocation_fails_the_first_time_as_well) {
     fail_first_time("life");
     fail_first_time("native");
     fail_first_time("share");
+    fail_first_time("channel");
 }
 
 /* ---- giving up --------------------------------------------------------------------------- */

@@ -88,6 +88,10 @@ Test(posix_fault_handles, relay) {
     cr_assert_geq(run_out_of_handles("relay"), 9);
 }
 
+Test(posix_fault_handles, channel) {
+    cr_assert_geq(run_out_of_handles("channel"), 4); /* the server's, and two pages */
+}
+
 Test(posix_fault_handles, context) {
     cr_assert_eq(run_out_of_handles("context"), 0);
 }
