@@ -534,6 +534,88 @@ Test(channel, a_dropped_reader_lets_the_stream_of_the_writer_go) {
     stream_gate_end();
 }
 
+/* ---- calls of the driver ----------------------------------------------------------------------- */
+
+enum {
+    CHECK = 3, /* whose stream it is, which context is current, whether it is captured */
+    BATCH = 1, /* the words of all, at once */
+    ENTER = 2  /* the first two again, where there is something to wait for */
+};
+
+/* The first time pages are registered, and asked about. */
+static void check_calls(gpuipc_status status, bool is_first, uint64_t expected) {
+    check_ok(status);
+    const uint64_t calls = core_calls(NULL);
+    cr_assert(is_first ? calls >= expected : calls == expected, "%u calls, not %u", (unsigned)calls,
+              (unsigned)expected);
+    core_set_failures("");
+}
+
+/* One frame for each of the readers; all has happened on the streams when it is given back. */
+static void pass_frame(gpuipc_subscription *const readers[2], CUstream makes, CUstream uses,
+                       bool is_first) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame came[2] = {GPUIPC_FRAME_INIT, GPUIPC_FRAME_INIT};
+    core_set_failures("");
+    check_calls(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame), is_first, CHECK);
+    check_calls(gpuipc_channel_publish(channel_case_channel, &frame, makes), is_first,
+                CHECK + BATCH);
+    stream_gate_synchronize(makes);
+    core_set_failures("");
+    for (int i = 0; i < 2; i++) {
+        check_calls(gpuipc_subscription_take(readers[i], uses, 0, &came[i]), is_first, CHECK);
+        check_calls(gpuipc_subscription_give_back(readers[i], &came[i], uses), is_first,
+                    CHECK + BATCH);
+    }
+    stream_gate_synchronize(uses);
+}
+
+/* The same, where each has to wait. The writer's stream waits for both readers in one batch. */
+static void pass_late_frame(gpuipc_subscription *const readers[2], CUstream makes, CUstream uses,
+                            bool is_first) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame came[2] = {GPUIPC_FRAME_INIT, GPUIPC_FRAME_INIT};
+    check_ok(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame));
+    stream_gate_close(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, makes));
+    core_set_failures("");
+    for (int i = 0; i < 2; i++) {
+        check_calls(gpuipc_subscription_take(readers[i], uses, 0, &came[i]), is_first,
+                    CHECK + ENTER + BATCH);
+    }
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    stream_gate_synchronize(uses);
+    stream_gate_close(uses);
+    for (int i = 0; i < 2; i++) {
+        check_ok(gpuipc_subscription_give_back(readers[i], &came[i], uses));
+    }
+    core_set_failures("");
+    check_calls(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame), is_first,
+                CHECK + ENTER + BATCH);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    check_ok(gpuipc_channel_discard(channel_case_channel, &frame));
+}
+
+/* Where the stream's context is current, as in most programs. What is reached already is not waited for. */
+Test(channel, a_frame_on_streams_costs_so_many_calls_of_the_driver) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *readers[2] = {channel_case_open(NULL), channel_case_open(NULL)};
+    for (int round = 0; round < 3; round++) {
+        pass_frame(readers, makes, uses, round == 0);
+        pass_late_frame(readers, makes, uses, round == 0);
+    }
+    check_ok(gpuipc_subscription_close(readers[0]));
+    check_ok(gpuipc_subscription_close(readers[1]));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
 Test(channel, a_stream_that_is_captured_is_refused) {
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 2});

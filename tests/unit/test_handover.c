@@ -420,7 +420,7 @@ static bool go_round(const char *failure) {
  * as good as the first. */
 Test(handover, calls_that_fail) {
     const char *const names[] = {"cuStreamGetCtx",    "cuCtxPushCurrent",
-                                 "cuCtxGetDevice",    "cuDeviceGetAttribute",
+                                 "cuCtxGetCurrent",   "cuDeviceGetAttribute",
                                  "cuMemHostRegister", "cuMemHostGetDevicePointer",
                                  "cuStreamBatchMemOp"};
     core_need_emulated();

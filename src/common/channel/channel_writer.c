@@ -407,7 +407,7 @@ static gpuipc_status make_ready(channel *self, uint32_t at, uint64_t number, gpu
     *out_passage = POINT_PASSED;
     if (has_stream(stream)) {
         gpuipc_status status =
-            device_enter_stream(self->context, stream, self->buffer->access_device, &scope);
+            device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
         if (status == GPUIPC_OK) {
             status = write_on_stream(self, at, number, stream, out_passage);
             device_leave(&scope);

@@ -329,7 +329,7 @@ static gpuipc_status return_on_stream(subscription *self, uint32_t slot, gpuipc_
     const point_word returned = channel_returned_word(self->page, slot, frame->number);
     device_scope scope;
     gpuipc_status status =
-        device_enter_stream(self->context, stream, self->buffer->access_device, &scope);
+        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
     if (status != GPUIPC_OK) {
         return status;
     }

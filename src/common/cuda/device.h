@@ -21,6 +21,7 @@ typedef struct device {
     bool rdma_capable;     /**< memory may be asked for with GPUDirect RDMA capability */
     atomic_uint_least64_t reaches; /**< a bit for each device whose memory it is known to reach */
     CUcontext primary;             /**< retained when first used; NULL before */
+    atomic_int has_words;          /**< streams wait for words: 1 yes, -1 no; 0: nobody has asked */
     struct driver_reference *
         *accesses; /**< peer access that it was given for buffers: transport_p2p.c */
     uint32_t access_count;
@@ -57,6 +58,12 @@ gpuipc_status device_allocation_prop(const device *self, CUmemAllocationProp *ou
 typedef struct device_scope {
     const driver *driver;
     CUstreamCaptureMode outer_mode;
+    bool is_pushed;  /**< it was not current before */
+    bool is_relaxed; /**< the capture mode is */
+    struct {
+        const struct context *of;
+        uint32_t index;
+    } outer; /**< what device_entered() says outside */
 } device_scope;
 
 /** Enters a device's primary context, retaining it when it is used first. */
@@ -73,6 +80,15 @@ bool device_is_active(const struct context *ctx, uint32_t index);
 /** Enters the context of a stream; for a default one, that of device @p index. */
 gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                   device_scope *out_scope);
+
+/** The same with as few calls of the driver as can be, for what no capture forbids: to ask about a stream, and to put
+ *  something on it. The capture mode is relaxed for a default stream alone. */
+gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                          device_scope *out_scope);
+
+/** The device whose primary context this thread has entered and not left, of those of this context; GPUIPC_DEVICE_NONE:
+ *  none, or the context of a stream that is no primary one. */
+uint32_t device_entered(const struct context *ctx);
 
 /** ERR_CUDA when a stream of the current CUDA context is being captured, or is a default one that a capture
  *  of another forbids to be used: what is put on it would run when the graph does, as often as that does.

@@ -1,7 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Making a device's CUDA context current for a few calls, and putting the caller's back. */
+#include "base/compiler.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
+
+/* What this thread is in at the moment, so that nobody asks the driver which device that is. */
+static GPUIPC_THREAD_LOCAL struct {
+    const context *of;
+    uint32_t index;
+} entered;
+
+uint32_t device_entered(const struct context *ctx) {
+    return entered.of == ctx ? entered.index : GPUIPC_DEVICE_NONE;
+}
+
+/* The number of the device that it is the primary context of; GPUIPC_DEVICE_NONE: of none that is in use here. */
+static uint32_t find_primary(context *ctx, CUcontext cuda_context) {
+    uint32_t found = GPUIPC_DEVICE_NONE;
+    os_mutex_lock(&ctx->device_mutex);
+    for (uint32_t i = 0; i < ctx->device_count && found == GPUIPC_DEVICE_NONE; i++) {
+        if (ctx->devices[i].primary == cuda_context) {
+            found = i;
+        }
+    }
+    os_mutex_unlock(&ctx->device_mutex);
+    return found;
+}
+
+/* From here on nothing fails any more. */
+static void begin(const context *ctx, uint32_t index, device_scope *scope) {
+    scope->outer.of = entered.of;
+    scope->outer.index = entered.index;
+    entered.of = ctx;
+    entered.index = index;
+}
 
 /* The primary context of a device, retained at its first use and no earlier: retaining it costs
  * some 100 ms and hundreds of MiB of the device. */
@@ -30,8 +62,13 @@ bool device_is_active(const struct context *ctx, uint32_t index) {
            active != 0;
 }
 
-static gpuipc_status enter(const driver *drv, CUcontext cuda_context, device_scope *out_scope) {
-    device_scope scope = {.driver = drv, .outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+static gpuipc_status enter(const context *ctx, CUcontext cuda_context, uint32_t index,
+                           device_scope *out_scope) {
+    const driver *drv = &ctx->driver;
+    device_scope scope = {.driver = drv,
+                          .outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED,
+                          .is_pushed = true,
+                          .is_relaxed = true};
     gpuipc_status status =
         DRIVER_CALL(drv, cuCtxPushCurrent, (cuda_context), "entering a device's context");
     if (status != GPUIPC_OK) {
@@ -44,6 +81,7 @@ static gpuipc_status enter(const driver *drv, CUcontext cuda_context, device_sco
         (void)drv->cuCtxPopCurrent(&popped);
         return status;
     }
+    begin(ctx, index, &scope);
     *out_scope = scope;
     return GPUIPC_OK;
 }
@@ -51,7 +89,12 @@ static gpuipc_status enter(const driver *drv, CUcontext cuda_context, device_sco
 gpuipc_status device_enter(struct context *ctx, uint32_t index, device_scope *out_scope) {
     CUcontext primary;
     gpuipc_status status = primary_of(ctx, index, &primary);
-    return status == GPUIPC_OK ? enter(&ctx->driver, primary, out_scope) : status;
+    return status == GPUIPC_OK ? enter(ctx, primary, index, out_scope) : status;
+}
+
+static gpuipc_status context_of(const context *ctx, gpuipc_stream stream, CUcontext *out_context) {
+    return DRIVER_CALL(&ctx->driver, cuStreamGetCtx, (stream, out_context),
+                       "asking for the context of the caller's stream");
 }
 
 gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
@@ -60,9 +103,35 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
         return device_enter(ctx, index, out_scope);
     }
     CUcontext cuda_context;
-    gpuipc_status status = DRIVER_CALL(&ctx->driver, cuStreamGetCtx, (stream, &cuda_context),
-                                       "asking for the context of the caller's stream");
-    return status == GPUIPC_OK ? enter(&ctx->driver, cuda_context, out_scope) : status;
+    gpuipc_status status = context_of(ctx, stream, &cuda_context);
+    return status == GPUIPC_OK
+               ? enter(ctx, cuda_context, find_primary(ctx, cuda_context), out_scope)
+               : status;
+}
+
+gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                          device_scope *out_scope) {
+    const driver *drv = &ctx->driver;
+    device_scope scope = {.driver = drv};
+    CUcontext wanted;
+    CUcontext current = NULL;
+    if (device_is_default_stream(stream)) {
+        return device_enter(ctx, index, out_scope);
+    }
+    gpuipc_status status = context_of(ctx, stream, &wanted);
+    if (status == GPUIPC_OK) {
+        status =
+            DRIVER_CALL(drv, cuCtxGetCurrent, (&current), "asking for the thread's own context");
+    }
+    if (status == GPUIPC_OK && current != wanted) {
+        status = DRIVER_CALL(drv, cuCtxPushCurrent, (wanted), "entering a stream's context");
+        scope.is_pushed = true;
+    }
+    if (status == GPUIPC_OK) {
+        begin(ctx, find_primary(ctx, wanted), &scope);
+        *out_scope = scope;
+    }
+    return status;
 }
 
 bool device_is_captured(const struct context *ctx, gpuipc_stream stream) {
@@ -92,9 +161,15 @@ gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream,
 }
 
 void device_leave(const device_scope *scope) {
-    /* Both undo what device_enter did on this thread; there is nothing to do about a failure. */
+    /* They undo what device_enter did on this thread; there is nothing to do about a failure. */
     CUstreamCaptureMode mode = scope->outer_mode;
     CUcontext popped;
-    (void)scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
-    (void)scope->driver->cuCtxPopCurrent(&popped);
+    entered.of = scope->outer.of;
+    entered.index = scope->outer.index;
+    if (scope->is_relaxed) {
+        (void)scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+    if (scope->is_pushed) {
+        (void)scope->driver->cuCtxPopCurrent(&popped);
+    }
 }

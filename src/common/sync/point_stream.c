@@ -11,6 +11,10 @@
 /* The number of the device whose CUDA context is current. */
 static gpuipc_status current_device(const context *ctx, uint32_t *out_index) {
     CUdevice ordinal = -1;
+    *out_index = device_entered(ctx);
+    if (*out_index != GPUIPC_DEVICE_NONE) {
+        return GPUIPC_OK;
+    }
     gpuipc_status status =
         DRIVER_CALL(&ctx->driver, cuCtxGetDevice, (&ordinal), "asking which device a stream is of");
     if (status != GPUIPC_OK) {
@@ -46,6 +50,7 @@ static gpuipc_status page_register(point_page *self, uint32_t index) {
     device_leave(&scope);
     if (status == GPUIPC_OK) {
         self->device = index;
+        self->address = 0;
     }
     return status;
 }
@@ -62,7 +67,7 @@ void point_page_unregister(point_page *self) {
     }
 }
 
-/* Where a page is for the current CUDA context. */
+/* Where a page is for the current CUDA context. In that where it was registered it is asked once. */
 gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
     context *ctx = self->context;
     uint32_t index = 0;
@@ -72,25 +77,39 @@ gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
     }
     os_mutex_lock(&ctx->points->registration);
     status = page_register(self, index);
-    os_mutex_unlock(&ctx->points->registration);
-    if (status != GPUIPC_OK) {
-        return status;
+    const bool is_its_own = status == GPUIPC_OK && self->device == device_entered(ctx);
+    CUdeviceptr address = is_its_own ? self->address : 0;
+    if (status == GPUIPC_OK && address == 0) {
+        status =
+            DRIVER_CALL(&ctx->driver, cuMemHostGetDevicePointer, (&address, (void *)self->words, 0),
+                        "asking where the words of points are");
     }
-    return DRIVER_CALL(&ctx->driver, cuMemHostGetDevicePointer,
-                       (out_address, (void *)self->words, 0),
-                       "asking where the words of points are");
+    if (status == GPUIPC_OK) {
+        self->address = is_its_own ? address : self->address;
+        *out_address = address;
+    }
+    os_mutex_unlock(&ctx->points->registration);
+    return status;
 }
 
 /* ---- words --------------------------------------------------------------------------------- */
 
+/* What a device can do stays as it is. */
 bool point_has_stream_waits(const struct context *ctx) {
     const driver *drv = &ctx->driver;
-    CUdevice ordinal = -1;
+    uint32_t index = 0;
     int can = 0;
-    return drv->has_word && drv->has_pinned && drv->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
-           drv->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-                                     ordinal) == CUDA_SUCCESS &&
-           can != 0;
+    if (!drv->has_word || !drv->has_pinned || current_device(ctx, &index) != GPUIPC_OK) {
+        return false;
+    }
+    device *of = &ctx->devices[index];
+    const int known = atomic_load_explicit(&of->has_words, memory_order_relaxed);
+    if (known == 0 &&
+        drv->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                                  of->ordinal) == CUDA_SUCCESS) {
+        atomic_store_explicit(&of->has_words, can != 0 ? 1 : -1, memory_order_relaxed);
+    }
+    return known > 0 || can != 0;
 }
 
 /* How many words go to a stream in one call. The queue of a stream has room for 1,021 calls and then keeps the
@@ -202,10 +221,22 @@ gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream) {
     return capture(CU_STREAM_MEM_OP_WAIT_VALUE_64, word, stream);
 }
 
+/* A capture of another stream may forbid it otherwise (device.h). */
+static CUresult synchronize(const context *ctx, gpuipc_stream stream) {
+    const driver *drv = &ctx->driver;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result = drv->cuThreadExchangeStreamCaptureMode(&mode);
+    if (result == CUDA_SUCCESS) {
+        result = drv->cuStreamSynchronize(stream);
+        (void)drv->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+    return result;
+}
+
 /* After a failure: when the stream has done what it had been given, nothing touches the words. */
 static void settle(const context *ctx, gpuipc_stream stream, const point_word *passage) {
     gpuipc_error why = status_save();
-    (void)ctx->driver.cuStreamSynchronize(stream);
+    (void)synchronize(ctx, stream);
     passage_cancel(passage);
     status_restore(&why);
 }
@@ -262,8 +293,8 @@ static gpuipc_status write_by_host(const context *ctx, const point_word *words, 
 
 static gpuipc_status write_by_waiting(const context *ctx, const point_word *words, size_t count,
                                       gpuipc_stream stream, const point_word *passage) {
-    gpuipc_status status =
-        DRIVER_CALL(&ctx->driver, cuStreamSynchronize, (stream), "waiting for a point of a stream");
+    gpuipc_status status = driver_status(&ctx->driver, synchronize(ctx, stream),
+                                         "cuStreamSynchronize", "waiting for a point of a stream");
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
         point_store(&words[i]);
     }

@@ -11,11 +11,15 @@
 gpuipc_status point_can_wait(const point_waiter *self, bool *out_can) {
     device_scope scope;
     gpuipc_status status =
-        device_enter_uncaptured(self->context, self->stream, self->device, &scope);
+        device_enter_stream_briefly(self->context, self->stream, self->device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check_capture(self->context, self->stream);
     if (status == GPUIPC_OK) {
         *out_can = point_has_stream_waits(self->context);
-        device_leave(&scope);
     }
+    device_leave(&scope);
     return status;
 }
 
@@ -57,7 +61,8 @@ static gpuipc_status wait_for(const point_waiter *self, const point_word *words,
                               point_word *out_passage) {
     device_scope scope;
     point_word passage;
-    gpuipc_status status = device_enter_stream(self->context, self->stream, self->device, &scope);
+    gpuipc_status status =
+        device_enter_stream_briefly(self->context, self->stream, self->device, &scope);
     if (status != GPUIPC_OK) {
         return status;
     }
