@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Channels on a machine that is not as they would have it: devices that reach nothing, a clock that steps. And what
+ * programs put into frames: any size, and several tensors. */
+#include "channel_case.h"
+
+/* ---- devices ----------------------------------------------------------------------------------- */
+
+static void start_apart(void) {
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "p2p=none");
+    channel_start();
+}
+
+TestSuite(channel_apart, .init = start_apart, .fini = channel_finish, .timeout = 60);
+
+static gpuipc_status open_on(uint32_t device, gpuipc_subscription **out_reader) {
+    const gpuipc_subscription_config config = {.struct_size = sizeof(config), .device = device};
+    return gpuipc_subscription_open(core_context, &channel_case_ticket, &config, out_reader);
+}
+
+/* It takes no place either. */
+Test(channel_apart, a_device_that_cannot_reach_the_slots_is_told) {
+    gpuipc_subscription *reader = NULL;
+    core_need_devices(2);
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_readers = 1});
+    for (int i = 0; i < 3; i++) {
+        check_status(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, open_on(GPUIPC_DEVICE(1), &reader));
+    }
+    check_status(GPUIPC_ERR_DEVICE_NOT_FOUND, open_on(GPUIPC_DEVICE(7), &reader));
+    cr_assert_null(reader);
+    check_ok(open_on(GPUIPC_DEVICE(0), &reader));
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 1);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
+/* ---- the clock --------------------------------------------------------------------------------- */
+
+/* ld(1), --wrap: all that the library knows of the time of day. */
+uint64_t __real_os_time_unix_ms(void);
+uint64_t __wrap_os_time_unix_ms(void);
+
+static atomic_uint_least64_t told_ms; /* 0: what the clock says */
+static atomic_uint asked;
+
+uint64_t __wrap_os_time_unix_ms(void) {
+    const uint64_t told = atomic_load(&told_ms);
+    atomic_fetch_add(&asked, 1);
+    return told == 0 ? __real_os_time_unix_ms() : told;
+}
+
+TestSuite(channel_odd, .init = channel_start, .fini = channel_finish, .timeout = 60);
+
+#define DAY_MS UINT64_C(86400000)
+
+/* When the one that reads came; 0: none does. */
+static uint64_t since_ms(void) {
+    gpuipc_reader_info infos[GPUIPC_CHANNEL_READERS_MAX];
+    size_t count = 0;
+    check_ok(
+        gpuipc_channel_readers(channel_case_channel, infos, GPUIPC_CHANNEL_READERS_MAX, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (infos[i].state == GPUIPC_READER_ACTIVE) {
+            return infos[i].since_ms;
+        }
+    }
+    return 0;
+}
+
+/* It is shown, and nothing waits by it. */
+Test(channel_odd, a_clock_that_steps_changes_no_wait) {
+    static const uint64_t steps[] = {DAY_MS * 20000, DAY_MS * 19000, 1, DAY_MS * 30000};
+    gpuipc_frame none = GPUIPC_FRAME_INIT;
+    channel_case_make(
+        &(gpuipc_channel_config){.slots = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = SOON_MS});
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        atomic_store(&told_ms, steps[i]);
+        gpuipc_subscription *reader = channel_case_open(NULL);
+        cr_assert_eq(since_ms(), steps[i]);
+        atomic_store(&told_ms, steps[(i + 1) % 4]);
+        channel_case_send();
+        channel_case_send();
+        const unsigned before = atomic_load(&asked);
+        cr_assert_eq(gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 20, &none),
+                     GPUIPC_ERR_TIMEOUT);
+        cr_assert_eq(channel_case_receive(reader), 2 * i + 1);
+        cr_assert_eq(channel_case_receive(reader), 2 * i + 2);
+        cr_assert_eq(gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 20, &none),
+                     GPUIPC_ERR_TIMEOUT);
+        cr_assert_eq(atomic_load(&asked), before);
+        cr_assert_eq(since_ms(), steps[i], "nobody was dropped");
+        check_ok(gpuipc_subscription_close(reader));
+    }
+    atomic_store(&told_ms, 0);
+}
+
+/* ---- what is in a frame ------------------------------------------------------------------------ */
+
+/* Two tensors, whose sizes are others in each frame: the header says where they are. */
+static size_t describe(uint64_t number, uint8_t header[GPUIPC_FRAME_HEADER_MAX]) {
+    size_t size = 0;
+    const gpuipc_range ranges[] = {{.name = "image",
+                                    .bytes = number * 8,
+                                    .dimensions = 1,
+                                    .shape = {(int64_t)number},
+                                    .strides = {1}},
+                                   {.name = "boxes", .offset = number * 8, .bytes = 16}};
+    check_ok(gpuipc_manifest_write(ranges, 2, header, GPUIPC_FRAME_HEADER_MAX, &size));
+    return size;
+}
+
+Test(channel_odd, several_tensors_of_any_size_are_one_frame) {
+    uint8_t header[GPUIPC_FRAME_HEADER_MAX];
+    channel_case_make(&(gpuipc_channel_config){.slots = 3, .header_bytes = sizeof(header)});
+    gpuipc_subscription *reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
+    for (uint64_t number = 1; number < 100; number++) {
+        gpuipc_range found;
+        gpuipc_frame frame = channel_case_loan();
+        frame.header = header;
+        frame.header_bytes = describe(number, header);
+        frame.bytes = number * 8 + 16;
+        check_ok(gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
+        memset(header, 0, sizeof(header)); /* it was copied */
+        const gpuipc_frame came = channel_case_take(reader);
+        cr_assert_eq(came.bytes, number * 8 + 16);
+        check_ok(gpuipc_manifest_find(came.header, came.header_bytes, came.bytes, "image", &found));
+        cr_assert(found.offset == 0 && found.shape[0] == (int64_t)number);
+        check_ok(gpuipc_manifest_find(came.header, came.header_bytes, came.bytes, "boxes", &found));
+        cr_assert(found.offset == number * 8 && found.bytes == 16);
+        check_ok(gpuipc_subscription_give_back(reader, &came, GPUIPC_NO_STREAM));
+    }
+    check_ok(gpuipc_subscription_close(reader));
+}
