@@ -97,19 +97,21 @@ gpuipc_add_test(unit keep_alive SOURCES test_keep_alive.c test_kept_handles.c
                 LIBRARIES gpuipc_core_fixture)
 set_property(TEST unit.keep_alive APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MACHINE=imex=1)
 set(ticket_again)
+set(channel_calls)
 if(NOT WIN32)
   set(ticket_again test_posix_ticket_again.c)
+  set(channel_calls test_posix_channel_calls.c)
   set(is_sanitized 0)
   if(GPUIPC_SANITIZE) # makes system calls of its own
     set(is_sanitized 1)
   endif()
-  set_source_files_properties(${ticket_again} PROPERTIES COMPILE_DEFINITIONS
+  set_source_files_properties(${ticket_again} ${channel_calls} PROPERTIES COMPILE_DEFINITIONS
                               "_GNU_SOURCE;IS_SANITIZED=${is_sanitized}")
 endif()
 gpuipc_add_test(unit import SOURCES test_import.c test_import_cache.c import_case.c test_ticket_open.c test_ticket_again.c test_ticket_own.c stream_gate.c ticket_server.c
                 ${ticket_again} LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit channel SOURCES test_channel.c test_channel_hostile.c test_channel_name.c test_channel_wait.c test_channel_odd.c
-                ${system}_native_ready.c channel_case.c stream_gate.c LIBRARIES gpuipc_core_fixture)
+                ${channel_calls} ${system}_native_ready.c channel_case.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms) # a clock that steps
 gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)

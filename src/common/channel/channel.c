@@ -8,6 +8,9 @@
 
 #include "base/struct_size.h"
 
+/* Some ten microseconds. */
+#define LOCK_TRIES 1000u
+
 /* ---- what is asked for ------------------------------------------------------------------------ */
 
 static gpuipc_status check_limits(const gpuipc_channel_config *config) {
@@ -212,4 +215,13 @@ gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel) {
         *out_channel = (channel *)base;
     }
     return status;
+}
+
+void channel_lock(channel *self) {
+    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
+        if (os_mutex_try_lock(&self->mutex)) {
+            return;
+        }
+    }
+    os_mutex_lock(&self->mutex);
 }

@@ -58,6 +58,10 @@ typedef struct channel {
 
 gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
 
+/** Takes the mutex. Who has it has it for moments, mostly, so that nobody sleeps for it at once: to sleep, and to wake who
+ *  sleeps, are system calls. */
+void channel_lock(channel *self);
+
 /* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------ */
 
 /** What the server calls. */

@@ -7,6 +7,8 @@
 
 /* How long the server waits for calls of the writer, whose stream may have no room. */
 #define ATTACH_MS 200
+/* How often the mutex of a writer is tried that is in its calls all the time: some ten microseconds. */
+#define LOOK_TRIES 1000u
 
 static channel *channel_of(offer_channel *offered) {
     return (channel *)(void *)((unsigned char *)offered - offsetof(channel, offered));
@@ -107,13 +109,66 @@ bool channel_look_at_readers(channel *self) {
     return are_any;
 }
 
+/* The pages of all readers, with a reference on each. The mutex is held. */
+static size_t reference_pages(const channel *self, point_page *pages[GPUIPC_CHANNEL_READERS_MAX]) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        if (self->readers[i].page != NULL) {
+            point_page_reference(self->readers[i].page);
+            pages[count++] = self->readers[i].page;
+        }
+    }
+    return count;
+}
+
+/* What the system says of a process takes a call, during which the writer would wait. */
+static bool is_any_abandoned(point_page *const *pages, size_t count) {
+    bool is_any = false;
+    for (size_t i = 0; i < count; i++) {
+        is_any |= point_page_is_abandoned(pages[i]);
+        point_page_unreference(pages[i], false);
+    }
+    return is_any;
+}
+
+/* Of those that go by themselves no system is asked. The mutex is held. @return whether there are any left */
+static bool look_who_closed(channel *self) {
+    bool are_any = false;
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        channel_reader *reader = &self->readers[i];
+        if (reader->page != NULL && channel_read(reader->page, CHANNEL_LEFT) == 1 &&
+            has_nothing(self, reader)) {
+            channel_reader_end(self, reader, GPUIPC_READER_CLOSED);
+        }
+        are_any |= reader->page != NULL;
+    }
+    return are_any;
+}
+
+/* A writer that is never out of its calls is tried for a while. */
+static bool try_for_a_while(channel *self) {
+    for (unsigned tries = 0; tries < LOOK_TRIES; tries++) {
+        if (os_mutex_try_lock(&self->mutex)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* By the process's thread. A call of the writer's that is long looks by itself. */
 static bool look(object *of) {
     channel *self = (channel *)of;
-    if (!os_mutex_try_lock(&self->mutex)) {
+    point_page *pages[GPUIPC_CHANNEL_READERS_MAX];
+    if (!try_for_a_while(self)) {
         return false;
     }
-    const bool are_any = channel_look_at_readers(self);
+    const size_t count = reference_pages(self, pages);
+    os_mutex_unlock(&self->mutex);
+    const bool is_any_gone = is_any_abandoned(pages, count);
+    if (!try_for_a_while(self)) {
+        return false;
+    }
+    const bool are_any = is_any_gone ? channel_look_at_readers(self) : look_who_closed(self);
     os_mutex_unlock(&self->mutex);
     return !are_any;
 }

@@ -208,7 +208,7 @@ static void sleep_for(channel *self, search *what, os_deadline deadline) {
     if (awaited == NULL) {
         os_mutex_unlock(&self->mutex);
         os_sleep_ms(milliseconds < STREAM_SLICE_MS ? milliseconds : STREAM_SLICE_MS);
-        os_mutex_lock(&self->mutex);
+        channel_lock(self);
         return;
     }
     point_page *page = awaited->page;
@@ -222,7 +222,7 @@ static void sleep_for(channel *self, search *what, os_deadline deadline) {
     point_page_reference(page);
     os_mutex_unlock(&self->mutex);
     os_bell_wait(&bell, &page->words[CHANNEL_WRITER_SLEEPS], milliseconds);
-    os_mutex_lock(&self->mutex);
+    channel_lock(self);
     os_bell_close(&bell);
     point_page_unreference(page, false);
 }
@@ -263,7 +263,7 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
             sleep_for(self, what, deadline);
         } else {
             os_mutex_unlock(&self->mutex); /* others may want to publish */
-            os_mutex_lock(&self->mutex);
+            channel_lock(self);
         }
     }
 }
@@ -301,7 +301,7 @@ static gpuipc_status loan(channel *self, gpuipc_stream stream, os_deadline deadl
     if (status != GPUIPC_OK) {
         return status;
     }
-    os_mutex_lock(&self->mutex);
+    channel_lock(self);
     status = await_slot(self, &what, deadline);
     if (status == GPUIPC_OK) {
         status = wait_for_readers(self, &what, stream);
@@ -474,7 +474,7 @@ gpuipc_status gpuipc_channel_publish(gpuipc_channel *handle, const gpuipc_frame 
     if (status != GPUIPC_OK || (status = channel_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
-    os_mutex_lock(&self->mutex);
+    channel_lock(self);
     status = publish(self, &known, stream);
     os_mutex_unlock(&self->mutex);
     object_unreference(&self->object);
@@ -491,7 +491,7 @@ gpuipc_status gpuipc_channel_discard(gpuipc_channel *handle, const gpuipc_frame 
     if (status != GPUIPC_OK || (status = channel_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
-    os_mutex_lock(&self->mutex);
+    channel_lock(self);
     status = find_loan(self, &known, &at);
     if (status == GPUIPC_OK) { /* what readers have not returned in stream order is still theirs */
         self->slots[at].is_on_loan = false;
