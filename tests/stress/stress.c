@@ -22,6 +22,8 @@ static struct {
     const char *name;
     uint64_t seed;
     unsigned seconds;
+    uint64_t frames;
+    uint64_t kill_every;
     uint64_t end_ns;
     bool is_peer;
     leak_gate gate;
@@ -124,8 +126,14 @@ void stress_begin(const char *name, int argc, char **argv) {
             all.seconds = (unsigned)strtoul(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--seed") == 0) {
             all.seed = strtoull(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--frames") == 0) {
+            all.frames = strtoull(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--kill-every") == 0) {
+            all.kill_every = strtoull(argv[i + 1], NULL, 10);
         } else {
-            stress_fail("there is no argument \"%s\"; there are --seconds and --seed", argv[i]);
+            stress_fail("there is no argument \"%s\"; there are --seconds and --seed, and for "
+                        "frames --frames and --kill-every",
+                        argv[i]);
         }
     }
     (void)printf("stress.%s: seed %" PRIu64 ", %u s\n", name, all.seed, all.seconds);
@@ -151,6 +159,14 @@ uint64_t stress_seed(void) {
 
 unsigned stress_seconds(void) {
     return all.seconds;
+}
+
+uint64_t stress_frames(void) {
+    return all.frames == 0 ? UINT64_MAX : all.frames;
+}
+
+uint64_t stress_kill_every(uint64_t otherwise) {
+    return all.kill_every == 0 ? otherwise : all.kill_every;
 }
 
 int stress_end(const char *format, ...) {

@@ -4,6 +4,7 @@
  * which hangs and says where. A plain main() each, so that they run under every sanitizer.
  *
  *     stress_NAME [--seconds N] [--seed N]
+ *     stress_channel [--frames N] [--kill-every N]    (besides: it ends with so many frames; a kill after so many)
  *
  * Without arguments: the short form of CTest, with seed 1. Exit code 0: every answer was one that may be, and nothing was
  * left behind; 1: what was wrong, with the seed; 4: it hung, and where.
@@ -30,6 +31,10 @@ void stress_begin_peer(const char *name, uint64_t seed, unsigned seconds);
 bool stress_goes_on(void);
 uint64_t stress_seed(void);
 unsigned stress_seconds(void);
+/** How many frames at most. */
+uint64_t stress_frames(void);
+/** After how many frames a reader is killed, on the average. */
+uint64_t stress_kill_every(uint64_t otherwise);
 /** Ends the watch, looks for what is left behind, and says how much was done. @return the exit code */
 int stress_end(const char *format, ...) GPUIPC_PRINTF(1, 2);
 

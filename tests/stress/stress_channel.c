@@ -21,7 +21,7 @@
 #define HELD       3u
 #define READERS    4
 #define VICTIM     3
-#define KILL_EVERY 97u
+#define KILL_EVERY 97
 #define STREAMS    2
 
 /* Actors of the watch. */
@@ -265,9 +265,10 @@ int main(int argc, char **argv) {
         readers[i] = start_reader(i == 2 ? GPUIPC_DELIVERY_NEWEST : GPUIPC_DELIVERY_ALL,
                                   stress_seed() + (uint64_t)i);
     }
-    while (stress_goes_on()) {
+    const uint32_t kill_every = (uint32_t)stress_kill_every(KILL_EVERY);
+    while (stress_goes_on() && sequence < stress_frames()) {
         write_frame(channel, &random, &sequence);
-        if (sequence > 0 && stress_random(&random, KILL_EVERY) == 0) {
+        if (sequence > 0 && stress_random(&random, kill_every) == 0) {
             child_end end;
             child_kill(readers[VICTIM]);
             STRESS_OK(child_wait(readers[VICTIM], STRESS_SOON_MS, &end));
