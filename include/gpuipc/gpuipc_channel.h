@@ -12,7 +12,7 @@
  * caller has done his work on the slot when he calls. Either side may use either way, for each frame anew.
  *
  * A stream that is being captured into a graph is refused (::GPUIPC_ERR_CUDA): every word of a channel goes up, and a
- * graph would write the same value at each launch. A reader waits in gpuipc_subscription_take(), or in an event loop of
+ * graph would write the same value at each launch. Marks can be captured (gpuipc_mark.h). A reader waits in gpuipc_subscription_take(), or in an event loop of
  * its own (gpuipc_subscription_get_wait_handle()); a writer waits in gpuipc_channel_loan().
  */
 #ifndef GPUIPC_GPUIPC_CHANNEL_H
