@@ -154,3 +154,54 @@ Test(channel_name, an_endpoint_is_no_channel) {
     check_ok(gpuipc_channel_destroy(channel));
     check_ok(gpuipc_listener_close(listener));
 }
+
+/* ---- who has the name and does not keep to the rules ------------------------------------------- */
+
+static gpuipc_status open_soon(void *argument) {
+    return open_named("frames", SOON_MS, argument);
+}
+
+/* It listens where a channel would, and says something else. */
+Test(channel_name, what_answers_with_no_ticket_is_told) {
+    static const char other[] = "no reply";
+    const gpuipc_outgoing message = {
+        .struct_size = sizeof(message), .bytes = other, .bytes_size = sizeof(other)};
+    gpuipc_listener *listener = NULL;
+    gpuipc_connection *connection = NULL;
+    gpuipc_subscription *reader = NULL;
+    core_waiter waiter;
+    check_ok(gpuipc_listener_open(core_context, "channel-frames", NULL, &listener));
+    core_waiter_begin(&waiter, open_soon, &reader);
+    check_ok(gpuipc_listener_accept(listener, SOON_MS, &connection));
+    check_ok(gpuipc_connection_send(connection, &message, SOON_MS));
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_PROTOCOL);
+    check_ok(gpuipc_connection_close(connection));
+    check_ok(gpuipc_listener_close(listener));
+}
+
+/* One that goes without a word is nobody, and may be followed by one that answers. */
+Test(channel_name, who_goes_without_an_answer_is_nobody) {
+    gpuipc_listener *listener = NULL;
+    gpuipc_connection *connection = NULL;
+    gpuipc_subscription *reader = NULL;
+    core_waiter waiter;
+    check_ok(gpuipc_listener_open(core_context, "channel-frames", NULL, &listener));
+    core_waiter_begin(&waiter, open_soon, &reader);
+    check_ok(gpuipc_listener_accept(listener, SOON_MS, &connection));
+    check_ok(gpuipc_listener_close(listener));
+    check_ok(gpuipc_connection_close(connection));
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .name = "frames"});
+    check_ok(core_waiter_end(&waiter));
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 1);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
+/* A server that nobody polls. */
+Test(channel_name, who_does_not_answer_is_waited_for_as_long_as_said) {
+    gpuipc_listener *listener = NULL;
+    gpuipc_subscription *reader = NULL;
+    check_ok(gpuipc_listener_open(core_context, "channel-frames", NULL, &listener));
+    check_status(GPUIPC_ERR_TIMEOUT, open_named("frames", 30, &reader));
+    check_ok(gpuipc_listener_close(listener));
+}

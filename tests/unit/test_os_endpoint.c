@@ -60,6 +60,65 @@ Test(os_endpoint, a_living_listener_keeps_its_name_and_is_not_disturbed) {
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
 }
 
+/* ---- second names ------------------------------------------------------------------------------ */
+
+static gpuipc_status connect_second(const os_pair *pair) {
+    os_connection *connection = NULL;
+    gpuipc_status status =
+        os_connection_open(&pair->directory, "second", os_deadline_after(0), &connection);
+    if (status == GPUIPC_OK) {
+        os_connection_destroy(connection);
+    }
+    return status;
+}
+
+Test(os_endpoint, a_second_name_leads_to_the_listener_until_it_is_closed) {
+    leak_gate gate;
+    leak_gate_begin(&gate);
+    os_pair pair;
+    os_name *name = NULL;
+    os_name *other = NULL;
+    os_pair_listen(&pair);
+    check_status(GPUIPC_ERR_NOT_FOUND, connect_second(&pair));
+    check_ok(os_listener_add_name(pair.listener, &pair.directory, "second", NULL, &name));
+    check_status(GPUIPC_ERR_NAME_IN_USE,
+                 os_listener_add_name(pair.listener, &pair.directory, "second", NULL, &other));
+    check_status(GPUIPC_ERR_NAME_IN_USE,
+                 os_listener_add_name(pair.listener, &pair.directory, pair.name, NULL, &other));
+    cr_assert_null(other);
+    check_ok(os_connection_open(&pair.directory, "second", os_deadline_after(0), &pair.client));
+    check_ok(os_listener_accept(pair.listener, os_deadline_after(0), &pair.server));
+    os_name_close(name);
+    check_status(GPUIPC_ERR_NOT_FOUND, connect_second(&pair));
+    os_name_close(NULL);
+    os_pair_close(&pair);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}
+
+Test(os_endpoint, a_second_name_goes_to_another_listener_when_its_own_has_ended) {
+    leak_gate gate;
+    leak_gate_begin(&gate);
+    os_pair pair;
+    os_listener *next = NULL;
+    os_name *names[2] = {NULL, NULL};
+    os_pair_listen(&pair);
+    check_ok(os_listener_open(&pair.directory, "next", NULL, &next));
+    check_ok(os_listener_add_name(pair.listener, &pair.directory, "second", NULL, &names[0]));
+    check_status(GPUIPC_ERR_NAME_IN_USE,
+                 os_listener_add_name(next, &pair.directory, "second", NULL, &names[1]));
+    os_listener_interrupt(pair.listener);
+    os_name_close(names[0]);
+    check_status(GPUIPC_ERR_NOT_FOUND, connect_second(&pair));
+    check_ok(os_listener_add_name(next, &pair.directory, "second", NULL, &names[1]));
+    check_ok(connect_second(&pair));
+    os_name_close(names[1]);
+    os_listener_destroy(next);
+    os_pair_close(&pair);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}
+
+/* ---- other processes --------------------------------------------------------------------------- */
+
 Test(os_endpoint, a_listener_of_another_process_keeps_its_name) {
     os_pair pair;
     child_end end;
