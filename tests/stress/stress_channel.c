@@ -120,11 +120,20 @@ static void note(reader *self, const gpuipc_frame *frame) {
 static bool step(reader *self) {
     static const gpuipc_status over[] = {GPUIPC_ERR_PEER_CLOSED, GPUIPC_OK};
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    static const gpuipc_status none_yet[] = {GPUIPC_ERR_TIMEOUT, GPUIPC_ERR_PEER_CLOSED, GPUIPC_OK};
     const bool on_stream = stress_random(&self->random, 2) == 0;
     const CUstream stream = on_stream ? any_stream(&self->random) : GPUIPC_NO_STREAM;
     stress_now(READER, "gpuipc_subscription_take");
-    if (stress_allow(gpuipc_subscription_take(self->subscription, stream, -1, &frame),
-                     "gpuipc_subscription_take", over) != GPUIPC_OK) {
+    gpuipc_status status = GPUIPC_ERR_TIMEOUT;
+    if (stress_random(&self->random, 2) == 0) { /* as an event loop looks */
+        status = stress_allow(gpuipc_subscription_take(self->subscription, stream, 0, &frame),
+                              "gpuipc_subscription_take", none_yet);
+    }
+    if (status == GPUIPC_ERR_TIMEOUT) {
+        status = stress_allow(gpuipc_subscription_take(self->subscription, stream, -1, &frame),
+                              "gpuipc_subscription_take", over);
+    }
+    if (status != GPUIPC_OK) {
         return false;
     }
     note(self, &frame);
@@ -158,6 +167,10 @@ static int run_reader(char **arguments) {
     begin_device();
     STRESS_OK(gpuipc_ticket_from_text(arguments[1], &wanted));
     STRESS_OK(gpuipc_subscription_open(context, &wanted, &config, &self.subscription));
+    if (stress_random(&self.random, 2) == 0) { /* its thread looks out whenever no call does */
+        intptr_t native;
+        STRESS_OK(gpuipc_subscription_get_wait_handle(self.subscription, &native));
+    }
     helper_say("open");
     while (step(&self)) {
     }
