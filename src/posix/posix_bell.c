@@ -2,6 +2,7 @@
 /** @file Bells: a futex on a word of shared memory, which needs nothing but the word. */
 #include "posix.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -40,7 +41,9 @@ void os_bell_wait(const os_bell *bell, const atomic_uint_least64_t *word, unsign
     const struct timespec most = {.tv_sec = (time_t)(milliseconds / 1000u),
                                   .tv_nsec = (long)(milliseconds % 1000u) * 1000000L};
     (void)bell;
-    (void)syscall(SYS_futex, half_of(word), FUTEX_WAIT, 1u, &most, NULL, 0);
+    if (syscall(SYS_futex, half_of(word), FUTEX_WAIT, 1u, &most, NULL, 0) != 0 && errno == EINTR) {
+        posix_signal_ran = true;
+    }
 }
 
 void os_bell_ring(const os_bell *bell, const atomic_uint_least64_t *word) {
