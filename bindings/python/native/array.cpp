@@ -54,6 +54,7 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
                                  std::optional<double> expires,
                                  std::optional<uint32_t> max_processes, bool one_shot,
                                  nb::handle stream, bool ready, bool wait, nb::handle server) {
+    self.check_own();
     share_options options;
     options.server = server_from(server);
     options.offset = self.form.offset;
@@ -72,7 +73,16 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
 }
 
 static gpuipc_ticket ticket_of(const array_object &self) {
+    self.check_own();
     return self.core->ticket(self.form.offset, self.form.extent(), manifest_of(self.form));
+}
+
+void array_object::check_own() const {
+    if (keeps != nullptr) {
+        throw nb::type_error(
+            "an Array of a frame is a part of its channel's memory: copy it, or give the other process "
+            "Channel.ticket()");
+    }
 }
 
 [[noreturn]] static void refuse_copy(nb::handle, nb::args) {
@@ -170,7 +180,8 @@ static void bind_views(nb::class_<array_object> &type) {
     type.def(
             "view",
             [](const array_object &self, nb::handle shape, nb::handle dtype) {
-                return array_object{self.core, layout_viewed(self.form, shape, dtype), self.stream};
+                return array_object{self.core, layout_viewed(self.form, shape, dtype), self.stream,
+                                    self.keeps};
             },
             nb::arg("shape") = nb::none(), nb::arg("dtype") = nb::none(),
             nb::sig(
@@ -179,7 +190,8 @@ static void bind_views(nb::class_<array_object> &type) {
         .def(
             "__getitem__",
             [](const array_object &self, nb::handle index) {
-                return array_object{self.core, layout_sliced(self.form, index), self.stream};
+                return array_object{self.core, layout_sliced(self.form, index), self.stream,
+                                    self.keeps};
             },
             nb::sig(
                 "def __getitem__(self, index: slice | types.EllipsisType | tuple[slice | types.EllipsisType, ...], /) -> Array"),
@@ -203,7 +215,7 @@ static void bind_sharing(nb::class_<array_object> &type) {
         .def(
             "after",
             [](const array_object &self, nb::handle stream) {
-                return array_object{self.core, self.form, stream_from(stream)};
+                return array_object{self.core, self.form, stream_from(stream), self.keeps};
             },
             nb::arg("stream").none(), nb::sig("def after(self, stream: object | None) -> Array"),
             "The same Array, whose contents are made by what that stream has been given when it is pickled. Without "
@@ -229,6 +241,7 @@ void bind_array(nb::module_ &m) {
     type.def(
             "close",
             [](const array_object &self, nb::handle stream) {
+                self.check_own();
                 self.core->close(stream.is_none()
                                      ? std::nullopt
                                      : std::optional<gpuipc_stream>(stream_from(stream)));
@@ -237,12 +250,14 @@ void bind_array(nb::module_ &m) {
         .def(
             "await_returns",
             [](const array_object &self, std::optional<double> timeout) {
+                self.check_own();
                 self.core->await_returns(patience(timeout));
             },
             nb::arg("timeout") = nb::none(), "As Buffer.await_returns(), of its buffer.")
         .def(
             "give_back",
             [](const array_object &self, nb::handle stream) {
+                self.check_own();
                 self.core->give_back(stream_from(stream));
             },
             nb::arg("stream") = nb::none(), "As Buffer.give_back(), of its buffer.")
@@ -250,7 +265,11 @@ void bind_array(nb::module_ &m) {
             "__enter__", [](nb::handle self) { return nb::borrow(self); },
             nb::sig("def __enter__(self) -> Array"))
         .def(
-            "__exit__", [](const array_object &self, nb::args) { self.core->close(std::nullopt); },
+            "__exit__",
+            [](const array_object &self, nb::args) {
+                self.check_own();
+                self.core->close(std::nullopt);
+            },
             nb::sig("def __exit__(self, *args: object) -> None"))
         .def("__copy__", refuse_copy, nb::sig("def __copy__(self) -> typing.NoReturn"))
         .def("__deepcopy__", refuse_copy,

@@ -79,11 +79,31 @@ struct array_object {
     std::shared_ptr<memory> core;
     layout form;
     gpuipc_stream stream = nullptr; /* whose work makes the contents, for who unpickles it */
+    std::shared_ptr<lease> keeps =
+        nullptr; /* of the memory of others that it is a part of for a time */
 
     uint64_t address() const {
         return core->address() + form.offset;
     }
+    /** Throws unless the memory is open, and its. */
+    void check_open() const {
+        core->check_open();
+        if (keeps != nullptr) {
+            keeps->check();
+        }
+    }
+    /** Throws TypeError of a part of a frame, whose memory is not this Array's to share or to close. */
+    void check_own() const;
 };
+
+/** DLPack's method. */
+nb::object dlpack(const array_object &self, nb::handle stream, nb::handle max_version,
+                  nb::handle dl_device, nb::handle copy);
+std::pair<int, int> dlpack_device(const array_object &self);
+/** The same in the form that every consumer knows. It says neither that memory may only be read nor when its contents are
+ *  ready: for those who see to that. */
+nb::object dlpack_unordered(const array_object &self);
+nb::dict cuda_array_interface(const array_object &self);
 
 void bind_array(nb::module_ &m);
 /** gpuipc.open and what is near to it. */

@@ -109,25 +109,6 @@ segment open_segment(nb::handle ticket, const nb::bytes &loan) {
     return made;
 }
 
-/* Types that PyTorch takes by DLPack in every version; the others go as numbers of the same size. */
-bool is_plain(const element &type) {
-    if (type.lanes != 1) {
-        return false;
-    }
-    switch (type.code) {
-    case 0: /* kDLInt */
-    case 2: /* kDLFloat */
-    case 4: /* kDLBfloat */
-        return true;
-    case 1: /* kDLUInt: the wider ones came later */
-        return type.bits == 8;
-    case 5: /* kDLComplex */
-        return type.bits >= 64;
-    default:
-        return false;
-    }
-}
-
 /* ---- a delivery ------------------------------------------------------------------------------ */
 
 class delivery {
@@ -176,20 +157,21 @@ class delivery {
     nb::object tensor(size_t number) const {
         const part &wanted = said_.parts.at(number);
         const element type = element_from_packed(wanted.type);
-        const element made = is_plain(type) ? type : element{0, type.bits, 1};
+        const element made = element_is_plain(type) ? type : element{0, type.bits, 1};
         return make(of_[wanted.at.home], wanted.at.offset, made, wanted.shape, wanted.strides);
     }
     /* The name of the type that tensor() could not give it. */
     std::optional<std::string> view_of(size_t number) const {
         const element type = element_from_packed(said_.parts.at(number).type);
-        return is_plain(type) ? std::nullopt : std::optional<std::string>(element_name(type));
+        return element_is_plain(type) ? std::nullopt
+                                      : std::optional<std::string>(element_name(type));
     }
     /* All tensors from the first to before the last; None for what tensor() alone does not make. */
     nb::list tensors() const {
         nb::list made;
         for (size_t i = 0; i < said_.parts.size(); i++) {
             const part &each = said_.parts[i];
-            made.append(each.common == no_common && is_plain(element_from_packed(each.type))
+            made.append(each.common == no_common && element_is_plain(element_from_packed(each.type))
                             ? tensor(i)
                             : nb::none());
         }

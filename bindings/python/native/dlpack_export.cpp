@@ -10,6 +10,12 @@
 
 namespace binding {
 
+std::pair<int, int> dlpack_device(const array_object &self) {
+    return self.core->is_on_host()
+               ? std::pair<int, int>(GPUIPC_DLPACK_CPU, 0)
+               : std::pair<int, int>(GPUIPC_DLPACK_CUDA, self.core->access_device());
+}
+
 namespace {
 
 /* ---- DLPack --------------------------------------------------------------------------------- */
@@ -47,12 +53,6 @@ void end_versioned(PyObject *capsule) {
     end_capsule<gpuipc_dlpack_versioned>(capsule, versioned_name);
 }
 
-std::pair<int, int> dlpack_device(const array_object &self) {
-    return self.core->is_on_host()
-               ? std::pair<int, int>(GPUIPC_DLPACK_CPU, 0)
-               : std::pair<int, int>(GPUIPC_DLPACK_CUDA, self.core->access_device());
-}
-
 void set_version(const array_object &, gpuipc_dlpack_managed &) {
 }
 
@@ -63,7 +63,7 @@ void set_version(const array_object &of, gpuipc_dlpack_versioned &tensor) {
 }
 
 template <typename tensor_type> tensor_type *tensor_of(const array_object &self) {
-    self.core->check_open(); /* to wait for the contents gives other threads time to close it */
+    self.check_open(); /* to wait for the contents gives other threads time to close it */
     auto *made =
         new block<tensor_type>; /* filled in below, but for what lies behind its dimensions */
     const layout &form = self.form;
@@ -71,7 +71,7 @@ template <typename tensor_type> tensor_type *tensor_of(const array_object &self)
     std::copy_n(form.shape.begin(), form.dimensions, made->shape);
     std::copy_n(form.strides.begin(), form.dimensions, made->strides);
     made->buffer = self.core->hold_for_tensor();
-    made->held = self.core->owned_by();
+    made->held = self.keeps != nullptr ? self.keeps : self.core->owned_by();
     made->seen.owner = made;
     made->seen.deleter = block<tensor_type>::end;
     made->seen.tensor = {reinterpret_cast<void *>(self.address()),
@@ -135,9 +135,15 @@ void check_place(const array_object &self, nb::handle dl_device, nb::handle copy
     }
 }
 
+} // namespace
+
+nb::object dlpack_unordered(const array_object &self) {
+    return capsule_of<gpuipc_dlpack_managed>(self, managed_name, end_managed);
+}
+
 nb::object dlpack(const array_object &self, nb::handle stream, nb::handle max_version,
                   nb::handle dl_device, nb::handle copy) {
-    self.core->check_open();
+    self.check_open();
     check_place(self, dl_device, copy);
     const bool is_versioned =
         !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
@@ -157,7 +163,7 @@ nb::object dlpack(const array_object &self, nb::handle stream, nb::handle max_ve
 
 /* ---- the CUDA array interface, version 3 ---------------------------------------------------- */
 
-nb::object strides_in_bytes(const layout &form) {
+static nb::object strides_in_bytes(const layout &form) {
     if (form.is_compact()) {
         return nb::none();
     }
@@ -178,7 +184,7 @@ nb::dict cuda_array_interface(const array_object &self) {
         throw nb::attribute_error(
             "__cuda_array_interface__ has no name for these elements; use from_dlpack");
     }
-    self.core->check_open();
+    self.check_open();
     const bool was_ready = self.core->is_settled();
     if (!was_ready) {
         self.core->ready_for(stream_of_handle(legacy_stream));
@@ -192,8 +198,6 @@ nb::dict cuda_array_interface(const array_object &self) {
     interface["stream"] = was_ready ? nb::none() : nb::object(nb::int_(legacy_stream));
     return interface;
 }
-
-} // namespace
 
 void bind_exports(nb::class_<array_object> &type) {
     type.def(

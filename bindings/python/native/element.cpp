@@ -138,4 +138,22 @@ element element_from_typestr(const std::string &typestr) {
     throw nb::value_error(("there is no type of elements for '" + typestr + "'").c_str());
 }
 
+bool element_is_plain(const element &type) {
+    if (type.lanes != 1) {
+        return false;
+    }
+    switch (type.code) {
+    case 0: /* kDLInt */
+    case 2: /* kDLFloat */
+    case 4: /* kDLBfloat */
+        return true;
+    case 1: /* kDLUInt: the wider ones came later */
+        return type.bits == 8;
+    case 5: /* kDLComplex */
+        return type.bits >= 64;
+    default:
+        return false;
+    }
+}
+
 } // namespace binding

@@ -32,6 +32,9 @@ element element_from_packed(uint32_t packed);
 /** Its name, such as "bfloat16"; where it has none, "(code, bits, lanes)". */
 std::string element_name(const element &type);
 
+/** PyTorch takes it by DLPack in every version; the others go as numbers of the same size. */
+bool element_is_plain(const element &type);
+
 /** As __cuda_array_interface__ has it, such as "<f4"; empty where that has none. */
 std::string element_typestr(const element &type);
 

@@ -8,6 +8,17 @@
 
 namespace binding {
 
+layout layout_of_spec(nb::handle spec) {
+    if (!nb::isinstance<nb::tuple>(spec)) {
+        return layout_compact(element_from(spec.attr("dtype")), numbers_from(spec.attr("shape")));
+    }
+    const nb::tuple pair = nb::borrow<nb::tuple>(spec);
+    if (pair.size() != 2) {
+        throw nb::value_error("an array of an arena is (shape, dtype)");
+    }
+    return layout_compact(element_from(pair[1]), numbers_from(pair[0]));
+}
+
 namespace {
 
 struct entry {
@@ -50,18 +61,6 @@ class manifest {
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-/* What an array is to be: (shape, dtype), or whatever has these two. */
-layout form_of(nb::handle spec) {
-    if (!nb::isinstance<nb::tuple>(spec)) {
-        return layout_compact(element_from(spec.attr("dtype")), numbers_from(spec.attr("shape")));
-    }
-    const nb::tuple pair = nb::borrow<nb::tuple>(spec);
-    if (pair.size() != 2) {
-        throw nb::value_error("an array of an arena is (shape, dtype)");
-    }
-    return layout_compact(element_from(pair[1]), numbers_from(pair[0]));
-}
-
 uint64_t aligned(uint64_t offset, uint64_t alignment) {
     if (offset > UINT64_MAX - alignment) {
         throw nb::value_error("more bytes than there can be");
@@ -75,7 +74,7 @@ manifest arrange(const nb::dict &specs, uint64_t alignment) {
     }
     manifest made;
     for (auto [name, spec] : specs) {
-        layout form = form_of(spec);
+        layout form = layout_of_spec(spec);
         form.offset = aligned(made.bytes(), alignment);
         (void)aligned(form.offset, form.extent());
         made.add(nb::cast<std::string>(name), form);
@@ -144,6 +143,16 @@ nb::list names_of(const manifest &self) {
 }
 
 } // namespace
+
+std::vector<std::pair<std::string, layout>> layouts_arranged(const nb::dict &specs,
+                                                             uint64_t alignment) {
+    std::vector<std::pair<std::string, layout>> found;
+    const manifest arranged = arrange(specs, alignment);
+    for (const entry &each : arranged.entries()) {
+        found.emplace_back(each.name, each.form);
+    }
+    return found;
+}
 
 void bind_manifest(nb::module_ &m) {
     nb::class_<manifest>(

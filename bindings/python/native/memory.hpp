@@ -22,6 +22,13 @@ class owner {
     virtual ~owner() = default;
 };
 
+/** The owner of memory that somebody has for a time only. */
+class lease : public owner {
+  public:
+    /** Throws when the time is over. */
+    virtual void check() const = 0;
+};
+
 /** The owner that is a Python object. */
 std::shared_ptr<owner> owner_of(nb::object object);
 

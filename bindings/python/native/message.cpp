@@ -9,8 +9,7 @@ namespace binding {
 
 namespace {
 
-/* In front of the program's bytes, where there are arrays: a word by which it is known, the length of a manifest (low byte
- * first), and the manifest. Each range of it is an array, whose name is the number of its buffer in the message. */
+/* Of a message each range is an array, whose name is the number of its buffer there. */
 constexpr char mark[] = {'g', 'p', 'u', 'i', 'p', 'c', 'A', '1'};
 constexpr size_t length_bytes = 4;
 constexpr size_t prefix_bytes = sizeof(mark) + length_bytes;
@@ -26,6 +25,7 @@ layout bytes_of(const memory &core) {
 
 array_object array_from(nb::handle item) {
     if (nb::isinstance<array_object>(item)) {
+        nb::inst_ptr<array_object>(item)->check_own();
         return *nb::inst_ptr<array_object>(item);
     }
     if (nb::isinstance<buffer_object>(item)) {
@@ -55,12 +55,7 @@ std::string prefix_of(const std::vector<array_object> &arrays, message &made) {
         ranges.push_back(each.form.range());
         ranges.back().name = names.back().c_str();
     }
-    const std::string manifest = manifest_of(ranges);
-    std::string prefix(mark, sizeof(mark));
-    for (size_t i = 0; i < length_bytes; i++) {
-        prefix.push_back(static_cast<char>(manifest.size() >> 8 * i & 0xFF));
-    }
-    return prefix + manifest;
+    return arrays_prefix(ranges);
 }
 
 [[noreturn]] void refuse() {
@@ -101,6 +96,32 @@ nb::list arrays_of(const char *manifest, size_t size, const message &came) {
 
 } // namespace
 
+std::string arrays_prefix(const std::vector<gpuipc_range> &ranges) {
+    const std::string manifest = manifest_of(ranges);
+    std::string prefix(mark, sizeof(mark));
+    for (size_t i = 0; i < length_bytes; i++) {
+        prefix.push_back(static_cast<char>(manifest.size() >> 8 * i & 0xFF));
+    }
+    return prefix + manifest;
+}
+
+arrays_said arrays_said_in(const char *bytes, size_t size) {
+    if (!has_mark(bytes, size)) {
+        return {nullptr, 0, 0};
+    }
+    if (size < prefix_bytes) {
+        refuse();
+    }
+    size_t length = 0;
+    for (size_t i = 0; i < length_bytes; i++) {
+        length |= size_t{static_cast<uint8_t>(bytes[sizeof(mark) + i])} << 8 * i;
+    }
+    if (length > size - prefix_bytes) {
+        refuse();
+    }
+    return {bytes + prefix_bytes, length, prefix_bytes + length};
+}
+
 message message_of(const nb::bytes &data, nb::handle arrays) {
     message made;
     std::vector<array_object> items;
@@ -124,19 +145,9 @@ message_object message_read(const message &came) {
         }
         return {nb::bytes(bytes.data(), bytes.size()), arrays};
     }
-    if (bytes.size() < prefix_bytes) {
-        refuse();
-    }
-    size_t length = 0;
-    for (size_t i = 0; i < length_bytes; i++) {
-        length |= size_t{static_cast<uint8_t>(bytes[sizeof(mark) + i])} << 8 * i;
-    }
-    if (length > bytes.size() - prefix_bytes) {
-        refuse();
-    }
-    const size_t data = prefix_bytes + length;
-    return {nb::bytes(bytes.data() + data, bytes.size() - data),
-            arrays_of(bytes.data() + prefix_bytes, length, came)};
+    const arrays_said said = arrays_said_in(bytes.data(), bytes.size());
+    return {nb::bytes(bytes.data() + said.end, bytes.size() - said.end),
+            arrays_of(said.manifest, said.manifest_bytes, came)};
 }
 
 } // namespace binding

@@ -18,6 +18,18 @@ struct message {
 /** Of the program's bytes and its arrays. Throws TypeError for what is neither an Array nor a Buffer. */
 message message_of(const nb::bytes &data, nb::handle arrays);
 
+/** What stands in front of the caller's bytes where there are arrays: a word by which it is known, the length of a manifest
+ *  (low byte first), and the manifest. */
+std::string arrays_prefix(const std::vector<gpuipc_range> &ranges);
+
+struct arrays_said {
+    const char *manifest; /* in the bytes; NULL: nothing is said of arrays */
+    size_t manifest_bytes;
+    size_t end; /* where the caller's bytes begin */
+};
+/** Finds it. Throws ProtocolError where it is not whole. */
+arrays_said arrays_said_in(const char *bytes, size_t size);
+
 /** What Python gets. */
 struct message_object {
     nb::bytes data;

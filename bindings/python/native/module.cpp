@@ -5,6 +5,7 @@
 #include "connection.hpp"
 #include "context.hpp"
 #include "deferred.hpp"
+#include "frame.hpp"
 #include "lingering.hpp"
 #include "machine.hpp"
 #include "manifest.hpp"
@@ -67,6 +68,9 @@ NB_MODULE(_native, m) {
     binding::bind_manifest(m);
     binding::bind_machine(m);
     binding::bind_connection(m);
+    binding::bind_frame(m);
+    binding::bind_channel(m);
+    binding::bind_subscription(m);
     binding::bind_stream(m);
     binding::bind_parcel(m);
     binding::bind_delivery(m);

@@ -303,3 +303,54 @@ def borrow(told: Connection) -> None:
             except gpuipc.GpuipcError as error:
                 told.send(type(error).__name__)
             del array
+
+
+def read_frames(ticket: object, options: dict[str, Any], pipe: Connection) -> None:
+    """Takes frames of the host's memory until there are none any more, and says what is in each."""
+    with gpuipc.subscribe(ticket, **options) as frames:  # type: ignore[arg-type]
+        pipe.send("subscribed")
+        try:
+            for frame in frames:
+                arrays = {name: np.from_dlpack(each).tolist() for name, each in frame.arrays.items()}
+                pipe.send((frame.sequence, frame.missed, frame.header, arrays))
+        except gpuipc.GpuipcError as error:
+            pipe.send(error.name)
+            return
+    pipe.send("end")
+
+
+def hold_a_frame(ticket: object, pipe: Connection) -> None:
+    """Takes one, and has it until it is killed."""
+    frame = gpuipc.subscribe(ticket).take(60)  # type: ignore[arg-type]
+    pipe.send(frame.sequence)
+    pipe.recv()
+
+
+def write_frames(pipe: Connection) -> None:
+    """Publishes a frame for each value that comes; with None it loans one and keeps it."""
+    channel = gpuipc.Channel(None, 16, "int32", slots=4, transport="host")
+    pipe.send(channel.ticket())
+    loan = None
+    while (value := pipe.recv()) != "close":
+        loan = channel.loan()
+        if value is not None:
+            np.from_dlpack(loan)[...] = value
+            loan.publish()
+        pipe.send(None)
+    channel.close()
+    del loan
+
+
+def wait_for_a_frame(ticket: object, ready: Connection) -> None:
+    frames = gpuipc.subscribe(ticket)  # type: ignore[arg-type]
+    interrupted(ready, lambda: next(frames), gpuipc.empty(16, "int8"))
+
+
+def wait_for_a_slot(full: str, ready: Connection) -> None:
+    after = 3600 if full == "drop" else None
+    channel = gpuipc.Channel(None, 16, "int8", slots=1, transport="host", full=full, drop_after=after)
+    reader = gpuipc.subscribe(channel.ticket())
+    channel.loan().publish()
+    frame = reader.take()
+    interrupted(ready, channel.loan, gpuipc.empty(16, "int8"))
+    frame.give_back()
