@@ -67,7 +67,7 @@ typedef enum gpuipc_full_policy {
     GPUIPC_FULL_SKIP =
         1, /**< a loan fails at once (::GPUIPC_ERR_BUSY), and readers count a frame as missed */
     GPUIPC_FULL_DROP =
-        2 /**< a loan waits for drop_after_ms, and then drops the readers in its way */
+        2 /**< a loan waits, and drops the readers in its way when there was no slot for drop_after_ms */
 } gpuipc_full_policy;
 
 /** How a channel is made. */
@@ -84,7 +84,9 @@ typedef struct gpuipc_channel_config {
     uint32_t
         max_held; /**< the most frames that a reader may hold at a time; 0: one less than slots, but 1 at least */
     gpuipc_full_policy full; /**< what a loan does when there is no slot */
-    uint32_t drop_after_ms;  /**< with ::GPUIPC_FULL_DROP: how long a loan waits for slow readers */
+    /** With ::GPUIPC_FULL_DROP: how long slow readers are waited for, from the first loan on that found no slot. So it
+     *  passes also where each loan waits for less. */
+    uint32_t drop_after_ms;
     /** By which readers find it, in the runtime directory of the server's context; NULL: by its ticket alone. As a
      *  listener's, without '@'; no listener's name is one of these. Whoever the server lets in can open it. The name is
      *  free again when the channel, its server or the process ends. */

@@ -191,6 +191,23 @@ Test(channel, a_slow_reader_is_dropped_and_the_others_lose_nothing) {
     check_ok(gpuipc_subscription_close(good));
 }
 
+Test(channel, a_slow_reader_is_dropped_also_by_loans_that_wait_for_less) {
+    channel_case_make(
+        &(gpuipc_channel_config){.slots = 1, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
+    gpuipc_subscription *slow = channel_case_open(NULL);
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status;
+    channel_case_send();
+    (void)channel_case_take(slow);
+    do { /* until the test's own timeout */
+        status = gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &frame);
+    } while (status == GPUIPC_ERR_TIMEOUT);
+    check_ok(status);
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    check_ok(gpuipc_channel_discard(channel_case_channel, &frame));
+    check_ok(gpuipc_subscription_close(slow));
+}
+
 /* ---- who waits --------------------------------------------------------------------------------- */
 
 static gpuipc_status take_late(void *argument) {

@@ -51,7 +51,9 @@ typedef struct channel {
     uint64_t number; /**< of the last frame that was published */
     uint64_t sequence;
     uint64_t looked_ns; /**< when it was last looked which readers live */
-    lookout lookout;    /**< while there are readers */
+    uint64_t
+        full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
+    lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
 } channel;

@@ -228,9 +228,9 @@ static void sleep_for(channel *self, search *what, os_deadline deadline) {
 }
 
 /* Whether the time is over that slow readers are given. */
-static bool is_patience_over(const channel *self, uint64_t now_ns, uint64_t begun_ns) {
+static bool is_patience_over(const channel *self, uint64_t now_ns) {
     return self->config.full == GPUIPC_FULL_DROP &&
-           now_ns - begun_ns >= self->config.drop_after_ms * UINT64_C(1000000);
+           now_ns - self->full_since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
 }
 
 /* The mutex is held. */
@@ -239,6 +239,7 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
     for (;;) {
         look_for_slot(self, what);
         if (what->slot != NO_SLOT) {
+            self->full_since_ns = 0;
             return GPUIPC_OK;
         }
         if (self->has_ended) {
@@ -248,7 +249,8 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
             return status_fail(GPUIPC_ERR_LIMIT, "all slots are on loan");
         }
         const uint64_t now_ns = os_clock_ns();
-        if (what->holder != NULL && is_patience_over(self, now_ns, begun_ns)) {
+        self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;
+        if (what->holder != NULL && is_patience_over(self, now_ns)) {
             drop_slow(self, what);
             continue;
         }
