@@ -108,6 +108,8 @@ def kinds_of(plan: Plan, sizes: list[int], has_torch: bool) -> list[tuple[str, s
             for channel in channels:
                 if not (case == "wrapped" and channel.startswith("connection")):
                     kinds.append((case, channel, size))
+        if plan.system == "gpuipc":
+            kinds.append(("frame", "channel", size))
     kinds.append(("state", "queue", 0))
     if plan.system == "gpuipc":
         kinds.append(("state, new", "queue", 0))

@@ -219,6 +219,7 @@ class OfGpuipc:
         self.known: Any = None
         self.tensor: Any = None
         self.pool: Any = None
+        self.frames: Any = None
         if has_pools(plan):
             import gpuipc.torch
 
@@ -239,6 +240,22 @@ class OfGpuipc:
             self.known = self._of_pool(block.nbytes)
         if block.case == "bundle":
             self.known = self._tensors()
+        if block.case == "frame":
+            self.frames = self._channel(block.nbytes // 4)
+
+    def _channel(self, count: int) -> Any:
+        if self.frames is not None:
+            self.frames.close()  # it has the name
+        name, options = frames_of(self.plan), {"slots": 2, **self.options}
+        if self.plan.on_host:
+            return self.gpuipc.Channel(name, count, "int32", **options)
+        return self.gpuipc.torch.Channel(name, shape=count, dtype=self.library.torch.int32, **options)
+
+    def publish(self, frame: Any) -> None:
+        if frame is None:
+            frame = self.frames.loan()
+            frame.header = END_OF_FRAMES
+        frame.publish()
 
     def _of_pool(self, nbytes: int) -> Any:
         torch = self.library.torch
@@ -275,6 +292,10 @@ class OfGpuipc:
             self.tensor[...] = value
             return arrays
         count = block.nbytes // 4
+        if block.case == "frame":
+            loan = self.frames.loan()
+            stamp(self.library.of(loan) if self.plan.on_host else loan, value)
+            return loan
         if block.case == "wrapped":
             torch = self.library.torch
             torch.cuda.empty_cache()
@@ -302,6 +323,14 @@ class OfGpuipc:
         return made
 
 
+END_OF_FRAMES = b"end"
+
+
+def frames_of(plan: Plan) -> str:
+    """The name of the owner's channel."""
+    return plan.name + "-frames"
+
+
 def has_pools(plan: Plan) -> bool:
     """There is gpuipc.torch, and a GPU for it."""
     return not plan.on_host and importlib.util.find_spec("gpuipc.torch") is not None
@@ -319,6 +348,7 @@ def senders(plan: Plan, channels: Channels, system: Any) -> dict[str, Any]:
         with system.gpuipc.listen(plan.name) as listener:
             channels.link.send("listening")
             connection = listener.accept(60)
+        send["channel"] = system.publish
         send["connection"] = lambda item: (
             connection.send(b"end") if item is None else connection.send(b"", (item,), wait=False)
         )
@@ -396,17 +426,38 @@ class User:
         self.library: Any = None
         if plan.system != "bare":
             self.library = Numpy(0) if plan.on_host else Torch(plan.user)
+        self.frames: Any = None
         if plan.system == "gpuipc":
             import gpuipc
             from gpuipc import _native
 
+            self.gpuipc = gpuipc
             self.unpack, self.array = _native.unpack, gpuipc.Array
             if not plan.on_host:
+                import gpuipc.torch
+
                 gpuipc.config.open_device.set(plan.user)
+
+    def subscribe(self) -> None:
+        """To the owner's channel, from its first frame on."""
+        options: dict[str, Any] = {"first": "oldest", "timeout": 30}
+        if self.plan.on_host:
+            self.frames = self.gpuipc.subscribe(frames_of(self.plan), **options)
+        else:
+            self.frames = self.gpuipc.torch.subscribe(frames_of(self.plan), device=self.plan.user, **options)
+
+    def take(self) -> Any:
+        frame = self.frames.take()
+        if frame.header != END_OF_FRAMES:
+            return frame
+        self.frames.close()
+        return None
 
     def usable(self, item: Any) -> Any:
         """A tensor for this process's stream, of what came; or many."""
         if self.plan.system == "gpuipc":
+            if self.plan.on_host and isinstance(item, self.gpuipc.Frame):
+                return self.library.of(item)
             if isinstance(item, tuple):
                 names, text = item
                 return dict(zip(names, self.library.of_many(self.unpack(text))))
@@ -428,7 +479,7 @@ class User:
         return self.library.torch.cat(firsts).tolist(), 0
 
 
-def receivers(plan: Plan, channels: Channels) -> dict[str, Any]:
+def receivers(plan: Plan, channels: Channels, user: User) -> dict[str, Any]:
     receive: dict[str, Any] = {"queue": channels.queue.get, "pipe": channels.pipe.recv}
     if plan.system == "bare":
 
@@ -452,6 +503,7 @@ def receivers(plan: Plan, channels: Channels) -> dict[str, Any]:
             data = connection.receive().data
             return None if data == b"end" else pickle.loads(data)
 
+        receive["channel"] = user.take
         receive["connection"] = from_connection
         receive["connection, pickled"] = from_connection_pickled
     return receive
@@ -462,7 +514,7 @@ def use(plan: Plan, channels: Channels) -> None:
     link = channels.link
     try:
         user = User(plan)
-        receive = receivers(plan, channels)
+        receive = receivers(plan, channels, user)
         while True:
             order = link.recv()
             if isinstance(order, Block):
@@ -479,6 +531,8 @@ def use(plan: Plan, channels: Channels) -> None:
 
 
 def use_block(block: Block, user: User, receive: Any, link: Any) -> None:
+    if block.case == "frame":
+        user.subscribe()
     kept: Any = None  # what is known is open somewhere
     is_known = block.case in ("part", "again", "state", "known pool", "pool, again", "bundle")
     while True:

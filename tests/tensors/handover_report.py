@@ -29,6 +29,12 @@ def row(what: str, value: float | None, unit: str, of: float | None, target: flo
     return f"| {what} | {value:.1f} {unit} | {of:.1f} {unit} | {text} | {'reached' if reached else 'not reached'} |"
 
 
+def limit(what: str, value: float | None, unit: str, most: float) -> str:
+    if value is None:
+        return f"| {what} | | | | not measured |"
+    return f"| {what} | {value:.1f} {unit} | | at most {most:g} {unit} | {'reached' if value <= most else 'not reached'} |"
+
+
 def targets(of: Figures) -> list[str]:
     lines = ["| what | gpuipc | beside it | ratio, and target | |", "|---|---|---|---|---|"]
     for where in ("", ", peer"):
@@ -48,6 +54,11 @@ def targets(of: Figures) -> list[str]:
                 for channel in ("connection", "connection, pickled"):
                     value = of.median(gpuipc, case, channel, size)
                     lines.append(row(f"{what}, {channel} / bare socket", value, "us", of.bare("socket"), 2.5, False))
+            value = of.median(gpuipc, "frame", "channel", size)
+            lines.append(limit(f"{name}, a frame of a channel", value, "us", 15))
+            for channel in ("queue", "pipe"):
+                other = of.median(torch, "again", channel, size)
+                lines.append(row(f"{name}, a frame of a channel / torch, known, {channel}", value, "us", other, 10, True))
             other = of.median(torch, "new", "queue", size)
             value = of.median(gpuipc, "wrapped", "queue", size)
             lines.append(row(f"{name}, torch's own memory, new, queue / torch", value, "us", other, 1, True))

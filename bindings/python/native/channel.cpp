@@ -172,16 +172,13 @@ void construct(channel_object *self, std::optional<std::string> name, nb::handle
 
 /* ---- loans ----------------------------------------------------------------------------------- */
 
-/* What is there at once is had without giving the GIL up. A loan that drops slow readers counts their time from its own
- * beginning, so it is not cut into stretches. */
+/* What is there at once is had without giving the GIL up. */
 void await_loan(const channel &of, gpuipc_stream stream, const patience &time,
                 gpuipc_frame *frame) {
     const auto call = [&](int left) { return gpuipc_channel_loan(of.handle, stream, left, frame); };
     const gpuipc_status status = frame_call(stream, [&] { return call(0); });
     if (status != GPUIPC_ERR_TIMEOUT || time.whole() == 0) {
         check(status);
-    } else if (of.config.full == GPUIPC_FULL_DROP) {
-        wait_at_once(time, call);
     } else {
         wait(time, call);
     }

@@ -265,15 +265,6 @@ void bind_frame(nb::module_ &m) {
         .def_prop_ro(
             "is_over", [](const frame_object &self) { return self.of->is_over.load(); },
             "It was published, discarded or given back.")
-        .def_prop_ro(
-            "_place",
-            [](const frame_object &self) {
-                return std::pair<uint64_t, uint64_t>(self.of->frame.address, self.of->form->number);
-            },
-            nb::sig("def _place(self) -> tuple[int, int]"),
-            "Which slot, and which form: what was made of both once is right again.")
-        .def("_capsules", capsules,
-             nb::sig("def _capsules(self) -> list[tuple[str, object, str | None]]"))
         .def(
             "__dlpack__",
             [](const frame_object &self, nb::handle stream, nb::handle max_version,
@@ -293,6 +284,17 @@ void bind_frame(nb::module_ &m) {
             nb::sig("def __cuda_array_interface__(self) -> dict[str, object]"))
         .def("__reduce__", refuse_pickle, nb::sig("def __reduce__(self) -> typing.NoReturn"))
         .def("__repr__", represent);
+    m.def(
+        "frame_place",
+        [](const frame_object &self) {
+            return std::pair<uint64_t, uint64_t>(self.of->frame.address, self.of->form->number);
+        },
+        nb::arg("frame"), nb::sig("def frame_place(frame: FrameBase) -> tuple[int, int]"),
+        "Which slot, and which form: what was made of both once is right again.");
+    m.def(
+        "frame_capsules", capsules, nb::arg("frame"),
+        nb::sig("def frame_capsules(frame: FrameBase) -> list[tuple[str, object, str | None]]"),
+        "DLPack's capsules of its slot, by name, each with the name of its type where it comes as numbers.");
 }
 
 } // namespace binding

@@ -29,6 +29,7 @@ def test_the_measuring_program(tmp_path: Path) -> None:
     for case in ("new", "part", "again"):
         for channel in ("queue", "pipe", "connection", "connection, pickled"):
             assert rows["gpuipc", case, channel]["rounds"] >= 3
+    assert rows["gpuipc", "frame", "channel"]["rounds"] >= 3
     assert {("gpuipc", "state", "queue"), ("gpuipc", "state, new", "queue")} < set(rows)
     assert found["calls_ns"]["gpuipc"]["open again, Array"] > 0
     assert "Emulated driver: these figures mean nothing." in done.stdout

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch: pools whose memory other processes can open, bundles of tensors, and torch.multiprocessing over gpuipc.
+"""PyTorch: pools whose memory other processes can open, bundles and channels of tensors, and torch.multiprocessing over
+gpuipc.
 
     pool = gpuipc.torch.MemPool(openers=[0, 1])
     with pool:
         model = Net().cuda()
     queue.put(gpuipc.torch.Bundle(model.state_dict()))
+
+    channel = gpuipc.torch.Channel("frames", like=tensor)
+    with channel.loan() as frame:
+        frame.copy_(tensor)
+    for frame in gpuipc.torch.subscribe("frames"): ...      # in another process
 
     gpuipc.torch.install()      # from now on queue.put(tensor) goes by gpuipc, where the tensor's memory is gpuipc's
 
@@ -30,35 +36,21 @@ import torch
 
 from gpuipc import _native, config, errors
 from gpuipc._native import Array, Context
+from gpuipc._torch_channel import Channel, Frame, FrameDict, Loan, LoanDict, Subscription, subscribe
+from gpuipc._torch_streams import NO_DEVICE as _NO_DEVICE
+from gpuipc._torch_streams import current_stream as _current_stream
+from gpuipc._torch_streams import start as _start
 
-__all__ = ["Bundle", "Classification", "Lent", "MemPool", "classify", "install", "tensor", "uninstall", "wrap"]
+__all__ = [
+    "Bundle", "Channel", "Classification", "Frame", "FrameDict", "Lent", "Loan", "LoanDict", "MemPool", "Subscription",
+    "classify", "install", "subscribe", "tensor", "uninstall", "wrap",
+]  # fmt: skip
 
-_NO_DEVICE = 0xFFFFFFFF  # of memory of the host
 _GRAD, _PARAMETER = 1, 2  # what a tensor is besides its memory
 
 _from_dlpack: Callable[[Any], torch.Tensor] = torch._C._from_dlpack
 # DLPack's functions for C, which PyTorch has from 2.10 on: by them tensors are looked at and made faster.
 _exchange: Any = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-
-
-# ---- streams
-
-
-def _current_stream(device: int) -> int:
-    """The stream that PyTorch computes on, in this thread; 0: the default one."""
-    if device == _NO_DEVICE or not torch.cuda.is_initialized():
-        return 0
-    return int(torch._C._cuda_getCurrentRawStream(device))
-
-
-def _start(devices: Iterable[int]) -> None:
-    """PyTorch's own state of CUDA has to be there before a tensor of CUDA is made."""
-    if not torch.cuda.is_initialized() and any(device != _NO_DEVICE for device in devices):
-        torch.cuda.init()
-
-
-# What is pickled or shared without a stream being named is ready when PyTorch's current one is there.
-_native.set_stream_source(_current_stream)
 
 
 # ---- one tensor

@@ -75,3 +75,14 @@ def serve(queue: "Queue[Any]", answers: "Queue[Any]") -> None:
             kept = value if keeps else None
         del value  # and not when the next one has come
         answers.put(answer)
+
+
+def read_frames(channel: Any, options: dict[str, Any], pipe: Any) -> None:
+    """Takes frames until there are none any more, and says what is in each."""
+    with gpuipc.torch.subscribe(channel, **options) as frames:
+        pipe.send("subscribed")
+        for frame in frames:
+            parts = frame if isinstance(frame, dict) else {".": frame}
+            said = {name: (str(each.dtype), each.tolist()) for name, each in parts.items()}
+            pipe.send((frame.sequence, frame.missed, frame.header, said))
+    pipe.send("end")

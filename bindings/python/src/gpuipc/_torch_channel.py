@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: MIT
+"""Channels of tensors: what is loaned and taken is a tensor over a slot, made once for each slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from gpuipc import _native
+from gpuipc._torch_streams import start
+
+_from_dlpack: Any = torch._C._from_dlpack
+_KNOWN_MAX = 256
+"""How many tensors are kept: of each slot, for each shape that frames have had."""
+
+
+# ---- tensors over slots
+
+
+class _Slots:
+    """Tensors over the slots of a channel. Each is made once, since that takes longer than a frame does."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], Any] = {}
+
+    def of(self, frame: _native.FrameBase) -> Any:
+        """A tensor, or a dict of several. No stream is ordered by this: the channel does that."""
+        found = self._known.get(_native.frame_place(frame))
+        return self._make(frame) if found is None else found
+
+    def _make(self, frame: _native.FrameBase) -> Any:
+        made: dict[str, Any] = {}
+        for name, capsule, kind in _native.frame_capsules(frame):
+            each = _from_dlpack(capsule)
+            made[name] = each if kind is None else each.view(getattr(torch, kind))
+        found = made["."] if list(made) == ["."] else made
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[_native.frame_place(frame)] = found
+        return found
+
+
+class _Borrowed:
+    """What tensors of frames have in common."""
+
+    # As of a Parameter: what is computed of a frame is an ordinary tensor.
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a frame is memory for a time: clone() it, or give the other process Channel.ticket()")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise TypeError("a frame is memory for a time: clone() it")
+
+
+_make_subclass: Any = torch.Tensor._make_subclass
+
+
+def _had(tensors: Any, frame: Any, one: Any, several: Any) -> Any:
+    """A new object for what is had now, so that nothing that was done to the last one is seen. It keeps the frame."""
+    if type(tensors) is dict:
+        made = several({name: _had(each, frame, one, several) for name, each in tensors.items()})
+    else:
+        made = _make_subclass(one, tensors)
+    made._frame = frame
+    return made
+
+
+# ---- the writer
+
+
+class _Loaned(_Borrowed):
+    _frame: _native.Loan
+
+    @property
+    def header(self) -> bytes:
+        """Bytes of your own beside the frame, such as its time: some 380, where it is one tensor."""
+        return self._frame.header
+
+    @header.setter
+    def header(self, header: bytes) -> None:
+        self._frame.header = header
+
+    def publish(self, stream: object | None = None) -> None:
+        """All readers see it from now on, and its contents are ready when the stream comes to this. None: the one that
+        the loan was made for, or PyTorch's current one."""
+        self._frame.publish(stream)
+
+    def discard(self) -> None:
+        """Nobody sees it. Waits for the current stream, which may be filling it."""
+        if torch.cuda.is_initialized():
+            torch.cuda.current_stream().synchronize()
+        self._frame.discard()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._frame.is_over:
+            return
+        if error[0] is None:
+            self._frame.publish()
+        else:
+            self.discard()
+
+
+class Loan(_Loaned, torch.Tensor):  # type: ignore[misc]
+    """A tensor over a slot that is to be filled. With `with` it is published at the end, or discarded when there was an
+    exception. What is computed of it is an ordinary tensor."""
+
+
+class LoanDict(_Loaned, dict[str, Any]):
+    """The same of several tensors, by their names."""
+
+
+class Channel:
+    """Frames for other processes: tensors in slots that all have open.
+
+        channel = gpuipc.torch.Channel("frames", like=tensor, slots=4)
+        with channel.loan() as frame:
+            frame.copy_(tensor)
+
+    like: a tensor whose shape, type and device frames have, or a dict of such; in place of it shape, dtype and device.
+    Frames of the CPU are in memory of the host that other processes have open. The other arguments are those of
+    gpuipc.Channel.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        like: torch.Tensor | Mapping[str, torch.Tensor] | None = None,
+        *,
+        shape: Any = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | int | None = None,
+        **options: Any,
+    ):
+        place = _device_of(like, device)
+        if place.type == "cpu":
+            options.setdefault("transport", "host")
+        elif place.type == "cuda":
+            options["device"] = place.index if place.index is not None else torch.cuda.current_device()
+        else:
+            raise TypeError(f"memory of '{place.type}' is not shared here")
+        self.native = _native.Channel(name, shape, dtype, like=_plain(like), **options)
+        """The channel below, which knows nothing of PyTorch."""
+        self._slots = _Slots()
+        if place.type == "cuda":
+            start([options["device"]])
+
+    def loan(
+        self,
+        like: torch.Tensor | Mapping[str, torch.Tensor] | None = None,
+        *,
+        shape: Any = None,
+        dtype: torch.dtype | None = None,
+        stream: object | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """A Loan, or a LoanDict of several tensors: for `with`. Waits until readers have given a slot back, for at most
+        timeout seconds; the stream waits by itself for those that gave back in the order of theirs. like, or shape and
+        dtype: of this frame alone. stream: None: PyTorch's current one; -1: none."""
+        loan = self.native.loan(shape if like is None else _plain(like), dtype, stream=stream, timeout=timeout)
+        return _had(self._slots.of(loan), loan, Loan, LoanDict)
+
+    def ticket(self) -> _native.Ticket:
+        """What readers open it by, as long as it is there."""
+        return self.native.ticket()
+
+    def readers(self) -> list[_native.Reader]:
+        """Those that read, and the last of those that did."""
+        return self.native.readers()
+
+    def close(self) -> None:
+        """Readers get what was published, and then the end."""
+        self.native.close()
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a channel stays where it is made: give the other process its ticket()")
+
+
+def _device_of(like: Any, device: Any) -> torch.device:
+    if device is not None:
+        return torch.device(f"cuda:{device}" if isinstance(device, int) else device)
+    if like is None:
+        raise TypeError("a channel is like a tensor, or has a shape, a dtype and a device")
+    devices = {each.device for each in (like.values() if isinstance(like, Mapping) else [like])}
+    if len(devices) != 1:
+        raise TypeError("the tensors of a frame are on one device")
+    return devices.pop()
+
+
+def _plain(like: Any) -> Any:
+    return dict(like) if isinstance(like, Mapping) else like
+
+
+# ---- the reader
+
+
+class _Taken(_Borrowed):
+    _frame: _native.Frame
+
+    @property
+    def sequence(self) -> int:
+        """From 1 on, and one more for each frame that the writer made or skipped."""
+        return self._frame.sequence
+
+    @property
+    def missed(self) -> int:
+        """How many frames there were between the one that was taken before and this one."""
+        return self._frame.missed
+
+    @property
+    def header(self) -> bytes:
+        """The writer's own bytes beside the frame."""
+        return self._frame.header
+
+    def give_back(self, stream: object | None = None) -> None:
+        """Its slot may be written when the stream comes to this. None: the one that was named for it, or PyTorch's
+        current one. Raises errors.LostError where the writer ended before the contents were there."""
+        self._frame.give_back(stream)
+
+    def keep(self) -> Any:
+        """The loop does not give it back when it goes on: that is yours to do. Answers the frame."""
+        self._frame.keep()
+        return self
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._frame.is_over:
+            self._frame.give_back()
+
+
+class Frame(_Taken, torch.Tensor):  # type: ignore[misc]
+    """A tensor over a frame that was taken: to be read, and to be used until it is given back. That is done by
+    give_back(), by `with`, by the loop that goes on, or when nobody has it any more. What is computed of it is an
+    ordinary tensor. A part of it (frame[0]) keeps it; what detach() and numpy() make does not."""
+
+
+class FrameDict(_Taken, dict[str, Any]):
+    """The same of several tensors, by their names, of which each keeps the frame."""
+
+
+class Subscription:
+    """A reader of a channel. A loop over it takes frame after frame until the writer has ended, and gives each back when
+    it goes on to the next. For one thread at a time."""
+
+    def __init__(self, native: _native.Subscription):
+        """Takes a subscription over."""
+        self.native = native
+        """The one below, which knows nothing of PyTorch."""
+        self._slots = _Slots()
+
+    def take(self, timeout: float | None = None, stream: object | None = None) -> Any:
+        """Waits for a frame, for at most timeout seconds: a Frame, or a FrameDict of several tensors. The stream waits
+        for the contents; None: the one of subscribe(), or PyTorch's current one."""
+        return self._made(self.native.take(timeout, stream))
+
+    def _made(self, frame: _native.Frame) -> Any:
+        return _had(self._slots.of(frame), frame, Frame, FrameDict)
+
+    def __iter__(self) -> Subscription:
+        return self
+
+    def __next__(self) -> Any:
+        return self._made(self.native.__next__())
+
+    def close(self) -> None:
+        """Gives back what was taken, in the order of its streams, and ends it."""
+        self.native.close()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a subscription stays where it is made: subscribe in the other process")
+
+
+def subscribe(
+    channel: _native.Ticket | bytes | str, *, device: torch.device | str | int | None = None, **options: Any
+) -> Subscription:
+    """Opens a channel for reading: by its name, or by Channel.ticket(). device: whose tensors frames are to be; None: that
+    of the memory. The other arguments are those of gpuipc.subscribe()."""
+    if device is not None:
+        place = torch.device(f"cuda:{device}" if isinstance(device, int) else device)
+        options["device"] = place.index if place.index is not None else torch.cuda.current_device()
+        start([options["device"]])
+    return Subscription(_native.subscribe(channel, **options))

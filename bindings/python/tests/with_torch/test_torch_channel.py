@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""Channels of PyTorch's tensors, on those of the CPU."""
+
+import copy
+import os
+import pickle
+import warnings
+from multiprocessing.context import SpawnContext
+from typing import Any
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # an older PyTorch warns of a newer NumPy
+    import torch
+
+import torch_others
+
+import gpuipc
+import gpuipc.torch
+
+from conftest import PATIENCE
+
+pytestmark = pytest.mark.filterwarnings("ignore:Failed to initialize NumPy")
+
+TYPES = ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "complex64"]
+
+
+def received(pipe: Any) -> Any:
+    assert pipe.poll(PATIENCE), "the other process says nothing"
+    return pipe.recv()
+
+
+@pytest.fixture
+def channel() -> gpuipc.torch.Channel:
+    return gpuipc.torch.Channel(like=torch.zeros(2, 3), slots=2)
+
+
+def publish(channel: gpuipc.torch.Channel, value: float) -> None:
+    with channel.loan(timeout=PATIENCE) as frame:
+        frame.fill_(value)
+
+
+def test_frames_arrive(spawn: SpawnContext) -> None:
+    here, there = spawn.Pipe()
+    name = f"tensors-{os.getpid()}"
+    channel = gpuipc.torch.Channel(name, like=torch.zeros(2, 2, dtype=torch.int32), slots=3)
+    process = spawn.Process(target=torch_others.read_frames, args=(name, {}, there), daemon=True)
+    process.start()
+    assert received(here) == "subscribed"
+    for value in range(1, 9):
+        with channel.loan(timeout=PATIENCE) as frame:
+            frame.copy_(torch.full((2, 2), value))
+            frame.header = b"%d" % value
+        assert received(here) == (value, 0, b"%d" % value, {".": ("torch.int32", [[value] * 2] * 2)})
+    assert [reader.process_id for reader in channel.readers()] == [process.pid]
+    channel.close()
+    assert received(here) == "end"
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+def test_all_types_and_several_tensors() -> None:
+    like = {name: torch.arange(6).view(2, 3).to(getattr(torch, name)) for name in TYPES[:4]}
+    for tensors in (like, {name: torch.ones(3).to(getattr(torch, name)) for name in TYPES[4:]}):
+        with gpuipc.torch.Channel(like=tensors) as channel, gpuipc.torch.subscribe(channel.ticket()) as frames:
+            with channel.loan() as loan:
+                assert list(loan) == list(tensors)
+                for name, each in tensors.items():
+                    loan[name].copy_(each)
+            frame = next(frames)
+            assert {name: each.dtype for name, each in frame.items()} == {name: each.dtype for name, each in tensors.items()}
+            assert all(torch.equal(frame[name], each) for name, each in tensors.items())
+            part = frame["bool" if "bool" in frame else "float16"]
+            del frame, each
+            assert channel.readers()[0].held == 1 and part.sequence == 1  # it keeps the frame
+            part.give_back()
+            assert channel.readers()[0].held == 0
+
+
+def test_shapes_that_change() -> None:
+    channel = gpuipc.torch.Channel(shape=(4, 4), dtype=torch.float32, device="cpu")
+    frames = gpuipc.torch.subscribe(channel.ticket())
+    for like in (torch.zeros(2, 8), torch.zeros(3, dtype=torch.int64), torch.zeros(())):
+        with channel.loan(like) as loan:
+            assert (loan.shape, loan.dtype) == (like.shape, like.dtype)
+            loan.fill_(7)
+        with frames.take(0) as frame:
+            assert torch.equal(frame, torch.full_like(like, 7))
+    with pytest.raises(ValueError, match="larger than a slot"):
+        channel.loan(shape=65, dtype=torch.float32)
+
+
+def test_a_frame_is_a_tensor(channel: gpuipc.torch.Channel) -> None:
+    frames = gpuipc.torch.subscribe(channel.ticket())
+    publish(channel, 3)
+    frame = frames.take(0)
+    assert isinstance(frame, torch.Tensor) and isinstance(frame, gpuipc.torch.Frame)
+    for made in (frame + 1, frame.clone(), torch.cat([frame, frame]), torch.nn.functional.relu(frame), frame.mean()):
+        assert type(made) is torch.Tensor
+    assert frame.sequence == 1 and frame.header == b"" and frame.missed == 0
+    for use in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="clone"):
+            use(frame)
+    frame.give_back()
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        frame.give_back()
+
+
+def test_a_part_keeps_its_frame(channel: gpuipc.torch.Channel) -> None:
+    frames = gpuipc.torch.subscribe(channel.ticket())
+    publish(channel, 3)
+    row = frames.take(0)[0]
+    assert channel.readers()[0].held == 1
+    assert row.tolist() == [3] * 3
+    del row
+    assert channel.readers()[0].held == 0
+
+
+def test_the_loop_gives_back_what_is_not_kept(channel: gpuipc.torch.Channel) -> None:
+    channel = gpuipc.torch.Channel(like=torch.zeros(2), slots=4)
+    frames = gpuipc.torch.subscribe(channel.ticket(), hold=3)
+    for value in (1, 2, 3):
+        publish(channel, value)
+    kept = [frame.keep() for frame, _ in zip(frames, range(2))]
+    assert channel.readers()[0].held == 2  # what zip took and dropped is given back
+    assert [frame.tolist() for frame in kept] == [[1, 1], [2, 2]]
+    channel.close()
+    assert [frame.sequence for frame in frames] == []
+
+
+def test_exceptions_discard_and_with_gives_back(channel: gpuipc.torch.Channel) -> None:
+    frames = gpuipc.torch.subscribe(channel.ticket())
+    with pytest.raises(ZeroDivisionError), channel.loan() as loan:
+        1 / 0  # noqa: B018
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        loan.publish()
+    for value in range(1, 5):  # every slot again and again
+        publish(channel, value)
+        with frames.take(0) as frame:
+            assert frame.tolist() == [[value] * 3] * 2
+    loan = channel.loan()
+    loan.publish()
+    assert frames.take(0).sequence == 5
+
+
+def test_without_pytorch_on_the_other_side(channel: gpuipc.torch.Channel) -> None:
+    with gpuipc.subscribe(channel.ticket()) as frames:
+        publish(channel, 1)
+        frame = frames.take(0)
+        assert (frame.array.shape, frame.array.dtype) == ((2, 3), "float32")
+        assert torch.equal(gpuipc.torch.tensor(frame.array), torch.ones(2, 3)) or frame.array.read_only
+
+
+def test_tensors_outlive_all_of_it(channel: gpuipc.torch.Channel) -> None:
+    frames = gpuipc.torch.subscribe(channel.ticket())
+    publish(channel, 1)
+    late = frames.take(0).detach()  # the trap: this does not keep the frame
+    for value in (2, 3):
+        publish(channel, value)
+        next(frames)
+    frames.close()
+    channel.close()
+    del channel, frames
+    assert late.tolist() in ([[2] * 3] * 2, [[3] * 3] * 2)
+
+
+def test_what_cannot_be(channel: gpuipc.torch.Channel) -> None:
+    with pytest.raises(TypeError, match="on one device"):
+        gpuipc.torch.Channel(like={"a": torch.zeros(2), "b": torch.zeros(2, device="meta")})
+    with pytest.raises(TypeError, match="meta"):
+        gpuipc.torch.Channel(like=torch.zeros(2, device="meta"))
+    with pytest.raises(TypeError, match="a shape, a dtype and a device"):
+        gpuipc.torch.Channel()
+    for each in (channel, gpuipc.torch.subscribe(channel.ticket()), channel.loan()):
+        with pytest.raises(TypeError):
+            pickle.dumps(each)
