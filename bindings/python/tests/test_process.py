@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing.context import SpawnContext
@@ -197,6 +198,23 @@ def test_who_unpickles_waits_for_contents_that_are_not_there_yet(late: Any, tran
         else:
             assert set(array.buffer.read()) == {value}
         pipe.send("next")
+
+
+def test_no_tensor_is_made_of_what_another_thread_closes_meanwhile(late: Any) -> None:
+    """Who makes one waits for the contents without the GIL: time enough to close the memory."""
+    array = pickle.loads(received(late(300, "host", False, [1])))
+    begins = threading.Event()
+
+    def close() -> None:
+        begins.wait(PATIENCE)
+        array.buffer.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        begins.set()
+        np.from_dlpack(array)
+    thread.join(PATIENCE)
 
 
 def test_a_stream_waits_for_contents_that_are_not_there_yet(late: Any) -> None:
