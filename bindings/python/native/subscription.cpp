@@ -151,7 +151,7 @@ taken_object take_one(const subscription_object &self, std::optional<double> tim
 }
 
 /* Of the loop: the frame before is given back, unless it is to be kept, or was given back. */
-taken_object take_next(const subscription_object &self) {
+taken_object take_next(const subscription_object &self, std::optional<double> timeout) {
     subscription &core = *self.core;
     if (const std::shared_ptr<taken_frame> before = core.last.lock()) {
         core.last.reset();
@@ -159,18 +159,32 @@ taken_object take_next(const subscription_object &self) {
             before->give_back(frame_stream_at_end(*before, nb::none()));
         }
     }
+    const std::shared_ptr<taken_frame> frame = take(self.core, core.stream, patience(timeout));
+    core.last = frame;
+    return {{frame}};
+}
+
+/* One that was dropped has not come to the end. */
+bool is_end(const nb::python_error &error) {
+    return error.matches(nb::module_::import_("gpuipc.errors").attr("PeerClosed")) &&
+           nb::cast<int>(error.value().attr("status")) == GPUIPC_ERR_PEER_CLOSED;
+}
+
+taken_object take_in_loop(const subscription_object &self) {
     try {
-        const std::shared_ptr<taken_frame> frame =
-            take(self.core, core.stream, patience(std::nullopt));
-        core.last = frame;
-        return {{frame}};
+        return take_next(self, std::nullopt);
     } catch (nb::python_error &error) {
-        if (error.matches(nb::module_::import_("gpuipc.errors").attr("PeerClosed")) &&
-            nb::cast<int>(error.value().attr("status")) == GPUIPC_ERR_PEER_CLOSED) {
+        if (is_end(error)) {
             throw nb::stop_iteration();
         }
         throw;
     }
+}
+
+intptr_t wait_handle(const subscription_object &self) {
+    intptr_t handle;
+    check(gpuipc_subscription_get_wait_handle(self.core->handle, &handle));
+    return handle;
 }
 
 void give_back(const taken_object &self, nb::handle stream) {
@@ -333,7 +347,15 @@ void bind_subscription(nb::module_ &m) {
         .def(
             "__iter__", [](nb::handle self) { return nb::borrow(self); },
             nb::sig("def __iter__(self) -> Subscription"))
-        .def("__next__", take_next, nb::sig("def __next__(self) -> Frame"))
+        .def("__next__", take_in_loop, nb::sig("def __next__(self) -> Frame"))
+        .def(
+            "next", take_next, nb::arg("timeout") = nb::none(),
+            nb::sig("def next(self, timeout: float | None = None) -> Frame"),
+            "What a loop does to go on: gives the frame before back, unless it is kept, and waits for the next one, for "
+            "at most timeout seconds. Raises as take() does.")
+        .def(
+            "fileno", wait_handle,
+            "For event loops: readable while take(0) may have something to say, a frame or the end. Not after close().")
         .def(
             "close", close,
             "Gives back what was taken, in the order of its streams, and ends it. Tensors of its memory stay valid, "

@@ -319,6 +319,18 @@ def read_frames(ticket: object, options: dict[str, Any], pipe: Connection) -> No
     pipe.send("end")
 
 
+def take_when_told(ticket: object, pipe: Connection) -> None:
+    """Takes a frame each time, and says what arrays it tells of."""
+    reader = gpuipc.subscribe(ticket)  # type: ignore[arg-type]
+    pipe.send("subscribed")
+    while pipe.recv() is not None:
+        try:
+            with reader.take(60) as frame:
+                pipe.send(({name: (each.shape, each.dtype) for name, each in frame.arrays.items()}, frame.header))
+        except (gpuipc.errors.ProtocolError, gpuipc.errors.OutOfRange):
+            pipe.send("refused")
+
+
 def hold_a_frame(ticket: object, pipe: Connection) -> None:
     """Takes one, and has it until it is killed."""
     frame = gpuipc.subscribe(ticket).take(60)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 
 import contextlib
 import copy
+import ctypes
 import gc
 import os
 import pickle
@@ -372,6 +373,7 @@ def test_a_reader_that_is_killed(spawn: SpawnContext) -> None:
     publish(channel, 1)
     assert received(here) == 1
     process.kill()
+    process.join(PATIENCE)
     publish(channel, 2)  # its slot is free again
     first_until(channel, "ended")
     assert not channel.readers()[0].is_alive
@@ -480,6 +482,100 @@ def test_python_ends_with_all_of_it_there(run_python: Run) -> None:
         "channel.loan().publish()\n"
         "array, loan = numpy.from_dlpack(reader.take()), channel.loan()\n"
     )
+
+
+# ---- programs in C
+
+
+class CFrame(ctypes.Structure):
+    """gpuipc_frame"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t), ("id", ctypes.c_uint64), ("address", ctypes.c_uint64),
+        ("capacity", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("sequence", ctypes.c_uint64),
+        ("missed", ctypes.c_uint64), ("header", ctypes.c_char_p), ("header_bytes", ctypes.c_size_t),
+    ]  # fmt: skip
+
+
+class CBufferConfig(ctypes.Structure):
+    """gpuipc_buffer_config"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t), ("device", ctypes.c_uint32), ("transport", ctypes.c_int),
+        ("bytes", ctypes.c_uint64), ("rest", ctypes.c_uint8 * 40),
+    ]  # fmt: skip
+
+
+class CChannelConfig(ctypes.Structure):
+    """gpuipc_channel_config"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t), ("buffer", ctypes.c_void_p), ("slots", ctypes.c_uint32),
+        ("max_readers", ctypes.c_uint32), ("slot_bytes", ctypes.c_uint64), ("header_bytes", ctypes.c_uint32),
+        ("max_held", ctypes.c_uint32), ("full", ctypes.c_int), ("drop_after_ms", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+class CWriter:
+    """A channel of a program that knows nothing of Python."""
+
+    def __init__(self) -> None:
+        self.c = ctypes.CDLL(gpuipc.get_library())
+        self.context, self.buffer = ctypes.c_void_p(), ctypes.c_void_p()
+        self.server, self.channel = ctypes.c_void_p(), ctypes.c_void_p()
+        memory = CBufferConfig(ctypes.sizeof(CBufferConfig), 0, 0, 4096)
+        self.call("context_create", None, ctypes.byref(self.context))
+        self.call("buffer_create", self.context, ctypes.byref(memory), ctypes.byref(self.buffer))
+        self.call("server_create", self.context, None, ctypes.byref(self.server))
+        config = CChannelConfig(ctypes.sizeof(CChannelConfig), self.buffer, 4, 0, 1024, 512)
+        ticket = ctypes.create_string_buffer(64)
+        self.call("channel_create", self.server, ctypes.byref(config), ctypes.byref(self.channel), ticket)
+        self.ticket = ticket.raw
+
+    def call(self, name: str, *arguments: Any) -> None:
+        assert self.c[f"gpuipc_{name}"](*arguments) == 0, name
+
+    def publish(self, nbytes: int, header: bytes) -> None:
+        frame, no_stream = CFrame(ctypes.sizeof(CFrame)), ctypes.c_void_p(-1)
+        self.call("channel_loan", self.channel, no_stream, 1000, ctypes.byref(frame))
+        frame.bytes, frame.header, frame.header_bytes = nbytes, header, len(header)
+        self.call("channel_publish", self.channel, ctypes.byref(frame), no_stream)
+
+    def end(self) -> None:
+        self.call("channel_destroy", self.channel)
+        self.call("server_destroy", self.server)
+        self.call("buffer_release", self.buffer)
+        self.call("context_destroy", self.context)
+
+
+def said_of(names: dict[str, tuple[Any, str]]) -> bytes:
+    """What stands in a header before the caller's bytes, where a manifest tells of arrays."""
+    manifest = bytes(gpuipc.Manifest.arrange(names))
+    return b"gpuipcA1" + len(manifest).to_bytes(4, "little") + manifest
+
+
+def test_frames_of_a_program_in_c(spawn: SpawnContext) -> None:
+    here, there = spawn.Pipe()
+    writer = CWriter()
+    process = started(spawn, others.take_when_told, writer.ticket, there)
+    assert received(here) == "subscribed"
+    two = said_of({"a": (4, "int32"), "b": ((2, 2), "int8")})
+    large = said_of({"a": (1025, "int8")})
+    refused = (b"gpuipcA1", b"gpuipcA1\xff\xff\xff\xff", b"gpuipcA1\x04\0\0\0junk", two[:60], large)
+    for nbytes, header, expected in (
+        (100, b"its own", ({".": ((100,), "uint8")}, b"its own")),
+        (0, b"", ({}, b"")),
+        (1024, two + b"and more", ({"a": ((4,), "int32"), "b": ((2, 2), "int8")}, b"and more")),
+        *((1024, each, "refused") for each in refused),
+        (10, b"", ({".": ((10,), "uint8")}, b"")),  # nothing is held of those
+    ):
+        writer.publish(nbytes, header)
+        here.send("take")
+        assert received(here) == expected
+    here.send(None)
+    ended(process)
+    writer.end()
 
 
 # ---- what is wrong

@@ -275,6 +275,15 @@ class Subscription:
     def __next__(self) -> Any:
         return self._made(self.native.__next__())
 
+    def next(self, timeout: float | None = None) -> Any:
+        """What a loop does to go on: gives the frame before back, unless it is kept, and waits for the next one, for at
+        most timeout seconds. Raises as take() does."""
+        return self._made(self.native.next(timeout))
+
+    def fileno(self) -> int:
+        """For event loops: readable while take(0) may have something to say, a frame or the end. Not after close()."""
+        return self.native.fileno()
+
     def close(self) -> None:
         """Gives back what was taken, in the order of its streams, and ends it."""
         self.native.close()

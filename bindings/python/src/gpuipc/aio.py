@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""asyncio: connections, tickets, returns and servers that are waited for by an event loop.
+"""asyncio: connections, channels, tickets, returns and servers that are waited for by an event loop.
 
     async with gpuipc.aio.listen("weights") as listener:
         connection = await listener.accept()
@@ -8,13 +8,16 @@
     connection = await gpuipc.aio.connect("weights")
     message = await connection.receive()
 
+    async for frame in await gpuipc.aio.subscribe("frames"):
+        ...
+
 What is cancelled, or whose time (asyncio.timeout) runs out, leaves nothing behind: a message that was not received yet
 waits for the next call. The loop waits for the library's wait handles. Loops that cannot (Windows' default one) wait
 in threads, a tenth of a second at a time.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -100,12 +103,12 @@ class _Source:
             except errors.Timeout:
                 pass
             try:
-                await self._readable()
+                await self.readable()
             except NotImplementedError:
                 break
         return await self._in_threads(call)
 
-    async def _readable(self) -> None:
+    async def readable(self) -> None:
         self._waited = _readers_of(asyncio.get_running_loop()), self._handle.fileno()
         readers, descriptor = self._waited
         await readers.readable(descriptor)
@@ -346,6 +349,120 @@ async def connect(name: str, timeout: float | None = 5.0, **options: Any) -> Con
             if end is not None and loop.time() >= end:
                 raise
         await asyncio.sleep(_BETWEEN)
+
+
+# ---- channels
+
+
+class _Loaning:
+    """A loan that is waited for by `await`, or by `async with`."""
+
+    def __init__(self, loan: Callable[[float], Any]) -> None:
+        self._call = loan
+        self._loan: Any = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return _at_times(self._call).__await__()
+
+    async def __aenter__(self) -> Any:
+        self._loan = await self
+        return self._loan.__enter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._loan.__exit__(*error)
+
+
+class Channel:
+    """Frames for other processes.
+
+        channel = aio.Channel(gpuipc.Channel("frames", (480, 640, 3), "uint8"))
+        async with channel.loan() as frame:
+            ...
+    """
+
+    def __init__(self, channel: Any) -> None:
+        """Takes a channel over: a gpuipc.Channel, or a gpuipc.torch.Channel."""
+        self._channel = channel
+
+    def loan(self, *arguments: Any, **options: Any) -> _Loaning:
+        """As the channel's own loan(), but for timeout: for `async with`, or `await`. While readers have all slots it is
+        looked again, a hundred times a second at least."""
+        return _Loaning(lambda timeout: self._channel.loan(*arguments, timeout=timeout, **options))
+
+    def ticket(self) -> gpuipc.Ticket:
+        """What readers open it by."""
+        ticket: gpuipc.Ticket = self._channel.ticket()
+        return ticket
+
+    def readers(self) -> list[gpuipc.Reader]:
+        """Those that read, and the last of those that did."""
+        readers: list[gpuipc.Reader] = self._channel.readers()
+        return readers
+
+    def close(self) -> None:
+        """Readers get what was published, and then the end. Takes some 20 ms."""
+        self._channel.close()
+
+    async def __aenter__(self) -> "Channel":
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.close()
+
+
+class Subscription:
+    """A reader of a channel. A loop (async for) takes frame after frame until the writer has ended, and gives each back
+    when it goes on to the next. For one task at a time."""
+
+    def __init__(self, subscription: Any) -> None:
+        """Takes one over: of gpuipc.subscribe(), or of gpuipc.torch.subscribe()."""
+        self._subscription = subscription
+        self._source = _Source(subscription)
+
+    async def _wait(self, call: Callable[[float], _T]) -> _T:
+        """Always here, and never in another thread, which has another current stream."""
+        while True:
+            try:
+                return call(0)
+            except errors.Timeout:
+                pass
+            try:
+                await self._source.readable()
+            except NotImplementedError:
+                return await _at_times(call)
+
+    async def take(self, *, stream: object | None = None) -> Any:
+        """Waits for a frame. When it is cancelled, the frame is for the next call."""
+        return await self._wait(lambda timeout: self._subscription.take(timeout, stream))
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """Frames, until the writer has ended."""
+        while True:
+            try:
+                frame = await self._wait(self._subscription.next)
+            except errors.PeerClosed as error:
+                if error.name == "GPUIPC_ERR_PEER_CLOSED":
+                    return
+                raise
+            yield frame
+            del frame
+
+    def close(self) -> None:
+        """Gives back what was taken, and ends it. Who waits in it gets errors.ReleasedError."""
+        self._source.closes()
+        self._subscription.close()
+
+    async def __aenter__(self) -> "Subscription":
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.close()
+
+
+async def subscribe(channel: gpuipc.Ticket | bytes | str, **options: Any) -> Subscription:
+    """As gpuipc.subscribe(), in a thread: it waits for the channel's name and server."""
+    loop = asyncio.get_running_loop()
+    return Subscription(await loop.run_in_executor(None, lambda: gpuipc.subscribe(channel, **options)))
 
 
 # ---- a server
