@@ -33,8 +33,8 @@ def test_messages_to_another_process(spawn: SpawnContext, name: str) -> None:
         with listener.accept(PATIENCE) as connection:
             assert connection.peer_process_id == process.pid and connection.peer_user == str(os.getuid())
             array = filled((8, 8))
-            connection.send(b"two: ", [array[2:4], array[:, ::4]])
             expected = [int(np.from_dlpack(array[2:4]).sum()), int(np.from_dlpack(array[:, ::4]).sum()) + 4]
+            connection.send(b"two: ", [array[2:4], array[:, ::4]])
             assert connection.receive(PATIENCE).data == b"two: " + repr(expected).encode()
             assert int(np.from_dlpack(array).sum()) == sum(range(64)) + 16 + 16
             connection.send(b"none: ")
