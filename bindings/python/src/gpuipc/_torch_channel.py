@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -46,7 +46,7 @@ class _Borrowed:
     """What tensors of frames have in common."""
 
     # As of a Parameter: what is computed of a frame is an ordinary tensor.
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError("a frame is memory for a time: clone() it, or give the other process Channel.ticket()")
@@ -55,6 +55,15 @@ class _Borrowed:
         raise TypeError("a frame is memory for a time: clone() it")
 
 
+if TYPE_CHECKING:
+
+    class _Tensor:
+        """As much as checkers of types know of a tensor where there is no PyTorch."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _Tensor = torch.Tensor
 _make_subclass: Any = torch.Tensor._make_subclass
 
 
@@ -106,7 +115,7 @@ class _Loaned(_Borrowed):
             self.discard()
 
 
-class Loan(_Loaned, torch.Tensor):  # type: ignore[misc]
+class Loan(_Loaned, _Tensor):
     """A tensor over a slot that is to be filled. With `with` it is published at the end, or discarded when there was an
     exception. What is computed of it is an ordinary tensor."""
 
@@ -144,7 +153,7 @@ class Channel:
             options["device"] = place.index if place.index is not None else torch.cuda.current_device()
         else:
             raise TypeError(f"memory of '{place.type}' is not shared here")
-        self.native = _native.Channel(name, shape, dtype, like=_plain(like), **options)
+        self.native: _native.Channel = _native.Channel(name, shape, dtype, like=_plain(like), **options)
         """The channel below, which knows nothing of PyTorch."""
         self._slots = _Slots()
         if place.type == "cuda":
@@ -241,7 +250,7 @@ class _Taken(_Borrowed):
             self._frame.give_back()
 
 
-class Frame(_Taken, torch.Tensor):  # type: ignore[misc]
+class Frame(_Taken, _Tensor):
     """A tensor over a frame that was taken: to be read, and to be used until it is given back. That is done by
     give_back(), by `with`, by the loop that goes on, or when nobody has it any more. What is computed of it is an
     ordinary tensor. A part of it (frame[0]) keeps it; what detach() and numpy() make does not."""
@@ -257,7 +266,7 @@ class Subscription:
 
     def __init__(self, native: _native.Subscription):
         """Takes a subscription over."""
-        self.native = native
+        self.native: _native.Subscription = native
         """The one below, which knows nothing of PyTorch."""
         self._slots = _Slots()
 

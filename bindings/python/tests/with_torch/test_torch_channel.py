@@ -95,7 +95,7 @@ def test_a_frame_is_a_tensor(channel: gpuipc.torch.Channel) -> None:
     frames = gpuipc.torch.subscribe(channel.ticket())
     publish(channel, 3)
     frame = frames.take(0)
-    assert isinstance(frame, torch.Tensor) and isinstance(frame, gpuipc.torch.Frame)
+    assert isinstance(frame, torch.Tensor) and type(frame).__name__ == "Frame"
     for made in (frame + 1, frame.clone(), torch.cat([frame, frame]), torch.nn.functional.relu(frame), frame.mean()):
         assert type(made) is torch.Tensor
     assert frame.sequence == 1 and frame.header == b"" and frame.missed == 0
