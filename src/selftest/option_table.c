@@ -97,6 +97,20 @@ static const struct {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+/* What an option is to these commands, where that is something else. */
+static const struct {
+    int option;
+    unsigned commands;
+    const char *help;
+} others[] = {
+    {OPTION_SIZE, BIT(CHANNEL),
+     "how large a frame is, such as 64M (K, M and G are powers of 1024); may be repeated (default: 8M; on the emulated "
+     "driver 256K)"},
+    {OPTION_SIZE, BIT(RING),
+     "how much each program shares, such as 1M (K, M and G are powers of 1024; default: 64M; on the emulated driver 2M)"},
+};
+#define OTHERS (sizeof(others) / sizeof(others[0]))
+
 /* Where the help of an option begins, and where its lines end: what a terminal has had since the VT100. */
 #define HELP_COLUMN    19
 #define COMMAND_COLUMN 30
@@ -165,6 +179,15 @@ static void print_help(int beginning, const char *text) {
     (void)fputc('\n', stdout);
 }
 
+static const char *help_of(size_t row, unsigned which) {
+    for (size_t i = 0; i < OTHERS; i++) {
+        if (others[i].option == rows[row].value && (others[i].commands & which) != 0) {
+            return others[i].help;
+        }
+    }
+    return rows[row].help;
+}
+
 static void print_options(unsigned which) {
     for (size_t i = 0; i < ROWS; i++) {
         if (rows[i].help == NULL || (rows[i].commands & which) == 0) {
@@ -176,7 +199,7 @@ static void print_options(unsigned which) {
         } else {
             (void)printf("\n%*s", HELP_COLUMN, "");
         }
-        print_help(HELP_COLUMN, rows[i].help);
+        print_help(HELP_COLUMN, help_of(i, which));
     }
 }
 

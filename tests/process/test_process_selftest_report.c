@@ -141,6 +141,10 @@ Test(selftest_report, help_of_each_command) {
         (void)snprintf(line, sizeof(line), "  gpuipc-selftest %s ", names[i]);
         cr_assert_eq(lines_with(&all, line), 1, "%s", names[i]);
     }
+    const selftest_outcome frames =
+        selftest_run((selftest_words){"channel", "--help", NULL}, NULL);
+    selftest_expect_text(&frames, "(default: 8M; on the");
+    cr_assert(strstr(frames.all, "64M and 1G") == NULL, "%s", frames.all);
 }
 
 Test(selftest_report, tap) {
