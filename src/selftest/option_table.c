@@ -65,7 +65,7 @@ static const struct {
     {"quick", OPTION_QUICK, no_argument, BIT(RUN), "", "only 1 MiB"},
     {"full", OPTION_FULL, no_argument, BIT(RUN), "", "--bench-copy and --measure"},
     {"only", OPTION_ONLY, required_argument, BIT(RUN), "=LIST",
-     "only these checks, such as share/0-1,transports; gpuipc-selftest list names them"},
+     "only these checks, with commas between: share, share/0-1, share/0-1/1048576, transports"},
     {"bench-copy", OPTION_BENCH_COPY, no_argument, BIT(RUN) | BIT(PRODUCE), "",
      "compares copies through the shared mapping with the same copy inside one program"},
     {"measure", OPTION_MEASURE, no_argument, BIT(RUN) | BIT(TRANSPORTS), "",

@@ -119,8 +119,9 @@ static bool add_only(options *self, char *text) {
         if (comma != NULL) {
             *comma = '\0';
         }
-        if (strncmp(word, "share", strlen("share")) != 0 && strcmp(word, "transports") != 0) {
-            return complain("--only", word, "a check (see gpuipc-selftest list)");
+        if (strcmp(word, "share") != 0 && strncmp(word, "share/", strlen("share/")) != 0 &&
+            strcmp(word, "transports") != 0) {
+            return complain("--only", word, "share, share/0-1, share/0-1/1048576 or transports");
         }
         if (self->only_count == ONLY_MAX) {
             return complain("--only", word, "one of the first sixteen");
@@ -128,7 +129,8 @@ static bool add_only(options *self, char *text) {
         self->only[self->only_count++] = word;
         word = comma != NULL ? comma + 1 : NULL;
     }
-    return self->only_count > 0 || complain("--only", text, "a check (see gpuipc-selftest list)");
+    return self->only_count > 0 ||
+           complain("--only", text, "share, share/0-1, share/0-1/1048576 or transports");
 }
 
 /* Options of what is printed and demanded; of the others -1. */
@@ -260,6 +262,10 @@ static bool check_ticket(const options *self) {
 static bool check_together(options *self) {
     if (!report_has_json && (self->format == REPORT_JSON || self->page != NULL)) {
         fputs("gpuipc-selftest: --json and --html: this program was built without cJSON\n", stderr);
+        return false;
+    }
+    if (self->command == COMMAND_RING_MEMBER && self->members == 0) {
+        fputs("gpuipc-selftest: ring-member is for the tool itself: it needs --members\n", stderr);
         return false;
     }
     if (self->is_quick && self->size_count == 0) {

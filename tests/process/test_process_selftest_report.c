@@ -47,6 +47,20 @@ Test(selftest_report, only_some_checks) {
     selftest_expect_code(&found, 0);
     cr_assert_eq(lines_with(&found, "pass  "), 1, "%s", found.all);
     cr_assert_eq(lines_with(&found, "memory of device"), 4);
+
+    found = selftest_run((selftest_words){EMULATED, "--only=share/0-0/8388608", NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    cr_assert_eq(lines_with(&found, "pass  device 0 -> device 0, 8 MiB"), 1);
+    cr_assert_eq(lines_with(&found, "pass  "), 1, "%s", found.all);
+
+    found = selftest_run((selftest_words){EMULATED, "--quick", "--only=transports", NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    cr_assert_eq(lines_with(&found, "memory of device"), 4);
+    cr_assert_eq(lines_with(&found, "nothing to test"), 0);
+
+    found = selftest_run((selftest_words){EMULATED, "--quick", "--only=share/0-10", NULL}, NULL);
+    selftest_expect_code(&found, 77);
+    cr_assert_eq(lines_with(&found, "pass  "), 0, "%s", found.all);
 }
 
 Test(selftest_report, everything) {
@@ -141,8 +155,7 @@ Test(selftest_report, help_of_each_command) {
         (void)snprintf(line, sizeof(line), "  gpuipc-selftest %s ", names[i]);
         cr_assert_eq(lines_with(&all, line), 1, "%s", names[i]);
     }
-    const selftest_outcome frames =
-        selftest_run((selftest_words){"channel", "--help", NULL}, NULL);
+    const selftest_outcome frames = selftest_run((selftest_words){"channel", "--help", NULL}, NULL);
     selftest_expect_text(&frames, "(default: 8M; on the");
     cr_assert(strstr(frames.all, "64M and 1G") == NULL, "%s", frames.all);
 }
@@ -185,6 +198,8 @@ Test(selftest_report, wrong_usage) {
     static const char *const lines[][4] = {{"--json", "--csv", NULL},
                                            {"--only=dance", NULL},
                                            {"--only=", NULL},
+                                           {"--only=sharex", NULL},
+                                           {"ring-member", NULL},
                                            {"--require=nvlink", NULL},
                                            {"--require=vmm=3", NULL},
                                            {"--min-gbps=vmm", NULL},
