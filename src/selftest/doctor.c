@@ -81,6 +81,8 @@ int doctor(const options *wanted) {
     watchdog_expect("looking at the machine, and trying to share memory on it", wanted->timeout_ms);
     if (gpuipc_diagnose(&config, 0, findings, GPUIPC_FINDING_COUNT, &count) != GPUIPC_OK) {
         fprintf(stderr, "gpuipc-selftest: FAIL: %s\n", gpuipc_error_text());
+        (void)snprintf(wanted->report->error, sizeof(wanted->report->error), "%s",
+                       gpuipc_error_text());
         return EXIT_FAIL;
     }
     watchdog_rest();

@@ -213,7 +213,7 @@ static bool print(const report *self, int exit_code) {
     case REPORT_CSV:
         return report_print_csv(self, stdout);
     case REPORT_TAP:
-        return report_print_tap(self, stdout);
+        return report_print_tap(self, stdout, exit_code);
     case REPORT_MARKDOWN:
         return report_print_markdown(self, stdout, exit_code);
     }

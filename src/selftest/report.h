@@ -62,6 +62,7 @@ typedef struct report {
     FILE *page; /**< --html; NULL: none is wanted */
     bool has_colors;
     bool is_interrupted;        /**< not all was tried */
+    char error[800];            /**< why nothing could be tried; empty: something was */
     const char *command;        /**< "run", "matrix" */
     os_facts facts;             /**< of the system */
     gpuipc_context_info driver; /**< all zero: there is none */
@@ -123,7 +124,7 @@ const char *report_uuid(const gpuipc_device_info *info, char text[REPORT_UUID_MA
 /* ---- the formats: report_text.c, report_json.c ------------------------------------------------ */
 
 bool report_print_csv(const report *self, FILE *into);
-bool report_print_tap(const report *self, FILE *into);
+bool report_print_tap(const report *self, FILE *into, int exit_code);
 bool report_print_markdown(const report *self, FILE *into, int exit_code);
 /** Whether this build has cJSON, of which JSON and the page are made. */
 extern const bool report_has_json;

@@ -160,6 +160,7 @@ static cJSON *document(const report *self, int exit_code) {
     add_text(root, "command", self->command);
     add_number(root, "exit_code", exit_code);
     add_bool(root, "interrupted", self->is_interrupted);
+    add_text_or_null(root, "error", self->error);
     add_number(root, "unix_ms", (double)os_time_unix_ms());
     add_platform(root, self);
     add_driver(root, self);

@@ -84,7 +84,18 @@ static void tap_text(FILE *into, const char *text) {
 
 static const char *const tap_ok[] = {"ok", "not ok", "ok"};
 
-bool report_print_tap(const report *self, FILE *into) {
+/* What did not come to its end, or not to a beginning, is no success to who sees no exit code. */
+static void tap_end(const report *self, FILE *into, int exit_code) {
+    if (self->error[0] != '\0' || self->is_interrupted || exit_code == EXIT_USAGE) {
+        (void)fputs("Bail out! ", into);
+        tap_text(into, self->is_interrupted     ? "interrupted"
+                       : self->error[0] != '\0' ? self->error
+                                                : "wrong usage");
+        (void)fputc('\n', into);
+    }
+}
+
+bool report_print_tap(const report *self, FILE *into, int exit_code) {
     size_t number = 0;
     (void)fprintf(into, "TAP version 13\n1..%zu\n", self->check_count + self->finding_count);
     for (size_t i = 0; i < self->check_count; i++) {
@@ -103,6 +114,7 @@ bool report_print_tap(const report *self, FILE *into) {
         tap_text(into, one->evidence);
         (void)fputc('\n', into);
     }
+    tap_end(self, into, exit_code);
     return fflush(into) == 0 && !ferror(into);
 }
 
@@ -125,6 +137,11 @@ static void markdown_head(const report *self, FILE *into, int exit_code) {
                   GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR, GPUIPC_VERSION_PATCH, exit_code);
     markdown_text(into, self->facts.system);
     (void)fputs("\n", into);
+    if (self->error[0] != '\0') {
+        (void)fputs("- error: ", into);
+        markdown_text(into, self->error);
+        (void)fputc('\n', into);
+    }
     if (self->facts.container[0] != '\0') {
         (void)fputs("- container: ", into);
         markdown_text(into, self->facts.container);

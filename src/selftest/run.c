@@ -135,6 +135,8 @@ int run_begin(const options *wanted, session *out_session) {
     watchdog_expect("starting the driver and looking at its devices", wanted->timeout_ms);
     int code = session_open(wanted, out_session);
     if (code != EXIT_PASS) {
+        (void)snprintf(wanted->report->error, sizeof(wanted->report->error), "driver \"%s\": %s",
+                       wanted->driver, gpuipc_error_text());
         return code;
     }
     watchdog_rest();

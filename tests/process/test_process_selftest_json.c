@@ -101,6 +101,17 @@ Test(selftest_json, without_a_driver_the_doctor_still_has_a_document) {
     cJSON_Delete(root);
 }
 
+Test(selftest_json, why_nothing_could_be_tried) {
+    const selftest_outcome found =
+        selftest_run((selftest_words){"--driver=emulated", "--json", NULL},
+                     (selftest_words){"GPUIPC_EMULATED_FAIL=cuInit:*=999", NULL});
+    selftest_expect_code(&found, 1);
+    cJSON *root = cJSON_Parse(found.all);
+    cr_assert_not_null(root, "%s", found.all);
+    cr_assert_not_null(strstr(text_of(root, "error"), "cuInit"), "%s", found.all);
+    cJSON_Delete(root);
+}
+
 static char *read_whole(const char *path) {
     static char text[200000];
     FILE *file = fopen(path, "rb");

@@ -172,6 +172,16 @@ Test(selftest_report, tap) {
                          (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemCreate:1=2", NULL});
     selftest_expect_code(&found, 1);
     selftest_expect_text(&found, "\nnot ok 1 - share/0-1/1048576: ");
+    cr_assert_eq(lines_with(&found, "Bail out!"), 0, "%s", found.all);
+
+    /* "1..0" alone would be a success. */
+    found = selftest_run((selftest_words){EMULATED, "--tap", NULL},
+                         (selftest_words){"GPUIPC_EMULATED_FAIL=cuInit:*=999", NULL});
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "\n1..0\nBail out! driver \"emulated\": ");
+    found = selftest_run((selftest_words){EMULATED, "--device=9", "--tap", NULL}, NULL);
+    selftest_expect_code(&found, 2);
+    selftest_expect_text(&found, "\nBail out! wrong usage\n");
 }
 
 Test(selftest_report, csv) {
