@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file A courier of the program's own (Linux): it starts itself once more, with the handles of a buffer as inherited
  *  descriptors, and the rest on the command line. No server, no connection, no name. */
+#include <errno.h>
 #include <fcntl.h>
 #include <gpuipc/gpuipc_native.h>
 #include <inttypes.h>
@@ -98,7 +99,7 @@ static int give(char *program) {
     char *arguments[] = {program, text, NULL};
     /* Descriptors of the library are closed on exec: this one is meant to pass. */
     if (fcntl((int)segment.handle.value, F_SETFD, 0) != 0 ||
-        posix_spawn(&taker, program, NULL, NULL, arguments, environ) != 0) {
+        (errno = posix_spawn(&taker, "/proc/self/exe", NULL, NULL, arguments, environ)) != 0) {
         perror("posix_spawn");
         return 1;
     }
