@@ -84,20 +84,33 @@ static void tap_text(FILE *into, const char *text) {
 
 static const char *const tap_ok[] = {"ok", "not ok", "ok"};
 
+/* How many there are; of none, whether there was nothing to test. */
+static void tap_plan(const report *self, FILE *into, int exit_code) {
+    const size_t count = self->check_count + self->finding_count;
+    (void)fprintf(into, "TAP version 13\n1..%zu", count);
+    if (count == 0 && exit_code == EXIT_NOTHING) {
+        (void)fputs(" # SKIP ", into);
+        tap_text(into, self->error[0] != '\0' ? self->error : "nothing to test here");
+    }
+    (void)fputc('\n', into);
+}
+
 /* What did not come to its end, or not to a beginning, is no success to who sees no exit code. */
 static void tap_end(const report *self, FILE *into, int exit_code) {
-    if (self->error[0] != '\0' || self->is_interrupted || exit_code == EXIT_USAGE) {
+    const char *why = self->is_interrupted                                  ? "interrupted"
+                      : self->error[0] != '\0' && exit_code != EXIT_NOTHING ? self->error
+                      : exit_code == EXIT_USAGE                             ? "wrong usage"
+                                                                            : NULL;
+    if (why != NULL) {
         (void)fputs("Bail out! ", into);
-        tap_text(into, self->is_interrupted     ? "interrupted"
-                       : self->error[0] != '\0' ? self->error
-                                                : "wrong usage");
+        tap_text(into, why);
         (void)fputc('\n', into);
     }
 }
 
 bool report_print_tap(const report *self, FILE *into, int exit_code) {
     size_t number = 0;
-    (void)fprintf(into, "TAP version 13\n1..%zu\n", self->check_count + self->finding_count);
+    tap_plan(self, into, exit_code);
     for (size_t i = 0; i < self->check_count; i++) {
         const report_check *one = &self->checks[i];
         (void)fprintf(into, "%s %zu - ", tap_ok[one->status], ++number);

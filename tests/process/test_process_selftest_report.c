@@ -182,6 +182,11 @@ Test(selftest_report, tap) {
     found = selftest_run((selftest_words){EMULATED, "--device=9", "--tap", NULL}, NULL);
     selftest_expect_code(&found, 2);
     selftest_expect_text(&found, "\nBail out! wrong usage\n");
+    found = selftest_run((selftest_words){EMULATED, "--tap", NULL},
+                         (selftest_words){"GPUIPC_EMULATED_MACHINE=devices=0", NULL});
+    selftest_expect_code(&found, 77);
+    selftest_expect_text(&found, "\n1..0 # SKIP driver \"emulated\": ");
+    cr_assert_eq(lines_with(&found, "Bail out!"), 0, "%s", found.all);
 }
 
 Test(selftest_report, csv) {
