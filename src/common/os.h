@@ -401,7 +401,12 @@ typedef struct os_facts {
     char pid_namespace[64];      /**< "pid:[4026532281]": it is not the machine's first one */
     char ipc_namespace[64];      /**< likewise */
     char user_namespace[64];     /**< likewise */
-    os_answer is_wsl;            /**< as os_is_wsl() */
+    char mount_namespace[64];    /**< "mnt:[4026531841]", also when it is the machine's first one */
+    char net_namespace[64];      /**< likewise */
+    char user[192];              /**< that this process runs as: the number, on Windows the SID */
+    char directory_file[64];     /**< which the runtime directory is: "DEVICE:INODE" */
+    int seccomp;      /**< as in /proc/self/status: 0 none, 1 strict, 2 filter; -1: not known */
+    os_answer is_wsl; /**< as os_is_wsl() */
     os_answer directory_on_root; /**< the runtime directory is part of the file system at "/" */
     os_answer has_shm;           /**< /dev/shm */
     uint64_t shm_bytes;          /**< its size */
@@ -426,7 +431,7 @@ typedef struct os_facts {
 } os_facts;
 
 /** Looks at all of it. What it opens it closes; nothing else is changed.
- *  @param runtime_directory for directory_on_root; need not be there */
+ *  @param runtime_directory for directory_on_root and directory_file; need not be there */
 void os_facts_find(const char *runtime_directory, os_facts *out_facts);
 
 /** A PCI device, as the system sees it. */

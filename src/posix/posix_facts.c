@@ -110,6 +110,18 @@ static void find_namespace(const char *path, unsigned first, char *text, size_t 
     text[length > 0 ? length : 0] = '\0';
 }
 
+/** Which user, network and directory this process has: what two ends compare. */
+static void find_place(const char *directory, os_facts *facts) {
+    struct stat found;
+    find_namespace("/proc/self/ns/mnt", 0, facts->mount_namespace, sizeof(facts->mount_namespace));
+    find_namespace("/proc/self/ns/net", 0, facts->net_namespace, sizeof(facts->net_namespace));
+    (void)snprintf(facts->user, sizeof(facts->user), "%lu", (unsigned long)geteuid());
+    if (stat(directory, &found) == 0) {
+        (void)snprintf(facts->directory_file, sizeof(facts->directory_file), "%llu:%llu",
+                       (unsigned long long)found.st_dev, (unsigned long long)found.st_ino);
+    }
+}
+
 static os_answer answer_of(bool is_so) {
     return is_so ? OS_YES : OS_NO;
 }
@@ -150,6 +162,8 @@ static void find_tracing(os_facts *facts) {
         facts->can_trace =
             answer_of((strtoull(effective, NULL, 16) >> CAPABILITY_PTRACE & 1u) != 0);
     }
+    const char *filter = line_after(text, "Seccomp:");
+    facts->seccomp = filter != NULL ? (int)strtol(filter, NULL, 10) : -1;
 }
 
 /** The code of a call that answers a descriptor, which is not wanted. */
@@ -281,6 +295,7 @@ void os_facts_find(const char *runtime_directory, os_facts *out_facts) {
                    sizeof(facts.ipc_namespace));
     find_namespace("/proc/self/ns/user", FIRST_USER, facts.user_namespace,
                    sizeof(facts.user_namespace));
+    find_place(runtime_directory, &facts);
     facts.is_wsl = answer_of(os_is_wsl());
     facts.directory_on_root = is_on_root(runtime_directory);
     find_shm(&facts);

@@ -10,6 +10,7 @@
 #include "list.h"
 #include "matrix.h"
 #include "option_table.h"
+#include "peer.h"
 #include "produce.h"
 #include "program.h"
 #include "report.h"
@@ -27,7 +28,9 @@ static int obey(const options *wanted) {
     case COMMAND_TRANSPORTS:
         return transports(wanted);
     case COMMAND_DOCTOR:
-        return doctor(wanted);
+        return !wanted->has_peer      ? doctor(wanted)
+               : wanted->line == NULL ? peer_give(wanted)
+                                      : peer_lead(wanted);
     case COMMAND_MATRIX:
         return matrix(wanted);
     case COMMAND_LIST:

@@ -55,8 +55,10 @@ static const struct {
      "emulated one; cuda: the installed driver, never the emulated one; PATH: this library"},
     {"device", OPTION_DEVICE, required_argument, TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS,
      "=N", "only memory of this device (default: every device)"},
-    {"peer", OPTION_PEER, required_argument, TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS, "=N",
-     "only users on this device (default: every device; consume: the owner)"},
+    {"peer", OPTION_PEER, optional_argument,
+     TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(DOCTOR), "=N",
+     "only users on this device (default: every device; consume: the owner); doctor: --peer prints a line, and "
+     "--peer=LINE, where the other end is, tries what the two can share"},
     {"size", OPTION_SIZE, required_argument,
      BIT(RUN) | BIT(PRODUCE) | BIT(RING) | BIT(RING_MEMBER) | BIT(CHANNEL) | BIT(CHANNEL_WRITER),
      "=SIZE",

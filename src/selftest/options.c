@@ -178,7 +178,9 @@ static bool take(options *self, int option, int *out_exit_code) {
     case OPTION_DEVICE:
         return read_device("--device", optarg, &self->device);
     case OPTION_PEER:
-        return read_device("--peer", optarg, &self->peer);
+        self->has_peer = true;
+        self->line = optarg;
+        return true;
     case OPTION_SIZE:
         return add_size(self, optarg);
     case OPTION_NAME:
@@ -259,7 +261,26 @@ static bool check_ticket(const options *self) {
     return true;
 }
 
+/* A device of all commands but the doctor, which has another end. */
+static bool check_peer(options *self) {
+    if (self->command != COMMAND_DOCTOR) {
+        return !self->has_peer ||
+               read_device("--peer", self->line != NULL ? self->line : "", &self->peer);
+    }
+    if (self->has_peer && self->line == NULL &&
+        (self->format != REPORT_LINES || self->page != NULL)) {
+        fputs("gpuipc-selftest: the end that prints the line makes no report; the end that gets "
+              "it does\n",
+              stderr);
+        return false;
+    }
+    return true;
+}
+
 static bool check_together(options *self) {
+    if (!check_peer(self)) {
+        return false;
+    }
     if (!report_has_json && (self->format == REPORT_JSON || self->page != NULL)) {
         fputs("gpuipc-selftest: --json and --html: this program was built without cJSON\n", stderr);
         return false;
@@ -298,6 +319,11 @@ static bool read_words(options *self, int count, char **arguments, int *out_exit
     given seen = {{false}};
     int option;
     while ((option = getopt_long(count, arguments, "hv", option_table(), NULL)) != -1) {
+        /* Its argument may be left out, and be a word of its own; getopt_long knows only the one or the other. */
+        if (option == OPTION_PEER && optarg == NULL && optind < count &&
+            arguments[optind][0] != '-') {
+            optarg = arguments[optind++];
+        }
         if (!take(self, option, out_exit_code)) {
             return false;
         }

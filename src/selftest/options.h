@@ -70,6 +70,8 @@ typedef struct options {
     struct report *report; /**< what is found goes there; NULL in a role */
     bool by_ticket;        /**< of produce and consume */
     const char *ticket;    /**< its text; NULL with produce */
+    bool has_peer;         /**< --peer was given */
+    const char *line;      /**< doctor: what the other end printed; NULL: this end prints it */
     uint32_t members;      /**< programs in a ring; 0: one for each device */
     uint32_t index;        /**< which of them this one is */
     uint64_t parent;       /**< process that started this one as a role, 0: a person did */

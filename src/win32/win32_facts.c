@@ -32,11 +32,16 @@ static void find_container(os_facts *facts) {
 }
 
 void os_facts_find(const char *runtime_directory, os_facts *out_facts) {
-    os_facts facts = {.is_wsl = OS_NO, .ptrace_scope = -1};
+    os_facts facts = {.is_wsl = OS_NO, .ptrace_scope = -1, .seccomp = -1};
     DWORD handles = 0;
+    gpuipc_error why = status_save();
     (void)runtime_directory;
     find_system(&facts);
     find_container(&facts);
+    if (win32_process_user(GetCurrentProcess(), facts.user, sizeof(facts.user)) != GPUIPC_OK) {
+        facts.user[0] = '\0';
+    }
+    status_restore(&why);
     facts.handle_limit = facts.handle_limit_hard = facts.locked_limit = OS_NO_NUMBER;
     facts.handles_open =
         GetProcessHandleCount(GetCurrentProcess(), &handles) ? handles : OS_NO_NUMBER;

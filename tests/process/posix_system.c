@@ -92,6 +92,16 @@ bool system_copy_file(const char *from, const char *to) {
     return copied;
 }
 
+void system_become(char **arguments) {
+    char path[4096];
+    const size_t room = sizeof(path);
+    if (arguments[0] != NULL && system_own_folder(path, room)) {
+        const size_t length = strlen(path);
+        (void)snprintf(path + length, room - length, "/%s", arguments[0]);
+        (void)execv(path, arguments);
+    }
+}
+
 void system_remove_file(const char *path) {
     (void)unlink(path);
 }

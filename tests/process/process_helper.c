@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit", "contained", "contained-users". */
+/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit", "contained", "contained-users"; or
+ *  "become" and a program's words. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,9 @@ int main(int count, char **arguments) {
                 helper_say("not possible: %s", why_not);
                 return 0;
             }
+        } else if (strcmp(arguments[i], "become") == 0) {
+            system_become(arguments + i + 1);
+            return 2;
         } else {
             return 2;
         }

@@ -19,6 +19,10 @@ bool system_own_folder(char *path, size_t capacity);
  *  @return NULL, or why not */
 const char *system_contain(bool own_users);
 
+/** This process is another program of the tests' folder from now on. Returns where that cannot be, as on Windows.
+ *  @param arguments its name and its arguments, up to a NULL */
+void system_become(char **arguments);
+
 /** Makes a copy of a file, and removes one. Paths are in UTF-8. */
 bool system_copy_file(const char *from, const char *to);
 void system_remove_file(const char *path);

@@ -40,6 +40,10 @@ const char *system_contain(bool own_users) {
     return "Windows has no such namespaces";
 }
 
+void system_become(char **arguments) {
+    (void)arguments;
+}
+
 void system_remove_file(const char *path) {
     wchar_t wide[PATH_UNITS];
     if (widen(path, wide)) {

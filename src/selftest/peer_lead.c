@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See peer.h: the end that was given the line. It compares, climbs, judges and tells. */
+#include "peer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pattern.h"
+#include "peer_facts.h"
+#include "quantity.h"
+#include "watchdog.h"
+
+/* A rung waits for the other end a few times. */
+#define RUNG_WAITS 5
+
+typedef enum rung {
+    RUNG_ANSWERS = 1,
+    RUNG_OPENED,
+    RUNG_BYTES,
+    RUNG_RESIDENT,
+    RUNG_END
+} rung;
+
+static const char *const rung_names[] = {NULL,
+                                         "the other end answers",
+                                         "handles pass and the driver grants",
+                                         "bytes move both ways",
+                                         "words are seen while both run",
+                                         "the end of the other is noticed"};
+static const char *const rung_ids[] = {NULL, "answers", "opened", "bytes", "resident", "end"};
+
+/* A transport's way up. */
+typedef struct arm {
+    const char *transport;
+    rung top;    /* the last rung */
+    rung failed; /* 0: none */
+    gpuipc_buffer *buffer;
+    uint64_t bytes;
+} arm;
+
+typedef struct leader {
+    role role;
+    peer_facts here;
+    peer_facts there;
+    arm host;
+    arm vmm;
+} leader;
+
+/* ---- the rungs ------------------------------------------------------------------------------ */
+
+static bool answers(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    role *at = &self->role;
+    (void)on;
+    return role_check(at,
+                      gpuipc_connection_open(at->session.context, self->there.name, NULL,
+                                             at->options->timeout_ms, &at->connection),
+                      "connecting") &&
+           role_say(at, NULL, "hello") && role_hear(at, "hello", line, NULL) != NULL;
+}
+
+static bool opened(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    role *at = &self->role;
+    const char *answer = role_say(at, NULL, "make %s", on->transport)
+                             ? role_hear(at, "memory", line, &on->buffer)
+                             : NULL;
+    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
+    if (answer == NULL) {
+        return false;
+    }
+    if (on->buffer == NULL || !quantity_take_number(&answer, &on->bytes) || answer[0] != '\0') {
+        return role_fail(at, "the other end sent no memory, or not its size");
+    }
+    return role_check(at, gpuipc_buffer_get_info(on->buffer, &info), "describing the memory") &&
+           ((on->bytes > 2 * sizeof(uint32_t) && on->bytes <= info.bytes) ||
+            role_fail(at, "the other end named a size that its memory has not"));
+}
+
+static bool bytes_move(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    role *at = &self->role;
+    return peer_verify(at, on->buffer, on->bytes, false) &&
+           role_check(at, pattern_fill(on->buffer, PEER_LEADER_WORD(on->bytes), pattern_consumer),
+                      "writing into the memory") &&
+           role_say(at, NULL, "written") && role_hear(at, "right", line, NULL) != NULL;
+}
+
+static bool words_are_seen(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    role *at = &self->role;
+    return role_say(at, NULL, "store") && peer_count(at, on->buffer, on->bytes, true) &&
+           role_hear(at, "seen", line, NULL) != NULL;
+}
+
+/* The memory outlives its owner, for who has it open. */
+static bool end_is_noticed(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    role *at = &self->role;
+    if (!role_say(at, NULL, "die")) {
+        return false;
+    }
+    if (role_hear(at, NULL, line, NULL) != NULL) {
+        return role_fail(at, "the other end said \"%.60s\" when it was to end", line);
+    }
+    if (gpuipc_error_get()->status != GPUIPC_ERR_PEER_CLOSED) {
+        return false;
+    }
+    at->failure[0] = '\0'; /* that it is gone is what was wanted */
+    return peer_verify(at, on->buffer, on->bytes, true);
+}
+
+static bool (*const rungs[])(leader *, arm *) = {NULL,       answers,        opened,
+                                                 bytes_move, words_are_seen, end_is_noticed};
+
+static void climb(leader *self, arm *on) {
+    char id[64];
+    char text[ROLE_LINE_MAX];
+    role *at = &self->role;
+    report *into = at->options->report;
+    at->failure[0] = '\0';
+    for (rung i = RUNG_ANSWERS; i <= on->top && on->failed == 0; i = (rung)(i + 1)) {
+        (void)snprintf(text, sizeof(text), "%s, rung %d, %s", on->transport, (int)i, rung_names[i]);
+        watchdog_expect(text, RUNG_WAITS * at->options->timeout_ms);
+        report_progress(into, "%s", text);
+        const bool is_good = rungs[i](self, on);
+        on->failed = is_good ? 0 : i;
+        (void)snprintf(id, sizeof(id), "peer/%s/%s", on->transport, rung_ids[i]);
+        (void)snprintf(text, sizeof(text), "%s, rung %d, %s: %.800s", on->transport, (int)i,
+                       rung_names[i], is_good ? "yes" : at->failure);
+        report_add_check(into, id, is_good ? REPORT_PASS : REPORT_FAIL, text);
+    }
+    watchdog_rest();
+    (void)gpuipc_buffer_release(on->buffer);
+    (void)gpuipc_connection_close(at->connection);
+    on->buffer = NULL;
+    at->connection = NULL;
+}
+
+/* ---- the facts ------------------------------------------------------------------------------ */
+
+static void tell_difference(const leader *self, peer_fact which) {
+    report *into = self->role.options->report;
+    peer_difference found;
+    peer_facts_explain(&self->here, &self->there, which, &found);
+    report_say(into, "differs  %-3s  %-6s  %s: %s\n", found.finding.id,
+               gpuipc_severity_name(found.finding.severity), found.finding.cause,
+               found.finding.evidence);
+    report_say(into, "     matters:  %s\n     remedy:   %s\n     security: %s\n", found.matters,
+               found.finding.remedy, found.finding.cost);
+    if (found.finding.number != 0) {
+        report_add_finding(into, &found.finding);
+    }
+}
+
+/* The labels of all facts of a kind: "user, PID namespace". */
+static const char *labels_of(const leader *self, peer_relation kind, char *text, size_t capacity) {
+    size_t used = 0;
+    (void)snprintf(text, capacity, "none");
+    for (int i = 0; i < FACT_COUNT; i++) {
+        if (peer_facts_compare(&self->here, &self->there, (peer_fact)i) == kind &&
+            used < capacity) {
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used > 0 ? ", " : "",
+                                     peer_fact_label((peer_fact)i));
+        }
+    }
+    return text;
+}
+
+static void compare(const leader *self) {
+    char labels[400];
+    char text[512];
+    for (int i = 0; i < FACT_COUNT; i++) {
+        if (peer_facts_compare(&self->here, &self->there, (peer_fact)i) == PEER_DIFFERS) {
+            tell_difference(self, (peer_fact)i);
+        }
+    }
+    (void)snprintf(text, sizeof(text), "facts: compared; different: %s",
+                   labels_of(self, PEER_DIFFERS, labels, sizeof(labels)));
+    report_add_check(self->role.options->report, "peer/facts", REPORT_PASS, text);
+}
+
+/* ---- the verdict ---------------------------------------------------------------------------- */
+
+/* Where the control arm falls no later than the GPU's memory, the GPU has not been asked yet. */
+static const char *judge(const leader *self, char *text, size_t capacity) {
+    const rung host = self->host.failed;
+    const rung vmm = self->vmm.failed;
+    if (vmm != 0 && host != 0 && host <= vmm) {
+        (void)snprintf(
+            text, capacity,
+            "INCONCLUSIVE: host memory fails too, at rung %d (%s): it is the setting and "
+            "not the GPU",
+            (int)host, rung_names[host]);
+    } else if (vmm != 0 || host != 0) {
+        (void)snprintf(text, capacity, "FAIL: transport %s fails at rung %d (%s)",
+                       vmm != 0 ? "vmm" : "host", (int)(vmm != 0 ? vmm : host),
+                       rung_names[vmm != 0 ? vmm : host]);
+    } else {
+        (void)snprintf(
+            text, capacity, "PASS: every rung was climbed%s",
+            self->role.session.info.is_emulated ? ", on the emulated driver: no GPU was used" : "");
+    }
+    return text;
+}
+
+static void tell_arm(const report *into, const arm *on) {
+    if (on->failed != 0) {
+        report_say(into, "%s: failed at rung %d of %d (%s)\n", on->transport, (int)on->failed,
+                   (int)on->top, rung_names[on->failed]);
+    } else {
+        report_say(into, "%s: all %d rungs\n", on->transport, (int)on->top);
+    }
+}
+
+/* Nothing of a user, a path or a device is in it. */
+static void tell_redacted(const leader *self, const char *verdict) {
+    const report *into = self->role.options->report;
+    char labels[400];
+    report_say(into, "\nto paste (no paths, no users, no UUIDs):\n```\n");
+    report_say(into, "gpuipc %d.%d.%d doctor --peer; %s; CUDA here %s, there %s\n",
+               GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR, GPUIPC_VERSION_PATCH, into->facts.system,
+               self->here.values[FACT_CUDA],
+               self->there.values[FACT_CUDA][0] != '\0' ? self->there.values[FACT_CUDA]
+                                                        : "not known");
+    report_say(into, "different: %s\n", labels_of(self, PEER_DIFFERS, labels, sizeof(labels)));
+    report_say(into, "not known: %s\n", labels_of(self, PEER_UNKNOWN, labels, sizeof(labels)));
+    tell_arm(into, &self->host);
+    tell_arm(into, &self->vmm);
+    report_say(into, "%s\n```\n", verdict);
+}
+
+/* The other end still waits unless it was the one to die. */
+static void pass_on(leader *self, const char *verdict) {
+    char line[ROLE_LINE_MAX];
+    if (self->vmm.failed != 0 && self->vmm.failed != RUNG_END &&
+        self->host.failed != RUNG_ANSWERS && answers(self, &self->vmm) &&
+        role_say(&self->role, NULL, "verdict %s", verdict)) {
+        (void)role_hear(&self->role, "end", line, NULL);
+    }
+}
+
+static int lead(leader *self) {
+    char verdict[256];
+    char text[280];
+    peer_facts_find(&self->role.session, &self->here);
+    compare(self);
+    climb(self, &self->host);
+    climb(self, &self->vmm);
+    judge(self, verdict, sizeof(verdict));
+    pass_on(self, verdict);
+    const bool is_good = self->host.failed == 0 && self->vmm.failed == 0;
+    (void)snprintf(text, sizeof(text), "verdict: %s", verdict);
+    report_add_check(self->role.options->report, "peer/verdict",
+                     is_good ? REPORT_PASS : REPORT_FAIL, text);
+    tell_redacted(self, verdict);
+    return is_good ? EXIT_PASS : EXIT_FAIL;
+}
+
+int peer_lead(const options *wanted) {
+    static leader self; /* a few tens of KiB, once in this program's life */
+    self = (leader){
+        .role = {.options = wanted, .other = "other end", .receive_device = GPUIPC_DEVICE_OWNER},
+        .host = {.transport = "host", .top = RUNG_RESIDENT},
+        .vmm = {.transport = "vmm", .top = RUNG_END}};
+    if (!peer_facts_read(wanted->line, &self.there)) {
+        fputs("gpuipc-selftest: --peer=LINE: that is no line of \"gpuipc-selftest doctor --peer\" "
+              "of this version\n",
+              stderr);
+        return EXIT_USAGE;
+    }
+    watchdog_expect("starting the driver", RUNG_WAITS * wanted->timeout_ms);
+    int code = session_open(wanted, &self.role.session);
+    watchdog_rest();
+    if (code == EXIT_PASS) {
+        wanted->report->driver = self.role.session.info;
+        code = lead(&self);
+        role_end(&self.role);
+    }
+    return code;
+}

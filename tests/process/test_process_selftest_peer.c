@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/** @file `gpuipc-selftest doctor --peer`: two ends that compare, climb and judge. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "selftest_peer.h"
+
+#define EMULATED "--driver=emulated"
+#define BEGINS   "gpuipc-selftest doctor --peer="
+
+TestSuite(selftest_peer, .timeout = 100);
+
+child_process *selftest_peer_start(char option[SELFTEST_OPTION_MAX]) {
+    char line[SELFTEST_OPTION_MAX - 8];
+    child_process *giver;
+    check_ok(child_start(SELFTEST_TOOL, (selftest_words){"doctor", "--peer", EMULATED, NULL}, NULL,
+                         &giver));
+    do {
+        check_ok(child_read_line(giver, line, sizeof(line), PATIENCE_MS));
+    } while (strncmp(line, BEGINS, strlen(BEGINS)) != 0);
+    (void)snprintf(option, SELFTEST_OPTION_MAX, "--peer=%s", line + strlen(BEGINS));
+    return giver;
+}
+
+void selftest_peer_expect(child_process *giver, const char *line, int code) {
+    char heard[CHILD_LINE_MAX];
+    child_end how;
+    do {
+        check_ok(child_read_line(giver, heard, sizeof(heard), PATIENCE_MS));
+    } while (strncmp(heard, line, strlen(line)) != 0);
+    check_ok(child_wait(giver, PATIENCE_MS, &how));
+    cr_assert(how.exited && how.code == code, "%d", how.code);
+    child_destroy(giver);
+}
+
+Test(selftest_peer, every_rung_is_climbed) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "pass  facts: compared; different: none\n");
+    selftest_expect_text(&found, "pass  host, rung 4, words are seen while both run: yes");
+    selftest_expect_text(&found, "pass  vmm, rung 3, bytes move both ways: yes");
+    selftest_expect_text(&found, "pass  vmm, rung 4, words are seen while both run: yes");
+    selftest_expect_text(&found, "pass  vmm, rung 5, the end of the other is noticed: yes");
+    selftest_expect_text(&found, "PASS: every rung was climbed, on the emulated driver");
+    selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
+/* Also: the line as a word of its own. */
+Test(selftest_peer, what_the_driver_refuses_is_a_failure_of_its_rung) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found = selftest_run(
+        (selftest_words){"doctor", "--peer", option + strlen("--peer="), EMULATED, NULL},
+        (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:1=999", NULL});
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "pass  host, rung 4, ");
+    selftest_expect_text(&found, "FAIL  vmm, rung 2, handles pass and the driver grants: ");
+    selftest_expect_text(&found, "FAIL  verdict: FAIL: transport vmm fails at rung 2 (");
+    selftest_expect_text(&found, "vmm: failed at rung 2 of 5 (");
+    selftest_peer_expect(giver, "verdict of the other end: FAIL: transport vmm fails at rung 2", 1);
+}
+
+Test(selftest_peer, hidden_gpus_are_a_difference_and_their_uuids_are_not_in_what_is_pasted) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found = selftest_run((selftest_words){"doctor", option, EMULATED, NULL},
+                                                (selftest_words){"CUDA_VISIBLE_DEVICES=1", NULL});
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "differs  D05  note    GPUs: here GPU-");
+    selftest_expect_text(&found, "\ndifferent: GPUs\n");
+    const char *block = strstr(found.all, "to paste");
+    cr_assert(block != NULL && strstr(block, "GPU-") == NULL && strstr(block, "doctor-") == NULL,
+              "%s", found.all);
+    selftest_peer_expect(giver, "verdict of the other end: ", 1);
+}
+
+/* Nobody is there any more: nothing was learned of the GPU. */
+Test(selftest_peer, an_end_that_does_not_answer_is_inconclusive) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    child_kill(giver);
+    child_destroy(giver);
+    const selftest_outcome found = selftest_run(
+        (selftest_words){"doctor", option, EMULATED, "--timeout=1", "--tap", NULL}, NULL);
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "not ok 2 - peer/host/answers: connecting: ");
+    selftest_expect_text(&found, "not ok 3 - peer/vmm/answers: connecting: ");
+    selftest_expect_text(&found, "not ok 4 - peer/verdict: INCONCLUSIVE: host memory fails too, at "
+                                 "rung 1 (the other end answers)");
+}
+
+Test(selftest_peer, what_is_no_line_is_refused) {
+    static const char *const lines[] = {"",
+                                        "7",
+                                        "gpuipc-peer2,name=a",
+                                        "gpuipc-peer1",
+                                        "gpuipc-peer1,",
+                                        "gpuipc-peer1,name=",
+                                        "gpuipc-peer1,user=0",
+                                        "gpuipc-peer1,name=a,name=b",
+                                        "gpuipc-peer1,name=a,other=b",
+                                        "gpuipc-peer1,name=a,user",
+                                        "gpuipc-peer1,name=a,user=$HOME",
+                                        "gpuipc-peer1,name=a,user=0;"};
+    char option[128];
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        (void)snprintf(option, sizeof(option), "--peer=%s", lines[i]);
+        const selftest_outcome found =
+            selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+        cr_assert_eq(found.code, 2, "\"%s\": %d", lines[i], found.code);
+    }
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", "--peer", "--tap", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 2);
+}
+
+Test(selftest_peer, a_name_that_is_too_long_is_refused) {
+    char option[256] = "--peer=gpuipc-peer1,name=";
+    memset(option + strlen(option), 'a', 64);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 2);
+}
