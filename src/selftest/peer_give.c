@@ -131,7 +131,6 @@ static bool react(giver *self, const char *line) {
 static void converse(giver *self) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
-    at->failure[0] = '\0';
     while (!self->ended && role_hear(at, NULL, line, NULL) != NULL) {
         if (!react(self, line)) {
             role_step(at, "failed: %s", at->failure);
@@ -139,6 +138,7 @@ static void converse(giver *self) {
             break;
         }
     }
+    at->failure[0] = '\0'; /* it was told; and that an arm's connection has ended is no failure */
     (void)gpuipc_connection_close(at->connection);
     at->connection = NULL;
     (void)gpuipc_buffer_release(self->buffer);

@@ -79,6 +79,24 @@ Test(selftest_peer, hidden_gpus_are_a_difference_and_their_uuids_are_not_in_what
     selftest_peer_expect(giver, "verdict of the other end: ", 1);
 }
 
+/* It waits for four times the time-out. */
+Test(selftest_peer, a_line_that_nobody_takes_is_a_failure) {
+    char line[SELFTEST_OPTION_MAX];
+    char last[SELFTEST_OPTION_MAX] = "";
+    child_process *giver;
+    child_end how;
+    check_ok(child_start(SELFTEST_TOOL,
+                         (selftest_words){"doctor", "--peer", EMULATED, "--timeout=1", NULL}, NULL,
+                         &giver));
+    while (child_read_line(giver, line, sizeof(line), PATIENCE_MS) == GPUIPC_OK) {
+        (void)snprintf(last, sizeof(last), "%s", line);
+    }
+    cr_assert_str_eq(last, "waiting for the other end");
+    check_ok(child_wait(giver, PATIENCE_MS, &how));
+    cr_assert(how.exited && how.code == 1, "%d", how.code);
+    child_destroy(giver);
+}
+
 /* Nobody is there any more: nothing was learned of the GPU. */
 Test(selftest_peer, an_end_that_does_not_answer_is_inconclusive) {
     char option[SELFTEST_OPTION_MAX];
