@@ -159,6 +159,31 @@ Test(channel_wait, contents_that_are_late_are_told) {
     stream_gate_end();
 }
 
+/* The end does not make them ready, nor the handle for who waits for them. */
+Test(channel_wait, contents_that_are_late_are_waited_for_after_the_end_too) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame came;
+    stream_gate_make();
+    begin(&(gpuipc_channel_config){.slots = 2}, 1);
+    CUstream makes = stream_gate_stream();
+    check_ok(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame));
+    stream_gate_close(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, makes));
+    check_status(GPUIPC_ERR_TIMEOUT, take(GPUIPC_NO_STREAM, &came));
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    check_status(GPUIPC_ERR_TIMEOUT, take(GPUIPC_NO_STREAM, &came));
+    cr_assert_not(native_is_ready(native, 0));
+    stream_gate_open();
+    check_gets_ready();
+    receive(1);
+    check_gets_ready();
+    check_status(GPUIPC_ERR_PEER_CLOSED, take(GPUIPC_NO_STREAM, &came));
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
 Test(channel_wait, the_end_of_the_channel_is_seen_and_stays) {
     gpuipc_frame frame;
     begin(&(gpuipc_channel_config){.slots = 2}, 1);
