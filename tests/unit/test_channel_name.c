@@ -205,3 +205,34 @@ Test(channel_name, who_does_not_answer_is_waited_for_as_long_as_said) {
     check_status(GPUIPC_ERR_TIMEOUT, open_named("frames", 30, &reader));
     check_ok(gpuipc_listener_close(listener));
 }
+
+enum {
+    CROWD = 200
+};
+
+/* Whoever has the name has so many who wait that there is no place for one more. */
+Test(channel_name, who_takes_nobody_in_for_now_is_waited_for_as_long_as_said) {
+    static gpuipc_connection *crowd[CROWD];
+    gpuipc_listener *listener = NULL;
+    gpuipc_subscription *reader = NULL;
+    core_waiter waiter;
+    size_t count = 0;
+    gpuipc_status status = GPUIPC_OK;
+    check_ok(gpuipc_listener_open(core_context, "channel-frames", NULL, &listener));
+    while (count < CROWD && status == GPUIPC_OK) {
+        status = gpuipc_connection_open(core_context, "channel-frames", NULL, 0, &crowd[count]);
+        count += status == GPUIPC_OK;
+    }
+    cr_assert_eq(status, GPUIPC_ERR_TIMEOUT);
+    const uint64_t begun_ns = os_clock_ns();
+    check_status(GPUIPC_ERR_TIMEOUT, open_named("frames", 30, &reader));
+    cr_assert_geq(os_clock_ns() - begun_ns, UINT64_C(30000000));
+    core_waiter_begin(&waiter, open_soon, &reader);
+    check_ok(gpuipc_listener_close(listener));
+    while (count > 0) {
+        check_ok(gpuipc_connection_close(crowd[--count]));
+    }
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .name = "frames"});
+    check_ok(core_waiter_end(&waiter));
+    check_ok(gpuipc_subscription_close(reader));
+}

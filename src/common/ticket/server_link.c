@@ -209,14 +209,11 @@ static gpuipc_status explain(const context *ctx, const ticket *decoded) {
                        ctx->runtime_directory);
 }
 
-/* Whether there is somebody is known at once; that he has no time yet may pass. */
-static gpuipc_status open_endpoint(context *ctx, const ticket *decoded, os_deadline deadline,
+gpuipc_status server_link_endpoint(context *ctx, const char *name, os_deadline deadline,
                                    os_connection **out_os) {
     const os_directory directory = context_directory(ctx);
-    char name[TICKET_ENDPOINT_SIZE];
     unsigned pause = 0;
     gpuipc_status status;
-    ticket_endpoint(decoded->server_id, name);
     while ((status = os_connection_open(&directory, name, os_deadline_after(0), out_os)) ==
                GPUIPC_ERR_TIMEOUT &&
            !os_deadline_passed(deadline)) {
@@ -225,6 +222,14 @@ static gpuipc_status open_endpoint(context *ctx, const ticket *decoded, os_deadl
         }
         os_sleep_ms(os_backoff_next(&pause, deadline));
     }
+    return status;
+}
+
+static gpuipc_status open_endpoint(context *ctx, const ticket *decoded, os_deadline deadline,
+                                   os_connection **out_os) {
+    char name[TICKET_ENDPOINT_SIZE];
+    ticket_endpoint(decoded->server_id, name);
+    const gpuipc_status status = server_link_endpoint(ctx, name, deadline, out_os);
     return status == GPUIPC_ERR_NOT_FOUND ? explain(ctx, decoded) : status;
 }
 

@@ -34,6 +34,11 @@ extern const struct context_part server_links_part;
  *  @param forked in a child, which only frees */
 void server_links_close(struct context *ctx, bool forked);
 
+/** Connects to an endpoint. Whether there is somebody is known at once (ERR_NOT_FOUND); that he has no time yet may pass,
+ *  and is waited for. */
+gpuipc_status server_link_endpoint(struct context *ctx, const char *name, os_deadline deadline,
+                                   os_connection **out_os);
+
 /** Asks the server of a ticket for its buffer, over the link on it, which is made where there is none. What comes is
  *  found by its ticket from then on.
  *  @param bytes the ticket as it came  @param config never NULL; its stream, device and flags are for the

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "message/peer.h"
+#include "ticket/server_link.h"
 #include "ticket/ticket_request.h"
 
 /* Endpoints have other names, so that none is taken for a channel. */
@@ -208,7 +209,6 @@ static gpuipc_status ask(connection *whom, const char *name, os_deadline deadlin
 
 gpuipc_status ticket_name_ask(context *ctx, const char *name, const gpuipc_endpoint_config *how,
                               os_deadline deadline, gpuipc_ticket *out_ticket) {
-    const os_directory directory = context_directory(ctx);
     char endpoint[sizeof(PREFIX) + GPUIPC_NAME_MAX];
     os_connection *os;
     connection *whom;
@@ -216,7 +216,7 @@ gpuipc_status ticket_name_ask(context *ctx, const char *name, const gpuipc_endpo
         return GPUIPC_OK;
     }
     endpoint_of(name, endpoint, sizeof(endpoint));
-    gpuipc_status status = os_connection_open(&directory, endpoint, os_deadline_after(0), &os);
+    gpuipc_status status = server_link_endpoint(ctx, endpoint, deadline, &os);
     if (status == GPUIPC_OK) {
         status = connection_adopt(ctx, os, how, &whom);
     }
