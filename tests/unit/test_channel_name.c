@@ -236,3 +236,23 @@ Test(channel_name, who_takes_nobody_in_for_now_is_waited_for_as_long_as_said) {
     check_ok(core_waiter_end(&waiter));
     check_ok(gpuipc_subscription_close(reader));
 }
+
+static gpuipc_status open_in(void *context) {
+    const gpuipc_subscription_config config = {.struct_size = sizeof(config), .timeout_ms = -1};
+    gpuipc_subscription *reader = NULL;
+    return gpuipc_subscription_open_named(context, "frames", &config, &reader);
+}
+
+Test(channel_name, who_waits_for_an_answer_goes_when_the_context_is_destroyed) {
+    gpuipc_context *client = core_context_new();
+    gpuipc_listener *listener = NULL;
+    gpuipc_connection *connection = NULL;
+    core_waiter waiter;
+    check_ok(gpuipc_listener_open(core_context, "channel-frames", NULL, &listener));
+    core_waiter_begin(&waiter, open_in, client);
+    check_ok(gpuipc_listener_accept(listener, SOON_MS, &connection));
+    check_ok(gpuipc_context_destroy(client));
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    check_ok(gpuipc_connection_close(connection));
+    check_ok(gpuipc_listener_close(listener));
+}

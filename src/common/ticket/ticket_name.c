@@ -13,6 +13,8 @@
 
 /* Endpoints have other names, so that none is taken for a channel. */
 #define PREFIX "channel-"
+/* Who waits for an answer looks so often whether the context is still there: no link of its is what he waits on. */
+#define LOOK_MS 20
 
 typedef char padded_name[GPUIPC_NAME_MAX]; /* filled up with zeroes, as on the wire */
 
@@ -187,6 +189,21 @@ static gpuipc_status take_answer(connection *from, const char *name, gpuipc_tick
     return status;
 }
 
+/* The receive mutex is held. */
+static gpuipc_status await_answer(connection *whom, os_deadline deadline) {
+    for (;;) {
+        const os_deadline look = os_deadline_inherit(os_deadline_after(LOOK_MS), deadline);
+        gpuipc_status status = connection_receive_whole(
+            whom, WIRE_REPLY, false, look.at_ns < deadline.at_ns ? look : deadline);
+        if (status != GPUIPC_ERR_TIMEOUT || os_deadline_passed(deadline)) {
+            return status;
+        }
+        if (atomic_load(&whom->context->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the context was destroyed meanwhile");
+        }
+    }
+}
+
 static gpuipc_status ask(connection *whom, const char *name, os_deadline deadline,
                          gpuipc_ticket *out_ticket) {
     const wire_request wish = {.wish = WIRE_NAME};
@@ -197,7 +214,7 @@ static gpuipc_status ask(connection *whom, const char *name, os_deadline deadlin
         return status;
     }
     os_mutex_lock(&whom->receive_mutex);
-    status = connection_receive_whole(whom, WIRE_REPLY, false, deadline);
+    status = await_answer(whom, deadline);
     if (status == GPUIPC_OK) {
         status = take_answer(whom, name, out_ticket);
     } else if (status == GPUIPC_ERR_OTHER_KIND) {
