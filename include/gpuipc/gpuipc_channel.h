@@ -88,8 +88,8 @@ typedef struct gpuipc_channel_config {
      *  passes also where each loan waits for less. */
     uint32_t drop_after_ms;
     /** By which readers find it, in the runtime directory of the server's context; NULL: by its ticket alone. As a
-     *  listener's, without '@'; no listener's name is one of these. Whoever the server lets in can open it. The name is
-     *  free again when the channel, its server or the process ends. */
+     *  listener's, without '@'. A listener may have the same name, but none may be called "channel-" and that name. Whoever
+     *  the server lets in can open it. The name is free again when the channel, its server or the process ends. */
     const char *name;
 } gpuipc_channel_config;
 /** The start of a ::gpuipc_channel_config: struct_size is set, all else is zero. */
@@ -254,12 +254,12 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open(
  * later is another channel: a subscription stays with the one that it has opened, and learns of its end.
  * @param context in whose runtime directory the name is
  * @param name as gpuipc_channel_config::name
- * @param config NULL for the defaults; its policy may be asked twice about one process
+ * @param config NULL for the defaults; its policy is asked at each try, so more than once about one process
  * @param out_subscription the new reader
  * @errors ::GPUIPC_ERR_NOT_FOUND (nobody had the name before the time ran out), ::GPUIPC_ERR_TIMEOUT (who has it does not
  *         answer), ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_PROTOCOL (the name is another program's),
- *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, and what
- *         gpuipc_subscription_open() says
+ *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY,
+ *         ::GPUIPC_ERR_RELEASED (also when the context is destroyed meanwhile), and what gpuipc_subscription_open() says
  * @ownership the caller's; gpuipc_subscription_close() ends it  @threads any
  * @blocking up to timeout_ms for the name and the server, and for the driver's mapping  @since 0.1
  */
