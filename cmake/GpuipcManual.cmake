@@ -46,6 +46,8 @@ if(GPUIPC_SCDOC AND GPUIPC_GZIP)
     install(FILES ${made} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
   endforeach()
   add_custom_target(gpuipc_manual ALL DEPENDS ${pages})
+else()
+  add_custom_target(gpuipc_manual) # nothing to make it with
 endif()
 
 if(TARGET gpuipc-selftest)
