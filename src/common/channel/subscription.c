@@ -7,6 +7,8 @@
 #include "base/struct_size.h"
 #include "sync/point_wait.h"
 
+/* Frames that were withdrawn one after the other: then the caller looks at its deadline. */
+#define TRIES_MAX 64
 /* Waiting begins with looking again and again. */
 #define SPIN_NS UINT64_C(50000)
 /* Who sleeps looks so often whether the writer lives. */
@@ -95,11 +97,11 @@ static bool read_entry(subscription *self, uint32_t slot) {
     return true;
 }
 
-/* ERR_TIMEOUT: there is none now */
+/* ERR_TIMEOUT: there is none now. A writer that withdraws one after the other does not keep it from its deadline. */
 static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
     uint64_t number;
     uint32_t slot;
-    while (subscription_find(self, &number, &slot)) {
+    for (int tries = 0; tries < TRIES_MAX && subscription_find(self, &number, &slot); tries++) {
         const bool is_taken =
             channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
         if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {

@@ -22,7 +22,7 @@ typedef struct context {
         seed; /**< of tables whose keys other processes choose (hash.h); nobody else knows it */
     device *devices;
     uint32_t device_count;
-    os_mutex device_mutex;   /**< guards device.primary */
+    os_mutex device_mutex;   /**< who holds it may retain a device.primary */
     char *runtime_directory; /**< settled when the context was made */
     bool shared_directory;
     bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */

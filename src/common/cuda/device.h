@@ -20,7 +20,7 @@ typedef struct device {
     gpuipc_status why_not; /**< what to answer when memory cannot be shared; OK when it can */
     bool rdma_capable;     /**< memory may be asked for with GPUDirect RDMA capability */
     atomic_uint_least64_t reaches; /**< a bit for each device whose memory it is known to reach */
-    CUcontext primary;             /**< retained when first used; NULL before */
+    _Atomic(CUcontext) primary;    /**< retained when first used; NULL before */
     atomic_int has_words;          /**< streams wait for words: 1 yes, -1 no; 0: nobody has asked */
     struct driver_reference *
         *accesses; /**< peer access that it was given for buffers: transport_p2p.c */

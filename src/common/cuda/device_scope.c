@@ -14,17 +14,15 @@ uint32_t device_entered(const struct context *ctx) {
     return entered.of == ctx ? entered.index : GPUIPC_DEVICE_NONE;
 }
 
-/* The number of the device that it is the primary context of; GPUIPC_DEVICE_NONE: of none that is in use here. */
+/* The number of the device that it is the primary context of; GPUIPC_DEVICE_NONE: of none that is in use here. Without
+ * the mutex, which another thread holds while the driver starts a device. */
 static uint32_t find_primary(context *ctx, CUcontext cuda_context) {
-    uint32_t found = GPUIPC_DEVICE_NONE;
-    os_mutex_lock(&ctx->device_mutex);
-    for (uint32_t i = 0; i < ctx->device_count && found == GPUIPC_DEVICE_NONE; i++) {
-        if (ctx->devices[i].primary == cuda_context) {
-            found = i;
+    for (uint32_t i = 0; i < ctx->device_count; i++) {
+        if (atomic_load(&ctx->devices[i].primary) == cuda_context) {
+            return i;
         }
     }
-    os_mutex_unlock(&ctx->device_mutex);
-    return found;
+    return GPUIPC_DEVICE_NONE;
 }
 
 /* From here on nothing fails any more. */
@@ -41,11 +39,13 @@ static gpuipc_status primary_of(context *ctx, uint32_t index, CUcontext *out_pri
     device *self = &ctx->devices[index];
     gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&ctx->device_mutex);
-    if (self->primary == NULL) {
-        status = DRIVER_CALL(&ctx->driver, cuDevicePrimaryCtxRetain,
-                             (&self->primary, self->ordinal), "starting to use a device");
+    CUcontext primary = atomic_load(&self->primary);
+    if (primary == NULL) {
+        status = DRIVER_CALL(&ctx->driver, cuDevicePrimaryCtxRetain, (&primary, self->ordinal),
+                             "starting to use a device");
+        atomic_store(&self->primary, primary);
     }
-    *out_primary = self->primary;
+    *out_primary = primary;
     os_mutex_unlock(&ctx->device_mutex);
     return status;
 }
