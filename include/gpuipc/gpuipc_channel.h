@@ -241,7 +241,9 @@ typedef struct gpuipc_subscription_config {
  * @param out_subscription the new reader
  * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, or max_held is
  *         more than the channel lets), ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (the device cannot reach the slots),
- *         ::GPUIPC_ERR_STRUCT_SIZE, and what gpuipc_buffer_open() says of tickets
+ *         ::GPUIPC_ERR_STRUCT_SIZE, and what gpuipc_buffer_open() says of tickets. On Windows also
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped the reader before it was open: it may try again) and
+ *         ::GPUIPC_ERR_PEER_CLOSED (the channel has ended meanwhile); elsewhere the first take says so
  * @ownership the caller's; gpuipc_subscription_close() ends it  @threads any
  * @blocking up to timeout_ms for the server, and for the driver's mapping  @since 0.1
  */

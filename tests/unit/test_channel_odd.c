@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Channels on a machine that is not as they would have it: devices that reach nothing, a clock that steps. And what
- * programs put into frames: any size, and several tensors. */
+/** @file Channels on a machine that is not as they would have it: devices that reach nothing, a clock that steps, bells
+ * that are gone. And what programs put into frames: any size, and several tensors. */
+#include "base/status.h"
 #include "channel_case.h"
 
 /* ---- devices ----------------------------------------------------------------------------------- */
@@ -91,6 +92,69 @@ Test(channel_odd, a_clock_that_steps_changes_no_wait) {
         check_ok(gpuipc_subscription_close(reader));
     }
     atomic_store(&told_ms, 0);
+}
+
+/* ---- bells ------------------------------------------------------------------------------------- */
+
+/* The same: what a new reader knows its bells by. An event of Windows is gone when the writer has closed it. */
+gpuipc_status __real_os_bell_find(const uint8_t name[16], os_bell *out_bell);
+gpuipc_status __wrap_os_bell_find(const uint8_t name[16], os_bell *out_bell);
+
+static void (*meanwhile)(void); /* NULL: the bells are there */
+
+gpuipc_status __wrap_os_bell_find(const uint8_t name[16], os_bell *out_bell) {
+    if (meanwhile == NULL) {
+        return __real_os_bell_find(name, out_bell);
+    }
+    const char *call = status_call();
+    meanwhile();
+    status_enter(call); /* back in the opening */
+    return status_fail_os(GPUIPC_ERR_OS, 2, "OpenEventW", "the event to sleep at is not there");
+}
+
+static void nothing_happens(void) {
+}
+
+static void end_channel(void) {
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+}
+
+/* It takes nothing, so the third frame has no slot. */
+static void drop_reader(void) {
+    channel_case_send();
+    channel_case_send();
+    channel_case_send();
+}
+
+static void check_no_bell(gpuipc_status expected, void (*what)(void)) {
+    gpuipc_subscription *reader = NULL;
+    channel_case_make(
+        &(gpuipc_channel_config){.slots = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
+    meanwhile = what;
+    check_status(expected,
+                 gpuipc_subscription_open(core_context, &channel_case_ticket, NULL, &reader));
+    meanwhile = NULL;
+    cr_assert_null(reader);
+}
+
+Test(channel_odd, who_was_dropped_before_it_was_open_is_told_so) {
+    check_no_bell(GPUIPC_ERR_CONNECTION_BROKEN, drop_reader);
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    gpuipc_subscription *reader = channel_case_open(NULL); /* another try is another reader */
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 4);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
+Test(channel_odd, a_channel_that_ended_before_it_was_open_is_told) {
+    check_no_bell(GPUIPC_ERR_PEER_CLOSED, end_channel);
+}
+
+Test(channel_odd, a_bell_that_cannot_be_had_is_the_systems_failure) {
+    check_no_bell(GPUIPC_ERR_OS, nothing_happens);
+    cr_assert_eq(gpuipc_error_get()->native_code, 2);
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_CLOSED, "it takes no place either");
 }
 
 /* ---- what is in a frame ------------------------------------------------------------------------ */

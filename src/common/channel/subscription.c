@@ -46,8 +46,7 @@ static bool is_writer_gone(subscription *self) {
     return self->is_writer_gone;
 }
 
-/* There will be no more. */
-static gpuipc_status tell_end(uint64_t why) {
+gpuipc_status subscription_tell_end(uint64_t why) {
     return why == CHANNEL_DROPPED
                ? status_fail(GPUIPC_ERR_CONNECTION_BROKEN,
                              "the writer has dropped this reader, which was too slow")
@@ -105,7 +104,7 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
         const bool is_taken =
             channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
         if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {
-            return tell_end(channel_read(self->page, CHANNEL_END));
+            return subscription_tell_end(channel_read(self->page, CHANNEL_END));
         }
         self->number = number;
         if (!is_taken) {
@@ -146,8 +145,9 @@ static gpuipc_status take_or_tell_end(subscription *self, uint32_t *out_slot) {
     const uint64_t end = channel_read(self->page, CHANNEL_END);
     const bool is_gone = is_writer_gone(self);
     const gpuipc_status status = take_next(self, out_slot);
-    return status == GPUIPC_ERR_TIMEOUT && (end != CHANNEL_IS_ON || is_gone) ? tell_end(end)
-                                                                             : status;
+    return status == GPUIPC_ERR_TIMEOUT && (end != CHANNEL_IS_ON || is_gone)
+               ? subscription_tell_end(end)
+               : status;
 }
 
 /* Until there is one. */

@@ -71,6 +71,10 @@ gpuipc_status subscription_acquire(gpuipc_subscription *handle, subscription **o
 /** The next frame for this reader, which it has not taken yet. The taking mutex is held. */
 bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t *out_slot);
 
+/** There will be no more. @param why what the end word says: CHANNEL_IS_ON when only the process has ended
+ *  @return the status that takes answer */
+gpuipc_status subscription_tell_end(uint64_t why);
+
 /* ---- the wait handle: subscription_wait.c. Nothing where nobody has asked for it. --------------- */
 
 /** A call is going to wait by itself. The taking mutex is held. */

@@ -153,6 +153,25 @@ static gpuipc_status find_bell(const point_page *page, uint32_t at, os_bell *out
     return os_bell_find(name, out_bell);
 }
 
+/* A writer that has ended this reader meanwhile, say as too slow, has closed the bells: the opening says so, as a take
+ * would. */
+static gpuipc_status find_bells(subscription *self) {
+    gpuipc_status status = find_bell(self->page, CHANNEL_READER_BELL, &self->reader_bell);
+    if (status == GPUIPC_OK) {
+        status = find_bell(self->page, CHANNEL_WRITER_BELL, &self->writer_bell);
+    }
+    if (status == GPUIPC_OK) {
+        return GPUIPC_OK;
+    }
+    const gpuipc_error why = status_save();
+    const uint64_t end = channel_read(self->page, CHANNEL_END); /* written before they are closed */
+    if (end != CHANNEL_IS_ON || point_page_is_abandoned(self->page)) {
+        return subscription_tell_end(end);
+    }
+    status_restore(&why);
+    return status;
+}
+
 static void destroy(object *base) {
     subscription *self = (subscription *)base;
     const bool forked = object_is_forked(base);
@@ -229,10 +248,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
         status = read_page(self);
     }
     if (status == GPUIPC_OK) {
-        status = find_bell(page, CHANNEL_READER_BELL, &self->reader_bell);
-    }
-    if (status == GPUIPC_OK) {
-        status = find_bell(page, CHANNEL_WRITER_BELL, &self->writer_bell);
+        status = find_bells(self);
     }
     if (status != GPUIPC_OK) {
         channel_write(page, CHANNEL_LEFT, 1);
