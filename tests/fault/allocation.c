@@ -27,7 +27,13 @@ static _Atomic uint64_t watched_thread;
 static uint64_t fails_at;
 static size_t most_bytes;
 static uint64_t count;
-static int64_t live;
+
+/* What the watched thread has and has not freed. Another thread may free it: the last who holds an object does. */
+enum {
+    LIVE_MAX = 4096
+};
+static void *_Atomic made_here[LIVE_MAX];
+static _Atomic int64_t live;
 
 static bool is_watched(void) {
     const uint64_t thread = atomic_load(&watched_thread);
@@ -41,7 +47,10 @@ static void watch(uint64_t fail_at, size_t most) {
     fails_at = fail_at;
     most_bytes = most;
     count = 0;
-    live = 0;
+    atomic_store(&live, 0);
+    for (size_t i = 0; i < LIVE_MAX; i++) {
+        atomic_store(&made_here[i], NULL);
+    }
     atomic_store(&watched_thread, thread_state_own_number());
 }
 
@@ -53,9 +62,13 @@ void allocation_watch_large(size_t most) {
     watch(0, most);
 }
 
+int64_t allocation_live(void) {
+    return atomic_load(&live);
+}
+
 uint64_t allocation_unwatch(int64_t *out_live) {
     atomic_store(&watched_thread, 0);
-    *out_live = live;
+    *out_live = atomic_load(&live);
     return count;
 }
 
@@ -65,8 +78,25 @@ static bool fails_now(size_t bytes) {
 }
 
 static void *made(void *memory) {
-    live += memory != NULL && is_watched();
+    bool is_noted = memory == NULL || !is_watched();
+    for (size_t i = 0; i < LIVE_MAX && !is_noted; i++) {
+        void *none = NULL;
+        is_noted = atomic_compare_exchange_strong(&made_here[i], &none, memory);
+        live += is_noted;
+    }
     return memory;
+}
+
+/* Before it is freed, so that nobody has got the same address. @return whether it was noted */
+static bool forget(void *memory) {
+    for (size_t i = 0; i < LIVE_MAX && atomic_load(&live) > 0; i++) {
+        void *wanted = memory;
+        if (atomic_compare_exchange_strong(&made_here[i], &wanted, NULL)) {
+            live--;
+            return true;
+        }
+    }
+    return false;
 }
 
 void *__wrap_malloc(size_t size) {
@@ -81,7 +111,15 @@ void *__wrap_realloc(void *memory, size_t size) {
     if (fails_now(size)) {
         return NULL;
     }
-    return memory == NULL ? made(__real_malloc(size)) : __real_realloc(memory, size);
+    if (memory == NULL) {
+        return made(__real_malloc(size));
+    }
+    const bool was_noted = forget(memory);
+    void *moved = __real_realloc(memory, size);
+    if (was_noted) {
+        (void)made(moved == NULL ? memory : moved);
+    }
+    return moved;
 }
 
 /* The C library's own strdup would call its malloc behind our back. */
@@ -92,6 +130,8 @@ char *__wrap_strdup(const char *text) {
 }
 
 void __wrap_free(void *memory) {
-    live -= memory != NULL && is_watched();
+    if (memory != NULL) {
+        (void)forget(memory);
+    }
     __real_free(memory);
 }

@@ -17,6 +17,9 @@ void allocation_watch(uint64_t fail_at);
 /** The same, but every allocation of more than @p most bytes answers NULL, and no other. */
 void allocation_watch_large(size_t most);
 
+/** How many of them are not freed, by whichever thread. */
+int64_t allocation_live(void);
+
 /** Ends either. @return how many there were; @p out_live how many of them are not freed */
 uint64_t allocation_unwatch(int64_t *out_live);
 

@@ -14,6 +14,7 @@
 #include "child.h"
 #include "cuda/context.h"
 #include "leak_gate.h"
+#include "os.h"
 #include "scenario.h"
 #include "sync/deferred.h"
 
@@ -46,6 +47,10 @@ static outcome run(const scenario *what, uint64_t fail_at) {
     allocation_watch(fail_at);
     result.status = what->run(&state);
     end_what_is_deferred(&state);
+    /* Another thread of the library's may be the last that holds an object. */
+    for (int i = 0; i < SOON_MS && allocation_live() > 0; i++) {
+        os_sleep_ms(1);
+    }
     result.allocations = allocation_unwatch(&result.live);
     scenario_end(&state);
     return result;

@@ -18,9 +18,14 @@
  * that ends the process. */
 static GPUIPC_THREAD_LOCAL struct {
     gpuipc_error error;
+    thread_scope scope;
     const char *call; /* public, that it is in or was in last; in the library's own threads: none */
     char text[TEXT_SIZE];
 } own = {.call = ""};
+
+thread_scope *status_thread_scope(void) {
+    return &own.scope;
+}
 
 uint32_t gpuipc_version(void) {
     return GPUIPC_VERSION;

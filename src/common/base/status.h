@@ -49,6 +49,14 @@ gpuipc_status status_change(gpuipc_status status);
 /** A failure that was kept from an earlier call, told as one of this call. @return its status */
 gpuipc_status status_again(const gpuipc_error *kept);
 
+/** What floors above keep for each thread: here, since a thread has one object (status.c). */
+typedef struct thread_scope {
+    const void *of;      /**< a context (cuda/device_scope.c); NULL: the thread is in none */
+    uint32_t index;      /**< of the device */
+    const void *serving; /**< a server that is being polled here (ticket/server.c); NULL: none */
+} thread_scope;
+thread_scope *status_thread_scope(void);
+
 /** For clean-up that may itself fail: keeps the record of the failure that came first. */
 gpuipc_error status_save(void);
 void status_restore(const gpuipc_error *saved);

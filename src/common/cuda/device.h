@@ -60,10 +60,8 @@ typedef struct device_scope {
     CUstreamCaptureMode outer_mode;
     bool is_pushed;  /**< it was not current before */
     bool is_relaxed; /**< the capture mode is */
-    struct {
-        const struct context *of;
-        uint32_t index;
-    } outer; /**< what device_entered() says outside */
+    const void *outer_of;
+    uint32_t outer_index; /**< what device_entered() says outside */
 } device_scope;
 
 /** Enters a device's primary context, retaining it when it is used first. */

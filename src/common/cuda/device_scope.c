@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Making a device's CUDA context current for a few calls, and putting the caller's back. */
-#include "base/compiler.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 
 /* What this thread is in at the moment, so that nobody asks the driver which device that is. */
-static GPUIPC_THREAD_LOCAL struct {
-    const context *of;
-    uint32_t index;
-} entered;
-
 uint32_t device_entered(const struct context *ctx) {
-    return entered.of == ctx ? entered.index : GPUIPC_DEVICE_NONE;
+    const thread_scope *entered = status_thread_scope();
+    return entered->of == ctx ? entered->index : GPUIPC_DEVICE_NONE;
 }
 
 /* The number of the device that it is the primary context of; GPUIPC_DEVICE_NONE: of none that is in use here. Without
@@ -27,10 +22,11 @@ static uint32_t find_primary(context *ctx, CUcontext cuda_context) {
 
 /* From here on nothing fails any more. */
 static void begin(const context *ctx, uint32_t index, device_scope *scope) {
-    scope->outer.of = entered.of;
-    scope->outer.index = entered.index;
-    entered.of = ctx;
-    entered.index = index;
+    thread_scope *entered = status_thread_scope();
+    scope->outer_of = entered->of;
+    scope->outer_index = entered->index;
+    entered->of = ctx;
+    entered->index = index;
 }
 
 /* The primary context of a device, retained at its first use and no earlier: retaining it costs
@@ -164,8 +160,9 @@ void device_leave(const device_scope *scope) {
     /* They undo what device_enter did on this thread; there is nothing to do about a failure. */
     CUstreamCaptureMode mode = scope->outer_mode;
     CUcontext popped;
-    entered.of = scope->outer.of;
-    entered.index = scope->outer.index;
+    thread_scope *entered = status_thread_scope();
+    entered->of = scope->outer_of;
+    entered->index = scope->outer_index;
     if (scope->is_relaxed) {
         (void)scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
     }

@@ -24,7 +24,6 @@ static struct {
 } all;
 
 /* The one that this thread serves at the moment. */
-static GPUIPC_THREAD_LOCAL const server *served_here;
 
 /* Its number is made of random numbers, by this process itself. */
 static uint64_t hash_of(const uint8_t id[16]) {
@@ -99,7 +98,7 @@ static gpuipc_status serve(server *self, os_deadline deadline, size_t *out_count
 static void run(void *argument) {
     server *self = argument;
     unsigned pause = 0;
-    served_here = self;
+    status_thread_scope()->serving = self;
     while (!atomic_load(&self->is_over)) {
         size_t count;
         if (serve(self, os_deadline_after(-1), &count) == GPUIPC_OK) {
@@ -288,10 +287,11 @@ gpuipc_status gpuipc_server_create(gpuipc_context *handle, const gpuipc_server_c
 /* Of what is no server, the caller finds out. */
 static bool is_served_here(gpuipc_server *handle) {
     object *base;
-    if (served_here == NULL || object_acquire(OBJECT_SERVER, handle, &base) != GPUIPC_OK) {
+    if (status_thread_scope()->serving == NULL ||
+        object_acquire(OBJECT_SERVER, handle, &base) != GPUIPC_OK) {
         return false;
     }
-    const bool is_here = (const server *)base == served_here;
+    const bool is_here = (const server *)base == status_thread_scope()->serving;
     object_unreference(base);
     return is_here;
 }
@@ -331,10 +331,10 @@ static gpuipc_status check_polled(const server *self) {
 
 /* The serving mutex is held. What only wakes the poller is not what the caller waits for. */
 static gpuipc_status poll(server *self, os_deadline deadline) {
-    const server *const outer = served_here;
+    const void *const outer = status_thread_scope()->serving;
     size_t count = 0;
     gpuipc_status status = GPUIPC_OK;
-    served_here = self;
+    status_thread_scope()->serving = self;
     /* also before the first: whoever polled before may have taken the one wake of its end */
     bool again = !atomic_load(&self->is_over);
     while (again) {
@@ -342,7 +342,7 @@ static gpuipc_status poll(server *self, os_deadline deadline) {
         again = count == 0 && status == GPUIPC_OK && !atomic_load(&self->is_over) &&
                 !os_deadline_passed(deadline);
     }
-    served_here = outer;
+    status_thread_scope()->serving = outer;
     if (status == GPUIPC_OK && atomic_load(&self->is_over)) {
         return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
     }
