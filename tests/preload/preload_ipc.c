@@ -447,6 +447,7 @@ static void case_stopped(void) {
     CUdeviceptr opened;
     CUipcMemHandle handle;
     answer made;
+    int state;
     CHECK(await(&stopped) && await(&other));
     calls_find(way);
     slow.context = use_device(0);
@@ -454,6 +455,8 @@ static void case_stopped(void) {
     slow.handle = made.handle;
     EXPECT(0, tell(&other, (order){.what = ACTION_MAKE, .bytes = 100, .seed = 4}, &made));
     CHECK(kill(stopped.process, SIGSTOP) == 0);
+    CHECK(waitpid(stopped.process, &state, WUNTRACED) == stopped.process &&
+          WIFSTOPPED(state)); /* all its threads */
     CHECK(pthread_create(&thread, NULL, open_slowly, &slow) == 0);
     await_sleep(&slow);
     MUST(cuda.cuMemAlloc(&address, 1000));

@@ -41,7 +41,7 @@ Test(selftest_peer, every_rung_is_climbed) {
     const selftest_outcome found =
         selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
     selftest_expect_code(&found, 0);
-    selftest_expect_text(&found, "pass  facts: compared; different: none\n");
+    selftest_expect_text(&found, "pass  facts: compared; different: none");
     selftest_expect_text(&found, "pass  host, rung 4, words are seen while both run: yes");
     selftest_expect_text(&found, "pass  vmm, rung 3, bytes move both ways: yes");
     selftest_expect_text(&found, "pass  vmm, rung 4, words are seen while both run: yes");
