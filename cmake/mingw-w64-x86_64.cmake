@@ -13,7 +13,7 @@ foreach(_kind EXE SHARED MODULE)
   set(CMAKE_${_kind}_LINKER_FLAGS_INIT -static-libgcc)
 endforeach()
 
-# GPUIPC_CRITERION_MINGW: where ci/build-criterion-mingw put Criterion and cJSON.
+# GPUIPC_CRITERION_MINGW: where ci/build-criterion-mingw put Criterion, cJSON and Mini-XML.
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GPUIPC_CRITERION_MINGW)
 # What is looked for is looked for below these folders alone, so that nothing of the building system's is found;
 # what CMAKE_PREFIX_PATH names was put there for Windows, such as an installed gpuipc.

@@ -32,10 +32,11 @@
  * - A call that puts something on a stream waits, as any call of CUDA does, while the driver has no room for more on
  *   that stream (1,021 calls: measured on an H200, driver 580). "Blocking no" means: for nothing else.
  * - Waits go on when a signal handler has run, unless the context was made otherwise
- *   (::GPUIPC_CONTEXT_INTERRUPTIBLE): then any call that waits may answer ::GPUIPC_ERR_INTERRUPTED.
+ *   (::GPUIPC_CONTEXT_INTERRUPTIBLE): then any call that has a time-out may answer ::GPUIPC_ERR_INTERRUPTED.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
- *   ::GPUIPC_ERR_FORKED, ::GPUIPC_ERR_OUT_OF_MEMORY, ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS; only
- *   what is particular to a call is listed with it.
+ *   ::GPUIPC_ERR_FORKED, ::GPUIPC_ERR_OUT_OF_MEMORY, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+ *   ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS; only what is particular to a call is listed with it. Where
+ *   such a list says "as" another call, all that is listed there belongs to it.
  */
 #ifndef GPUIPC_H
 #define GPUIPC_H
@@ -80,7 +81,9 @@ typedef enum gpuipc_log_level {
 } gpuipc_log_level;
 
 /** Receives what the library has to say; it prints nothing itself. May be called from any thread
- *  that is inside a gpuipc call; must not call gpuipc. */
+ *  that is inside a gpuipc call; must not call gpuipc. Of what other processes did (connections refused, requests that
+ *  are none, readers dropped) a context says at most 16 sentences in each second of the monotonic clock. How many were
+ *  left out is a sentence of its own, before the next of them or with the context's end. */
 typedef void (*gpuipc_log_callback)(void *user_data, gpuipc_log_level level, const char *sentence);
 
 /* ---- context ---------------------------------------------------------------------------- */
@@ -125,7 +128,8 @@ typedef struct gpuipc_context_config {
     /** Most handles (one per segment) accepted in one message; 0: 8192. */
     uint32_t max_handles_per_message;
     gpuipc_log_callback log; /**< NULL: the library is silent */
-    void *log_user_data;     /**< given to log */
+    void
+        *log_user_data; /**< given to log; to the end of the context and of everything made in it */
     /** Most handles of this process's own buffers that are kept from their first hand-over on, so that
      *  the next one needs no call of the driver: one descriptor or HANDLE per segment, until the buffer is
      *  released. Beyond that they are made anew each time (some 20 us each). 0: 128;
@@ -170,9 +174,8 @@ GPUIPC_API gpuipc_status gpuipc_context_destroy(gpuipc_context *context);
 
 /**
  * Interrupts the calls that wait at this moment with objects of the context: within some 20 ms each answers
- * ::GPUIPC_ERR_INTERRUPTED. They are gpuipc_listener_accept(), gpuipc_connection_open(), _send(), _receive(),
- * _send_contents() and _receive_contents(), gpuipc_buffer_await_returns(), gpuipc_buffer_open() and
- * gpuipc_server_poll(). If none waits, the next one that would wait is interrupted.
+ * ::GPUIPC_ERR_INTERRUPTED. They are those with a timeout_ms, as a parameter or in their config. If none waits, the next
+ * one that would wait is interrupted.
  * @param context made with ::GPUIPC_CONTEXT_INTERRUPTIBLE
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it was not)  @ownership borrows
  * @threads any, but not in a signal handler  @blocking no  @since 0.1
@@ -318,6 +321,7 @@ typedef struct gpuipc_buffer_config {
  * @errors ::GPUIPC_ERR_NOT_SUPPORTED (the transport's memory cannot be made here),
  *          ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_VMM_UNSUPPORTED,
  *         ::GPUIPC_ERR_HANDLE_TYPE_UNSUPPORTED, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+ *         ::GPUIPC_ERR_NOT_SHAREABLE (the driver makes no handle for the openers),
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller holds one reference; gpuipc_buffer_release() gives it up
  * @threads any  @blocking for the driver's allocation (tens of microseconds to milliseconds)
@@ -560,7 +564,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_copy_async(
  * @param bytes how many; 0 does nothing
  * @param value the lowest @p width bytes of it are written  @param width 1, 2 or 4; the address to
  *        be filled and @p bytes must be multiples of it  @param stream NULL: the default stream of the buffer's device
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (it may only be read)
  * @ownership borrows; the buffer must stay until the stream has passed the fill
  * @threads any  @blocking no  @since 0.1
  */
@@ -575,7 +579,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *
  * @param offset in bytes, from the beginning of the buffer
  * @param host @p bytes of host memory
  * @param bytes how many; 0 does nothing
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE  @ownership borrows  @threads any
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (it may only be read)
+ * @ownership borrows  @threads any
  * @blocking until the copy is done  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_write(gpuipc_buffer *buffer, uint64_t offset,

@@ -149,7 +149,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *chan
  *        is filled
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded),
  *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity), ::GPUIPC_ERR_LIMIT (a header longer than was said),
- *         ::GPUIPC_ERR_CUDA. After an error it is still on loan
+ *         ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE. After an error it is still on loan
  * @ownership ends the loan  @threads any
  * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions
  * @since 0.1
@@ -162,7 +162,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_publish(gpuipc_channel *c
  * Gives a loan up: nobody sees it. No stream may write the slot any more.
  * @param channel the one that it was loaned of
  * @param frame as it was loaned
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan)
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends the loan  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_discard(gpuipc_channel *channel,
@@ -241,9 +241,9 @@ typedef struct gpuipc_subscription_config {
  * @param out_subscription the new reader
  * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, or max_held is
  *         more than the channel lets), ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (the device cannot reach the slots),
- *         ::GPUIPC_ERR_STRUCT_SIZE, and what gpuipc_buffer_open() says of tickets. On Windows also
- *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped the reader before it was open: it may try again) and
- *         ::GPUIPC_ERR_PEER_CLOSED (the channel has ended meanwhile); elsewhere the first take says so
+ *         ::GPUIPC_ERR_STRUCT_SIZE, and as gpuipc_buffer_open(). Where the first take does not say so,
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped the reader before it was open: it may try again),
+ *         ::GPUIPC_ERR_PEER_CLOSED (the channel has ended meanwhile)
  * @ownership the caller's; gpuipc_subscription_close() ends it  @threads any
  * @blocking up to timeout_ms for the server, and for the driver's mapping  @since 0.1
  */
@@ -261,7 +261,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open(
  * @errors ::GPUIPC_ERR_NOT_FOUND (nobody had the name before the time ran out), ::GPUIPC_ERR_TIMEOUT (who has it does not
  *         answer), ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_PROTOCOL (the name is another program's),
  *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY,
- *         ::GPUIPC_ERR_RELEASED (also when the context is destroyed meanwhile), and what gpuipc_subscription_open() says
+ *         ::GPUIPC_ERR_RELEASED (also when the context is destroyed meanwhile), and as gpuipc_subscription_open()
  * @ownership the caller's; gpuipc_subscription_close() ends it  @threads any
  * @blocking up to timeout_ms for the name and the server, and for the driver's mapping  @since 0.1
  */
@@ -291,7 +291,8 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
  *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped this reader, which was too slow), ::GPUIPC_ERR_BUSY
- *         (another thread is taking), ::GPUIPC_ERR_CUDA (also for a stream that is being captured), ::GPUIPC_ERR_RELEASED
+ *         (another thread is taking), ::GPUIPC_ERR_PROTOCOL (the writer says of a frame what cannot be),
+ *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured), ::GPUIPC_ERR_RELEASED
  *         (also when another thread closes it meanwhile), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership gpuipc_subscription_give_back() is owed  @threads one at a time; the others of this object any
  * @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
@@ -309,7 +310,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_take(gpuipc_subscrip
  *        ::GPUIPC_NO_STREAM: nothing uses it any more
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back),
  *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
- *         ::GPUIPC_ERR_CUDA (it still has it)
+ *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
  * @blocking no; while a stream that gave the same slot back before has not come to that; for the stream where the driver
  *           has neither words nor host functions  @since 0.1

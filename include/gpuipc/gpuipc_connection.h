@@ -58,8 +58,10 @@ typedef struct gpuipc_endpoint_config {
  *        namespace; other users are still refused. On Windows capitals and small letters of a name
  *        are the same.
  * @errors ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_NAME_IN_USE,
- *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT,
- *         ::GPUIPC_ERR_NOT_SUPPORTED ('@' or a shared directory on Windows)
+ *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_ACCESS_DENIED (this user may not enter the directory),
+ *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE,
+ *         ::GPUIPC_ERR_NOT_SUPPORTED ('@' or a shared directory on Windows; on Linux without /proc, where
+ *         unshare(CLONE_FS) is forbidden too)
  * @ownership the caller's; gpuipc_listener_close() ends it and frees the name
  * @threads any
  * @blocking no. When another process keeps the directory locked (Linux), up to 2 s and then
@@ -121,7 +123,8 @@ GPUIPC_API gpuipc_status gpuipc_listener_close(gpuipc_listener *listener);
  *         ::GPUIPC_ERR_TIMEOUT (somebody listens, but the row of those to be accepted stays full), ::GPUIPC_ERR_ACCESS_DENIED,
  *         ::GPUIPC_ERR_PROTOCOL (the name is another program's), ::GPUIPC_ERR_NAME_INVALID,
  *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES,
- *         ::GPUIPC_ERR_NOT_SUPPORTED (as for gpuipc_listener_open(); a 32-bit listener)
+ *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_NOT_SUPPORTED (as for gpuipc_listener_open(); a 32-bit listener),
+ *         ::GPUIPC_ERR_LIMIT (the listener's process, or its user, has as much of this one as it may: SECURITY.md)
  * @ownership the caller's; gpuipc_connection_close() ends it
  * @threads any  @blocking up to timeout_ms  @since 0.1
  */
@@ -276,11 +279,13 @@ typedef struct gpuipc_incoming {
  *        the message waits for the next call
  * @errors ::GPUIPC_ERR_TIMEOUT (part of a message that has come is kept for the next call),
  *         ::GPUIPC_ERR_PEER_CLOSED, ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_BUSY,
- *         ::GPUIPC_ERR_PROTOCOL, ::GPUIPC_ERR_VERSION, ::GPUIPC_ERR_LIMIT,
- *         ::GPUIPC_ERR_HANDLE_COUNT, ::GPUIPC_ERR_TOO_MANY_HANDLES (this process's own limit cut the
- *         message, which breaks the connection), ::GPUIPC_ERR_CONNECTION_BROKEN,
+ *         ::GPUIPC_ERR_PROTOCOL, ::GPUIPC_ERR_VERSION, ::GPUIPC_ERR_LIMIT (the message is
+ *         larger than this side accepts, which breaks the connection), ::GPUIPC_ERR_HANDLE_COUNT,
+ *         ::GPUIPC_ERR_TOO_MANY_HANDLES (this process's own limit cut the message, which breaks the connection),
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN,
  *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_DEVICE_NOT_FOUND (of gpuipc_incoming::device);
  *         and, dropping the message but keeping the connection: ::GPUIPC_ERR_NOT_GPU_MEMORY,
+ *         ::GPUIPC_ERR_LIMIT (the sender's process, or its user, has as much of this one as it may: SECURITY.md),
  *         ::GPUIPC_ERR_NOT_SUPPORTED (this process cannot open memory of that transport),
  *         ::GPUIPC_ERR_ACCESS_DENIED (legacy, pool or fabric memory of another user's process: the driver
  *         does not check the names that it travels by),

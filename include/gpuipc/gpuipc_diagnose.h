@@ -108,11 +108,14 @@ extern "C" {
     X(37, EXPANDABLE_SEGMENTS, NOTE, "PyTorch's expandable segments are on: cudaIpcGetMemHandle refuses such memory",            \
       "share it with gpuipc_buffer_wrap() or gpuipc.torch, or set expandable_segments:False", "none")                            \
     X(38, ASYNC_ALLOCATOR, SLOWS, "cudaMallocAsync is the allocator: memory of its default pool leaves no process",              \
-      "use the native allocator, a pool that was made to be shared, or gpuipc.torch.MemPool", "none")
+      "use the native allocator, a pool that was made to be shared, or gpuipc.torch.MemPool", "none")                            \
+    X(39, DRIVER_NAMED, BLOCKS, "the library that was named as the CUDA driver cannot be loaded",                                \
+      "name one that is there (--driver, GPUIPC_CUDA_DRIVER, gpuipc_context_config::driver), or none for the installed driver",  \
+      "none; what is named there runs in this process, so it must be a file that nobody else may write")
 /* clang-format on */
 
 /** How many there are: room for all that gpuipc_diagnose() of this version can find. */
-#define GPUIPC_FINDING_COUNT 38
+#define GPUIPC_FINDING_COUNT 39
 
 /** What a finding does to sharing memory. */
 typedef enum gpuipc_severity {

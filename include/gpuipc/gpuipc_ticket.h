@@ -36,15 +36,18 @@ typedef struct gpuipc_ticket {
 
 /** How a server is made. NULL in place of it: the same user only, with a thread of its own. */
 typedef struct gpuipc_server_config {
-    size_t struct_size;        /**< sizeof(gpuipc_server_config) */
-    uint32_t flags;            /**< GPUIPC_SERVER_* */
-    uint32_t max_connections;  /**< clients of all users together; 0: 4096 */
+    size_t struct_size; /**< sizeof(gpuipc_server_config) */
+    uint32_t flags;     /**< GPUIPC_SERVER_* */
+    uint32_t
+        max_connections; /**< clients of all users together; 0: 4096. Fewer where handles end: see below */
     gpuipc_peer_policy policy; /**< NULL: only processes of the same user. Called on the thread that
                                     serves */
     void *policy_user_data;    /**< given to policy */
     /** Most clients of one user; 0: 128. One more is told ::GPUIPC_ERR_SERVER_BUSY. A process that opens tickets is
      *  one client for each context, from its first ticket until its connection has ended and it has nothing open any
-     *  more. On Linux a client costs this process up to three descriptors: raise RLIMIT_NOFILE for many. */
+     *  more. On Linux a client costs this process up to three descriptors. One process may have a quarter of all
+     *  handles and one user half (SECURITY.md): with 1,024 descriptors that is 128 and 256 clients. Raise RLIMIT_NOFILE
+     *  for more. */
     uint32_t max_connections_per_user;
     uint32_t reserved; /**< 0 */
 } gpuipc_server_config;
@@ -234,15 +237,22 @@ typedef struct gpuipc_open_config {
  * @param ticket what to open
  * @param config NULL for the defaults: for the GPU that owns the memory, within five seconds
  * @param out_buffer the open buffer
- * @errors ::GPUIPC_ERR_TICKET_SIZE and the others of that group, each for what it says.
+ * @errors ::GPUIPC_ERR_TICKET_DAMAGED, ::GPUIPC_ERR_TICKET_VERSION, ::GPUIPC_ERR_TICKET_EXPIRED,
+ *         ::GPUIPC_ERR_TICKET_REVOKED, ::GPUIPC_ERR_TICKET_USED_UP, ::GPUIPC_ERR_TICKET_UNKNOWN,
+ *         ::GPUIPC_ERR_TICKET_OTHER_BOOT, ::GPUIPC_ERR_TICKET_OTHER_USER,
  *         ::GPUIPC_ERR_EXPORTER_GONE (at once, without waiting for timeout_ms; also when a server of this very process
- *         is destroyed meanwhile).
- *         ::GPUIPC_ERR_SERVER_BUSY (also when this context has 65,536 tickets of the server open),
- *         ::GPUIPC_ERR_OUT_OF_RANGE,
+ *         is destroyed meanwhile),
+ *         ::GPUIPC_ERR_SERVER_BUSY (also when this process has as much open there as one may: SECURITY.md),
+ *         ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_OTHER_KIND (the ticket of a channel),
+ *         ::GPUIPC_ERR_NOT_SHAREABLE (the server could not hand the buffer over; its log says why),
  *         ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE,
+ *         ::GPUIPC_ERR_DEVICE_NOT_FOUND (of gpuipc_open_config::device), ::GPUIPC_ERR_UNSAFE_DIRECTORY,
  *         ::GPUIPC_ERR_LOST (without ::GPUIPC_RECEIVE_ASYNC and ::GPUIPC_RECEIVE_DEFERRED: the contents will never be ready),
- *         ::GPUIPC_ERR_RELEASED (also when the context is destroyed meanwhile), and what
- *         gpuipc_connection_receive() says of buffers
+ *         ::GPUIPC_ERR_RELEASED (also when the context is destroyed meanwhile);
+ *         and, where a server answers what none of gpuipc's would, or this process cannot open the memory:
+ *         ::GPUIPC_ERR_PROTOCOL, ::GPUIPC_ERR_VERSION, ::GPUIPC_ERR_LIMIT, ::GPUIPC_ERR_HANDLE_COUNT,
+ *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_NOT_GPU_MEMORY, ::GPUIPC_ERR_NOT_SUPPORTED,
+ *         ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE, ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED
  * @ownership the caller holds one reference  @threads any; requests to one server go one after the other, and who waits
  *         for contents keeps nobody else waiting
  * @blocking up to timeout_ms in all, for the server and until the contents are ready, and for the driver's mapping.

@@ -221,6 +221,7 @@ typedef struct gpuipc_measurement {
     uint64_t
         both_ways_bytes_per_second; /**< both directions at once, their sum; 0 for one device */
     uint64_t latency_ns;            /**< of one small copy, on the device; median */
+    uint64_t wrong_words; /**< of 32 bits, that arrived otherwise than they were sent; else 0 */
 } gpuipc_measurement;
 /** The start of a ::gpuipc_measurement: struct_size is set, all else is zero. */
 #define GPUIPC_MEASUREMENT_INIT GPUIPC_SIZED(gpuipc_measurement)
@@ -235,7 +236,8 @@ typedef struct gpuipc_measurement {
  * @param pair between which two devices
  * @param out_measurement filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_NO_TRANSPORT (not available between these two; the record says why),
- *         ::GPUIPC_ERR_WRONG_DATA, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_DEVICE_NOT_FOUND,
+ *         ::GPUIPC_ERR_WRONG_DATA (out_measurement is written all the same: wrong_words, and no figure),
+ *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_DEVICE_NOT_FOUND,
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership copies  @threads any  @blocking about a second; the devices should be idle  @since 0.1
  */

@@ -140,6 +140,14 @@ void os_at_exit(void (*run)(void));
 
 uint64_t os_process_id(void);
 
+/** How much the system lets this process have; UINT64_MAX: it says no number. */
+typedef struct os_limits {
+    uint64_t handles;   /**< Linux: RLIMIT_NOFILE, as it is now */
+    uint64_t mappings;  /**< Linux: vm.max_map_count */
+    uint64_t addresses; /**< bytes of them */
+} os_limits;
+void os_limits_get(os_limits *out_limits);
+
 /** An environment variable, or NULL; always NULL in a set-uid program. The text is the system's (on
  *  Windows a copy in UTF-8, which is kept for ever) and good until the variable is changed. */
 const char *os_environment(const char *name);
@@ -315,6 +323,15 @@ gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tag
 /** Makes the waiting thread return OS_POLLER_WOKEN among its tags, once, now or when it waits next. */
 void os_poller_wake(os_poller *poller);
 
+/** Wakes a poller when a process ends. */
+typedef struct os_process_watch os_process_watch;
+/** os_poller_wait() returns OS_POLLER_WOKEN, once, when the process has ended, also if it has already. Any thread.
+ *  ERR_NOT_SUPPORTED where there is no handle of it.
+ *  @param peer its handle stays open until os_process_watch_destroy(), which comes before the poller's end */
+gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer, os_process_watch **out_watch);
+/** Any thread. NULL does nothing. In a forked child frees only. */
+void os_process_watch_destroy(os_process_watch *watch);
+
 /** For a caller's event loop: ready (a descriptor: readable; an event: signalled) whenever os_poller_wait()
  *  would return at once. It may be ready for nothing; os_poller_wait() with a deadline that has passed then
  *  finds nothing and sets that right. -1 in a forked child. */
@@ -325,14 +342,20 @@ intptr_t os_poller_native(os_poller *poller);
  *  nobody waits or the spare one has gone. */
 bool os_listener_refuse(os_listener *listener);
 
-/* ---- shared memory: posix_memory.c, win32_memory.c --------------------------------------- */
+/* ---- memory: posix_memory.c, win32_memory.c ---------------------------------------------- */
+
+/** Whole pages of this process's own, all zero, which the system has again as soon as they are freed: what malloc() gave,
+ *  the C library may keep. ERR_OUT_OF_MEMORY */
+gpuipc_status os_pages_allocate(size_t bytes, void **out_pages);
+/** NULL does nothing. @param bytes as they were allocated */
+void os_pages_free(void *pages, size_t bytes);
 
 /** Anonymous memory of a fixed size that another process maps through its handle. It can neither
  *  grow nor shrink (memfd seals, section). Starts as zeroes; no memory is used until touched (Windows
  *  promises all of it at once, and refuses more than it could keep). */
 gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle *out_handle);
 /** The size (a section's: rounded up to whole pages), and whether it is memory made by
- *  os_memory_create (sealed, a section): ERR_PROTOCOL when the handle is anything else. */
+ *  os_memory_create (sealed, a section), to be read and written: ERR_PROTOCOL when the handle is anything else. */
 gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes);
 gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, void **out_address);
 void os_memory_unmap(void *address, uint64_t bytes);

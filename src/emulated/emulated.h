@@ -67,6 +67,12 @@ typedef int (*gpuipc_emulated_fail_fn)(const char *text);
 typedef uint64_t (*gpuipc_emulated_calls_fn)(const char *name);
 #define GPUIPC_EMULATED_CALLS "gpuipc_emulated_get_calls"
 
+/** Asked at every call, after the rules of GPUIPC_EMULATED_FAIL and with nothing locked: the code that it must answer, or 0.
+ *  Called by the calling thread. NULL: nobody is asked. */
+typedef int (*gpuipc_emulated_judge)(const char *name);
+typedef void (*gpuipc_emulated_judge_fn)(gpuipc_emulated_judge judge);
+#define GPUIPC_EMULATED_SET_JUDGE "gpuipc_emulated_set_judge"
+
 /** Every piece of asynchronous work waits this long before it starts. */
 typedef void (*gpuipc_emulated_delay_fn)(unsigned milliseconds);
 #define GPUIPC_EMULATED_SET_DELAY "gpuipc_emulated_set_stream_delay"

@@ -44,6 +44,7 @@ static os_static_mutex fault_mutex;
 static fault_rules rules;
 static uint64_t calls[ENTRY_COUNT];
 static bool environment_is_read;
+static int (*_Atomic judge)(const char *name);
 
 static bool name_is_known(const char *name) {
     if (strcmp(name, "*") == 0) {
@@ -207,7 +208,13 @@ CUresult fault_check(entry_id id) {
         live_report_cancel();
         _Exit(FAULT_EXIT_STATUS);
     }
-    return effect.answer;
+    int (*const asked)(const char *name) = atomic_load(&judge);
+    return effect.answer != CUDA_SUCCESS || asked == NULL ? effect.answer
+                                                          : (CUresult)asked(entry_table[id].name);
+}
+
+void fault_set_judge(int (*wanted)(const char *name)) {
+    atomic_store(&judge, wanted);
 }
 
 uint64_t fault_calls(const char *name) {

@@ -12,6 +12,9 @@ CUresult fault_check(entry_id id);
 /** Replaces the rules and sets every count to 0; -1, and no change, when @p text is malformed. */
 int fault_set(const char *text);
 
+/** Who is asked about every call besides; NULL: nobody. */
+void fault_set_judge(int (*judge)(const char *name));
+
 /** Calls of one entry point (all its versions), or of all for NULL, since the last fault_set. */
 uint64_t fault_calls(const char *name);
 

@@ -213,6 +213,11 @@ GPUIPC_EXPORTED int gpuipc_emulated_set_fail(const char *text) {
     return fault_set(text);
 }
 
+GPUIPC_EXPORTED void gpuipc_emulated_set_judge(gpuipc_emulated_judge judge);
+GPUIPC_EXPORTED void gpuipc_emulated_set_judge(gpuipc_emulated_judge judge) {
+    fault_set_judge(judge);
+}
+
 GPUIPC_EXPORTED uint64_t gpuipc_emulated_get_calls(const char *name);
 GPUIPC_EXPORTED uint64_t gpuipc_emulated_get_calls(const char *name) {
     return fault_calls(name);

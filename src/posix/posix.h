@@ -47,13 +47,22 @@ gpuipc_status posix_register_record(int fd);
  *  number may belong to something else by now). */
 void posix_register_close(int fd);
 
-/** The same for a descriptor that may be of a peer's making, whose close() can take as long as the
- *  peer likes: the register is not locked meanwhile. A fork in that moment leaves the child a copy
+/** The same by posix_close_foreign(); the register is not locked meanwhile. A fork in that moment leaves the child a copy
  *  until it execs. */
 void posix_register_close_foreign(int fd);
 
+/** Closes one that is not registered and may be of a peer's making, whose close() can take as long as the peer likes: a
+ *  thread of its own waits for that, of which there are 16 at most (posix_closer.c). */
+void posix_close_foreign(int fd);
+
 /** In a forked child, with the register locked: closes all. Allocates nothing. */
 void posix_register_close_all(void);
+
+/** A thread that nobody waits for: it may outlive all else of the library, which is not unloaded any more then. */
+gpuipc_status posix_thread_start_alone(void (*run)(void *argument), void *argument);
+
+/** From now on dlclose(3) does not unload what this library is in. */
+void posix_library_stay(void);
 
 /* ---- static mutexes over fork(): posix_thread.c ------------------------------------------- */
 
@@ -90,6 +99,19 @@ gpuipc_status posix_directory_open(const char *path, bool shared, bool create, i
 /** The address that @p name has in a directory (whose path is not looked at when abstract). */
 gpuipc_status posix_address_make(const char *directory_path, const char *name,
                                  posix_address *out_address);
+
+/** bind(2) or connect(2) of @p fd at an address in the directory that is open as @p directory: in that one, whatever
+ *  the path leads to by now. An abstract address needs none (-1).
+ *  @return 0, errno, or POSIX_UNREACHABLE: there is no /proc, and no thread may have a directory of its own */
+typedef int posix_address_call(int fd, const struct sockaddr *address, socklen_t size);
+#define POSIX_UNREACHABLE (-1)
+int posix_address_do(posix_address_call *call, int fd, int directory, const posix_address *address);
+
+/** The failure that POSIX_UNREACHABLE of posix_address_do() stands for. */
+gpuipc_status posix_address_unreachable(const posix_address *address);
+
+/** Where this process's descriptor @p fd leads to, as a path that no rename(2) changes: needs a /proc. */
+void posix_descriptor_path(int fd, char *path, size_t capacity);
 
 /* ---- sockets: posix_connection.c, posix_packet.c, posix_peer.c ----------------------------- */
 

@@ -52,48 +52,49 @@ gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection) {
     return GPUIPC_OK;
 }
 
-/** One try. ERR_NOT_FOUND and ERR_TIMEOUT (a full backlog) may pass; other failures will not. */
-static gpuipc_status address_connect(int fd, const posix_address *address) {
+static gpuipc_status connect_failed(int code, const posix_address *address) {
     const char *path = address->socket.sun_path + (address->file == 0 ? 1 : 0);
-    while (connect(fd, (const struct sockaddr *)&address->socket, address->size) != 0) {
-        switch (errno) {
-        case EINTR:
-            continue;
-        case ENOENT:
-        case ECONNREFUSED: /* a socket left by a dead process, or not listening yet */
-            return posix_fail_as(GPUIPC_ERR_NOT_FOUND, errno, "connect", "nobody listens at %s",
-                                 path);
-        case EAGAIN: /* man 2 connect: nonblocking, and cannot be completed immediately */
-            return posix_fail_as(GPUIPC_ERR_TIMEOUT, errno, "connect",
-                                 "the listener at %s does not accept the connections it has", path);
-        case EACCES:
-        case EPERM:
-            return posix_fail_as(
-                GPUIPC_ERR_ACCESS_DENIED, errno, "connect",
-                "this user (%u) may not connect to %s; in a directory that a group "
-                "shares, new sockets have that group with: chmod 2770 DIRECTORY",
-                (unsigned)geteuid(), path);
-        case EPROTOTYPE:
-            return posix_fail_as(GPUIPC_ERR_PROTOCOL, errno, "connect",
-                                 "the socket at %s is another program's", path);
-        default:
-            return posix_fail(errno, "connect", "no connection to %s", path);
-        }
+    switch (code) {
+    case ENOENT:
+    case ECONNREFUSED: /* a socket left by a dead process, or not listening yet */
+        return posix_fail_as(GPUIPC_ERR_NOT_FOUND, code, "connect", "nobody listens at %s", path);
+    case EAGAIN: /* man 2 connect: nonblocking, and cannot be completed immediately */
+        return posix_fail_as(GPUIPC_ERR_TIMEOUT, code, "connect",
+                             "the listener at %s does not accept the connections it has", path);
+    case EACCES:
+    case EPERM:
+        return posix_fail_as(GPUIPC_ERR_ACCESS_DENIED, code, "connect",
+                             "this user (%u) may not connect to %s; in a directory that a group "
+                             "shares, new sockets have that group with: chmod 2770 DIRECTORY",
+                             (unsigned)geteuid(), path);
+    case EPROTOTYPE:
+        return posix_fail_as(GPUIPC_ERR_PROTOCOL, code, "connect",
+                             "the socket at %s is another program's", path);
+    case POSIX_UNREACHABLE:
+        return posix_address_unreachable(address);
+    default:
+        return posix_fail(code, "connect", "no connection to %s", path);
     }
-    return GPUIPC_OK;
 }
 
-static gpuipc_status connection_try(int fd, const posix_address *address, const char *directory,
+/** One try. ERR_NOT_FOUND and ERR_TIMEOUT (a full backlog) may pass; other failures will not. */
+static gpuipc_status connection_try(int fd, const posix_address *address, const char *path,
                                     bool shared) {
+    int directory = -1;
+    int code;
     if (address->file != 0) {
-        int checked;
-        gpuipc_status status = posix_directory_open(directory, shared, false, &checked);
+        gpuipc_status status = posix_directory_open(path, shared, false, &directory);
         if (status != GPUIPC_OK) {
             return status;
         }
-        posix_register_close(checked);
     }
-    return address_connect(fd, address);
+    do {
+        code = posix_address_do(connect, fd, directory, address);
+    } while (code == EINTR);
+    if (directory >= 0) {
+        posix_register_close(directory);
+    }
+    return code == 0 ? GPUIPC_OK : connect_failed(code, address);
 }
 
 gpuipc_status os_connection_open(const os_directory *directory, const char *name,

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -133,8 +134,11 @@ gpuipc_status posix_directory_open(const char *path, bool shared, bool create, i
     }
     /* Who only connects needs no right to list the directory; who listens locks it. */
     int flags = (create ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd;
     posix_register_lock();
-    int fd = open(path, flags);
+    do {
+        fd = open(path, flags);
+    } while (fd < 0 && errno == EINTR); /* signal(7): where a file system waits for others */
     int code = errno;
     gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "open");
     posix_register_unlock();
@@ -191,4 +195,85 @@ gpuipc_status posix_address_make(const char *directory_path, const char *name,
     address.file = strlen(directory_path) + 1;
     *out_address = address;
     return GPUIPC_OK;
+}
+
+/* ---- bound and connected to in the directory that was checked ---------------------------------- */
+
+void posix_descriptor_path(int fd, char *path, size_t capacity) {
+    (void)snprintf(path, capacity, "/proc/self/fd/%d", fd);
+}
+
+static const char *file_of(const posix_address *address) {
+    return address->socket.sun_path + address->file;
+}
+
+/* proc(5): a link of /proc/PID/fd leads to what the descriptor has open, and to no path that it once had. Whether this
+ * /proc is one, and shows this process, is looked at each time. */
+static bool address_through_proc(int directory, const char *file, struct sockaddr_un *out_address) {
+    char path[64];
+    struct stat wanted;
+    struct stat seen;
+    *out_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    posix_descriptor_path(directory, path, sizeof(path));
+    int length =
+        snprintf(out_address->sun_path, sizeof(out_address->sun_path), "%s/%s", path, file);
+    return length > 0 && (size_t)length < sizeof(out_address->sun_path) &&
+           fstat(directory, &wanted) == 0 && stat(path, &seen) == 0 &&
+           wanted.st_dev == seen.st_dev && wanted.st_ino == seen.st_ino;
+}
+
+typedef struct visit {
+    posix_address_call *call;
+    int fd;
+    int directory;
+    const char *file;
+    int code;
+} visit;
+
+/* On a thread that has a working directory and an umask of its own: unshare(2), CLONE_FS. */
+static void visit_directory(void *argument) {
+    visit *self = argument;
+    struct sockaddr_un beside = {.sun_family = AF_UNIX};
+    (void)snprintf(beside.sun_path, sizeof(beside.sun_path), "%s", self->file);
+    if (unshare(CLONE_FS) != 0) {
+        self->code = POSIX_UNREACHABLE;
+        return;
+    }
+    umask(0); /* the socket itself says which rights its file has */
+    self->code = fchdir(self->directory) == 0 &&
+                         self->call(self->fd, (const struct sockaddr *)&beside, sizeof(beside)) == 0
+                     ? 0
+                     : errno;
+}
+
+/* There is no bindat(2). So the directory is named by its descriptor, or where that cannot be (no /proc, a file name too
+ * long to stand behind it), a thread goes there. The path would lead elsewhere if somebody exchanged a part of it after
+ * it was checked. */
+int posix_address_do(posix_address_call *call, int fd, int directory,
+                     const posix_address *address) {
+    struct sockaddr_un through;
+    os_thread *thread;
+    if (address->file == 0) {
+        const struct sockaddr *abstract = (const struct sockaddr *)&address->socket;
+        return call(fd, abstract, address->size) == 0 ? 0 : errno;
+    }
+    if (address_through_proc(directory, file_of(address), &through)) {
+        return call(fd, (const struct sockaddr *)&through, sizeof(through)) == 0 ? 0 : errno;
+    }
+    visit there = {
+        .call = call, .fd = fd, .directory = directory, .file = file_of(address), .code = 0};
+    gpuipc_error why = status_save();
+    if (os_thread_start(visit_directory, &there, &thread) != GPUIPC_OK) {
+        status_restore(&why);
+        return EAGAIN; /* pthread_create(3) */
+    }
+    os_thread_join(thread);
+    return there.code;
+}
+
+gpuipc_status posix_address_unreachable(const posix_address *address) {
+    return posix_fail_as(GPUIPC_ERR_NOT_SUPPORTED, EPERM, "unshare",
+                         "%s cannot be reached safely: no /proc is mounted here, and a thread may "
+                         "not have a directory of its own (CLONE_FS)",
+                         address->socket.sun_path);
 }

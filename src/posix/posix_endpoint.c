@@ -72,14 +72,14 @@ static void directory_unlock(int directory) {
  *  never becomes a connection that a living listener would have to deal with: net/unix/af_unix.c,
  *  unix_find_bsd() answers ECONNREFUSED where no socket is behind the file, and EPROTOTYPE where one
  *  of another type is. Every other answer, such as a lack of rights, proves no death. */
-static gpuipc_status address_probe(const posix_address *address, bool *out_alive) {
+static gpuipc_status address_probe(int directory, const posix_address *address, bool *out_alive) {
     int fd;
     gpuipc_status status = posix_socket_make(SOCK_DGRAM, &fd);
     if (status != GPUIPC_OK) {
         return status;
     }
-    *out_alive = connect(fd, (const struct sockaddr *)&address->socket, address->size) == 0 ||
-                 (errno != ECONNREFUSED && errno != ENOENT);
+    int code = posix_address_do(connect, fd, directory, address);
+    *out_alive = code != ECONNREFUSED && code != ENOENT;
     posix_register_close(fd);
     return GPUIPC_OK;
 }
@@ -97,7 +97,7 @@ static gpuipc_status name_clear(int directory, const posix_address *address, boo
                            "%s exists and is no socket; it is left as it is", path);
     }
     bool alive;
-    gpuipc_status status = address_probe(address, &alive);
+    gpuipc_status status = address_probe(directory, address, &alive);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -120,14 +120,19 @@ static void log_replaced(const posix_address *address, const os_log *log) {
     }
 }
 
-static gpuipc_status socket_bind(int fd, const posix_address *address) {
+static gpuipc_status socket_bind(int fd, int directory, const posix_address *address) {
     const char *path = address->socket.sun_path + (address->file == 0 ? 1 : 0);
-    if (bind(fd, (const struct sockaddr *)&address->socket, address->size) == 0) {
+    int code = posix_address_do(bind, fd, directory, address);
+    switch (code) {
+    case 0:
         return GPUIPC_OK;
+    case EADDRINUSE:
+        return posix_fail_as(GPUIPC_ERR_NAME_IN_USE, code, "bind", "%s is taken", path);
+    case POSIX_UNREACHABLE:
+        return posix_address_unreachable(address);
+    default:
+        return posix_fail(code, "bind", "no socket can be made at %s", path);
     }
-    return errno == EADDRINUSE
-               ? posix_fail_as(GPUIPC_ERR_NAME_IN_USE, errno, "bind", "%s is taken", path)
-               : posix_fail(errno, "bind", "no socket can be made at %s", path);
 }
 
 static gpuipc_status socket_listen(int fd) {
@@ -137,32 +142,56 @@ static gpuipc_status socket_listen(int fd) {
     return GPUIPC_OK;
 }
 
-/** With the directory locked. The rights are set before anybody can connect: until listen() a
- *  connect is refused. */
-static gpuipc_status name_make(os_listener *listener, bool shared) {
-    gpuipc_status status = socket_bind(listener->fd, &listener->address);
+/** Gives the socket's file the rights that the umask has taken. In a directory that a group shares, others of it can put a
+ *  link in the file's place meanwhile: so it is held open, and what is open is changed. */
+static gpuipc_status rights_set(const os_listener *listener, mode_t rights, struct stat *out_made) {
+    const char *path = listener->address.socket.sun_path;
+    char open_file[64];
+    gpuipc_status status;
+    int fd;
+    posix_register_lock();
+    do {
+        fd = openat(listener->directory, file_of(&listener->address),
+                    O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
+    status = posix_register_add(fd, "openat");
+    posix_register_unlock();
     if (status != GPUIPC_OK) {
         return status;
     }
-    const char *file = file_of(&listener->address);
-    struct stat made;
-    if (fchmodat(listener->directory, file, shared ? 0660 : 0600, 0) != 0 ||
-        fstatat(listener->directory, file, &made, AT_SYMLINK_NOFOLLOW) != 0) {
-        status = posix_fail(errno, "fchmodat", "the rights of %s cannot be set",
-                            listener->address.socket.sun_path);
-        goto remove_name;
+    posix_descriptor_path(fd, open_file, sizeof(open_file));
+    if (fstat(fd, out_made) != 0) {
+        status = posix_fail(errno, "fstat", "%s cannot be looked at", path);
+    } else if (!S_ISSOCK(out_made->st_mode) || out_made->st_uid != geteuid()) {
+        status = status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
+                             "another process has put something in the place of %s", path);
+    } else if ((out_made->st_mode & 07777u) != rights && chmod(open_file, rights) != 0) {
+        status = posix_fail(errno, "chmod", "the rights of %s cannot be set", path);
     }
-    status = socket_listen(listener->fd);
+    posix_register_close(fd);
+    return status;
+}
+
+/** With the directory locked. The socket's own rights are what its file gets, less the umask (net/unix/af_unix.c,
+ *  unix_bind_bsd()), so that the file never has more; and until listen() a connect is refused. */
+static gpuipc_status name_make(os_listener *listener, bool shared) {
+    const mode_t rights = shared ? 0660 : 0600;
+    struct stat made;
+    if (fchmod(listener->fd, rights) != 0) {
+        return posix_fail(errno, "fchmod", "the rights of a socket cannot be set");
+    }
+    gpuipc_status status = socket_bind(listener->fd, listener->directory, &listener->address);
     if (status != GPUIPC_OK) {
-        goto remove_name;
+        return status;
+    }
+    if ((status = rights_set(listener, rights, &made)) != GPUIPC_OK ||
+        (status = socket_listen(listener->fd)) != GPUIPC_OK) {
+        unlinkat(listener->directory, file_of(&listener->address), 0);
+        return status;
     }
     listener->device = made.st_dev;
     listener->inode = made.st_ino;
     return GPUIPC_OK;
-
-remove_name:
-    unlinkat(listener->directory, file, 0);
-    return status;
 }
 
 static gpuipc_status listener_open_in_directory(os_listener *listener, const char *path,
@@ -194,7 +223,7 @@ close_directory:
 }
 
 static gpuipc_status listener_open_abstract(os_listener *listener) {
-    gpuipc_status status = socket_bind(listener->fd, &listener->address);
+    gpuipc_status status = socket_bind(listener->fd, -1, &listener->address);
     return status == GPUIPC_OK ? socket_listen(listener->fd) : status;
 }
 
@@ -299,9 +328,11 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
         if (code == 0) {
             return status;
         }
+        if (code == EINTR || code == ECONNABORTED) {
+            continue; /* another client may wait, also when there is no time */
+        }
         bool at_limit = code == EMFILE || code == ENFILE;
-        bool again = code == EAGAIN || code == EINTR || code == ECONNABORTED ||
-                     (code == EINVAL && atomic_load(&listener->interrupted));
+        bool again = code == EAGAIN || (code == EINVAL && atomic_load(&listener->interrupted));
         if (!at_limit && !again) {
             return posix_fail(code, "accept4", "no connection can be accepted");
         }
@@ -428,7 +459,7 @@ static void sweep_name(const sweep *self, const char *file) {
                    file);
     if (fstatat(self->directory, file, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISSOCK(found.st_mode) && posix_address_make(self->path, name, &address) == GPUIPC_OK &&
-        address_probe(&address, &alive) == GPUIPC_OK && !alive) {
+        address_probe(self->directory, &address, &alive) == GPUIPC_OK && !alive) {
         unlinkat(self->directory, file, 0);
     }
 }

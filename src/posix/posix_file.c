@@ -29,8 +29,11 @@ bool os_cache_directory(char *path, size_t capacity) {
 
 /** Registers what openat() answered. O_NOFOLLOW and O_NONBLOCK: a link or a pipe there is not ours. */
 static gpuipc_status open_in(int directory, const char *name, int flags, int *out_fd) {
+    int fd;
     posix_register_lock();
-    int fd = openat(directory, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    do {
+        fd = openat(directory, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    } while (fd < 0 && errno == EINTR);
     int code = errno;
     gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "openat");
     posix_register_unlock();

@@ -103,20 +103,12 @@ void posix_register_close_all(void) {
     }
 }
 
-/* A socket that lingers waits in close() for its data to be acknowledged (socket(7), SO_LINGER), if
- * it is the last descriptor of it: a peer could send one to make us wait. */
-static void stop_lingering(int fd) {
-    const struct linger none = {0};
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none)); /* fails on all but sockets */
-}
-
 void posix_register_close_foreign(int fd) {
     posix_register_lock();
     bool ours = register_remove(fd);
     posix_register_unlock();
     if (ours) {
-        stop_lingering(fd);
-        close(fd);
+        posix_close_foreign(fd);
     }
 }
 

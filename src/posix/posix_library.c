@@ -156,6 +156,16 @@ static gpuipc_status own_folder(char *folder) {
     return GPUIPC_OK;
 }
 
+/* RTLD_NODELETE with RTLD_NOLOAD changes what is loaded already: dlopen(3). The main program stays in any case. */
+void posix_library_stay(void) {
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1(os_cuda_driver_name, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map != NULL &&
+        map->l_name[0] != '\0') {
+        (void)dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
 gpuipc_status os_library_open_own(const char *name, os_library **out_library) {
     static const char *const places[] = {"", "/gpuipc", "/../lib/gpuipc", "/../lib"};
     char folder[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Shared memory of a fixed size: sealed memfds. */
+/** @file Shared memory of a fixed size: sealed memfds. And pages of the process's own. */
 #include "posix.h"
 
 #include <errno.h>
@@ -18,6 +18,13 @@
  * fcntl(2), "File sealing". F_SEAL_SEAL: no further seal can take the right to write away. */
 #define FIXED_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+/* With one of these nobody can map it to write. Linux 5.1, include/uapi/linux/fcntl.h; older C library headers lack the
+ * second. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#define READING_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
+
 /** Kernels from 6.3 can be set (vm.memfd_noexec) to refuse memory that does not give up execution;
  *  older ones do not know the flag. */
 static int memory_make(const char *debug_name) {
@@ -27,6 +34,15 @@ static int memory_make(const char *debug_name) {
         fd = memfd_create(debug_name, flags);
     }
     return fd;
+}
+
+/** truncate(2): a signal may come between. */
+static int memory_set_size(int fd, uint64_t bytes) {
+    int done;
+    do {
+        done = ftruncate(fd, (off_t)bytes);
+    } while (done != 0 && errno == EINTR);
+    return done;
 }
 
 gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle *out_handle) {
@@ -41,7 +57,7 @@ gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (ftruncate(fd, (off_t)bytes) != 0) {
+    if (memory_set_size(fd, bytes) != 0) {
         status = posix_fail(errno, "ftruncate", "no shared memory of %" PRIu64 " bytes", bytes);
         goto close_memory;
     }
@@ -70,6 +86,9 @@ gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes) {
                            "the handle is memory whose size can still change (seals 0x%x)",
                            (unsigned)seals);
     }
+    if ((seals & READING_SEALS) != 0 || (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the handle is memory that may only be read");
+    }
     if (fstat(fd, &found) != 0) {
         return posix_fail(errno, "fstat", "the shared memory cannot be looked at");
     }
@@ -96,6 +115,22 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
     }
     *out_address = address;
     return GPUIPC_OK;
+}
+
+gpuipc_status os_pages_allocate(size_t bytes, void **out_pages) {
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) {
+        return posix_fail_as(GPUIPC_ERR_OUT_OF_MEMORY, errno, "mmap", "no memory of %zu bytes",
+                             bytes);
+    }
+    *out_pages = pages;
+    return GPUIPC_OK;
+}
+
+void os_pages_free(void *pages, size_t bytes) {
+    if (pages != NULL) {
+        munmap(pages, bytes);
+    }
 }
 
 void os_memory_unmap(void *address, uint64_t bytes) {

@@ -169,7 +169,7 @@ static void packet_close(packet *received) {
         if (i < received->registered) {
             posix_register_close_foreign(received->fds[i]);
         } else {
-            close(received->fds[i]);
+            posix_close_foreign(received->fds[i]);
         }
     }
     received->fd_count = 0;

@@ -135,7 +135,8 @@ void os_own_user(char *user, size_t capacity) {
 }
 
 void os_peer_close(os_peer *peer) {
-    os_handle_close(&peer->process);
+    posix_register_close((int)peer->process.value); /* of this process's own making */
+    peer->process = OS_HANDLE_NONE;
 }
 
 int os_peer_is_running(const os_peer *peer) {

@@ -3,6 +3,7 @@
 #include "posix.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -10,6 +11,9 @@
 
 /** How many of what is ready are asked for in one system call. */
 #define EVENTS_MAX 64
+
+/** In epoll stands for the end of a process. */
+static char process_tag;
 
 /* In epoll the tag itself stands for an endpoint, and no tag is NULL; so NULL stands for the wake-up,
  * and nothing is kept here of what was added. */
@@ -134,7 +138,9 @@ static int poller_try(os_poller *poller, os_deadline deadline, void **tags, size
     int found = epoll_wait(poller->epoll, events, most, os_deadline_slice_ms(deadline));
     int count = 0;
     for (int i = 0; i < found; i++) {
-        if (events[i].data.ptr != OS_POLLER_WOKEN || wake_take(poller)) {
+        if (events[i].data.ptr == &process_tag) {
+            tags[count++] = OS_POLLER_WOKEN;
+        } else if (events[i].data.ptr != OS_POLLER_WOKEN || wake_take(poller)) {
             tags[count++] = events[i].data.ptr;
         }
     }
@@ -166,6 +172,44 @@ gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tag
             return GPUIPC_OK;
         }
     }
+}
+
+struct os_process_watch {
+    os_poller *poller;
+    int process;
+};
+
+/* pidfd_open(2): "the file descriptor is readable when the process terminates". Once, since nothing makes it less so: a
+ * duplicate of the descriptor (epoll(7), Q6) keeps it in the epoll when this one is closed. */
+gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
+                              os_process_watch **out_watch) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &process_tag}};
+    gpuipc_status status = poller_usable(poller);
+    if (status == GPUIPC_OK && !os_handle_is_valid(peer->process)) {
+        status = status_fail(GPUIPC_ERR_NOT_SUPPORTED, "there is no descriptor of the process");
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_process_watch *watch = malloc(sizeof(*watch));
+    if (watch == NULL) {
+        return status_out_of_memory(sizeof(*watch));
+    }
+    *watch = (os_process_watch){.poller = poller, .process = (int)peer->process.value};
+    if (epoll_ctl(poller->epoll, EPOLL_CTL_ADD, watch->process, &event) != 0) {
+        free(watch);
+        return posix_fail(errno, "epoll_ctl", "the end of process %" PRIu64 " cannot be waited for",
+                          peer->process_id);
+    }
+    *out_watch = watch;
+    return GPUIPC_OK;
+}
+
+void os_process_watch_destroy(os_process_watch *watch) {
+    if (watch != NULL && watch->poller->generation == os_fork_generation()) {
+        (void)epoll_ctl(watch->poller->epoll, EPOLL_CTL_DEL, watch->process, NULL);
+    }
+    free(watch);
 }
 
 /* eventfd(2): fails only when the counter is full, and then it is set all the same. */

@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -16,7 +18,13 @@
 /** How many characters a UUID's text has. */
 #define UUID_TEXT 36
 
+/** Of a process on x86-64; other 64-bit machines mostly have as much or twice that. */
+#define ADDRESSES (UINT64_C(1) << 47)
+
 static atomic_uint fork_generation;
+
+static pthread_once_t mappings_once = PTHREAD_ONCE_INIT;
+static uint64_t most_mappings;
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int watch_code; /* what pthread_atfork answered, the one time */
@@ -103,6 +111,39 @@ void os_boot_id(uint8_t id[16]) {
     }
     status_restore(&why);
     memcpy(id, made, sizeof(made));
+}
+
+/* Documentation/admin-guide/sysctl/vm.rst: the default is 65530. */
+static uint64_t read_mappings(void) {
+    unsigned long most = 65530;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%lu", &most) != 1) {
+            most = 65530;
+        }
+        fclose(file);
+    }
+    return most;
+}
+
+static void find_mappings(void) {
+    most_mappings = read_mappings();
+}
+
+/* @param code what getrlimit() answered, whose first parameter has another type in each C library */
+static uint64_t limit_of(int code, const struct rlimit *limit) {
+    return code != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit->rlim_cur;
+}
+
+/* mmap(2) gives no address above these bits unasked (Documentation/arch/x86/x86_64/5level-paging.rst). */
+void os_limits_get(os_limits *out_limits) {
+    struct rlimit handles;
+    struct rlimit addresses;
+    const uint64_t most_addresses = limit_of(getrlimit(RLIMIT_AS, &addresses), &addresses);
+    (void)pthread_once(&mappings_once, find_mappings);
+    *out_limits = (os_limits){.handles = limit_of(getrlimit(RLIMIT_NOFILE, &handles), &handles),
+                              .mappings = most_mappings,
+                              .addresses = most_addresses < ADDRESSES ? most_addresses : ADDRESSES};
 }
 
 uint64_t os_process_id(void) {

@@ -193,26 +193,68 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
-gpuipc_status os_thread_start(void (*run)(void *argument), void *argument, os_thread **out_thread) {
+/* Whose own the thing is from then on. */
+static void *thread_main_alone(void *argument) {
+    const os_thread own = *(const os_thread *)argument;
+    free(argument);
+    own.run(own.argument);
+    return NULL;
+}
+
+/* The new thread inherits the mask (pthread_create(3)): the program's signals are for the
+ * program's own threads. */
+static gpuipc_status thread_create(pthread_t *out_thread, void *(*start)(void *argument),
+                                   os_thread *argument) {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    must_be_zero(pthread_sigmask(SIG_SETMASK, &all, &before));
+    int code = pthread_create(out_thread, NULL, start, argument);
+    must_be_zero(pthread_sigmask(SIG_SETMASK, &before, NULL));
+    return code == 0 ? GPUIPC_OK : posix_fail(code, "pthread_create", "no thread can be started");
+}
+
+static gpuipc_status thread_make(void (*run)(void *argument), void *argument,
+                                 os_thread **out_thread) {
     os_thread *thread = malloc(sizeof(*thread));
     if (thread == NULL) {
         return status_out_of_memory(sizeof(*thread));
     }
     thread->run = run;
     thread->argument = argument;
-    /* The new thread inherits the mask (pthread_create(3)): the program's signals are for the
-     * program's own threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    must_be_zero(pthread_sigmask(SIG_SETMASK, &all, &before));
-    int code = pthread_create(&thread->thread, NULL, thread_main, thread);
-    must_be_zero(pthread_sigmask(SIG_SETMASK, &before, NULL));
-    if (code != 0) {
+    *out_thread = thread;
+    return GPUIPC_OK;
+}
+
+gpuipc_status os_thread_start(void (*run)(void *argument), void *argument, os_thread **out_thread) {
+    os_thread *thread = NULL;
+    gpuipc_status status = thread_make(run, argument, &thread);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = thread_create(&thread->thread, thread_main, thread);
+    if (status != GPUIPC_OK) {
         free(thread);
-        return posix_fail(code, "pthread_create", "no thread can be started");
+        return status;
     }
     *out_thread = thread;
+    return GPUIPC_OK;
+}
+
+gpuipc_status posix_thread_start_alone(void (*run)(void *argument), void *argument) {
+    os_thread *thread = NULL;
+    pthread_t started;
+    gpuipc_status status = thread_make(run, argument, &thread);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    posix_library_stay();
+    status = thread_create(&started, thread_main_alone, thread);
+    if (status != GPUIPC_OK) {
+        free(thread);
+        return status;
+    }
+    must_be_zero(pthread_detach(started));
     return GPUIPC_OK;
 }
 

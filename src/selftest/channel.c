@@ -79,6 +79,17 @@ static void run_pair(const options *wanted, session *at, uint32_t owner, uint32_
     }
 }
 
+static void run_pairs(const options *wanted, session *at, tally *total) {
+    for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
+        for (uint32_t peer = 0; peer < at->info.device_count; peer++) {
+            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
+                !program_is_interrupted()) {
+                run_pair(wanted, at, owner, peer, total);
+            }
+        }
+    }
+}
+
 int channel(const options *wanted) {
     session at;
     tally total = {0};
@@ -86,15 +97,10 @@ int channel(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
-    for (uint32_t owner = 0; owner < at.info.device_count; owner++) {
-        for (uint32_t peer = 0; peer < at.info.device_count; peer++) {
-            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
-                !program_is_interrupted()) {
-                run_pair(wanted, &at, owner, peer, &total);
-            }
-        }
-    }
-    code = run_summarize(wanted->report, &at, &total);
+    do {
+        run_pairs(wanted, &at, &total);
+    } while (run_again(wanted));
+    code = run_summarize(wanted, &at, &total);
     run_end(wanted, &at);
     return code;
 }

@@ -43,6 +43,37 @@ static bool start(crew *self) {
     return true;
 }
 
+/* Others may speak between a program's notes and its verdict. */
+static void keep_note(crew_member *from, const char *line) {
+    const size_t used = strlen(from->notes);
+    (void)snprintf(from->notes + used, sizeof(from->notes) - used, "%s\n", line);
+}
+
+static void take_notes(const crew *self, crew_member *from) {
+    char *note = from->notes;
+    for (char *end; (end = strchr(note, '\n')) != NULL; note = end + 1) {
+        *end = '\0';
+        report_take_note(self->options->report, note);
+    }
+    from->notes[0] = '\0';
+}
+
+/* "pass  ", "FAIL  " or "skip  ", and what came of a case. */
+static bool take_verdict(crew *self, crew_member *from, const char *line) {
+    static const char *const words[] = {ROLE_PASS, ROLE_FAIL, ROLE_SKIP};
+    unsigned *const counts[] = {&self->seen.passed, &self->seen.failed, &self->seen.skipped};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (strncmp(line, words[i], strlen(words[i])) == 0) {
+            take_notes(self, from);
+            (*counts[i])++;
+            report_add_check(self->options->report, NULL, (report_status)i,
+                             line + strlen(words[i]));
+            return true;
+        }
+    }
+    return false;
+}
+
 /* One line of one program: a step, a verdict, or something else it has to say. */
 static void take_line(crew *self, crew_member *from, const char *line) {
     if (strncmp(line, ROLE_STEP, strlen(ROLE_STEP)) == 0) {
@@ -53,16 +84,8 @@ static void take_line(crew *self, crew_member *from, const char *line) {
         return;
     }
     if (strncmp(line, ROLE_NOTE, strlen(ROLE_NOTE)) == 0) {
-        report_take_note(self->options->report, line + strlen(ROLE_NOTE));
-    } else if (strncmp(line, ROLE_PASS, strlen(ROLE_PASS)) == 0) {
-        self->seen.passed++;
-        report_add_check(self->options->report, NULL, REPORT_PASS, line + strlen(ROLE_PASS));
-    } else if (strncmp(line, ROLE_FAIL, strlen(ROLE_FAIL)) == 0) {
-        add_failure(self, line + strlen(ROLE_FAIL));
-    } else if (strncmp(line, ROLE_SKIP, strlen(ROLE_SKIP)) == 0) {
-        self->seen.skipped++;
-        report_add_check(self->options->report, NULL, REPORT_SKIP, line + strlen(ROLE_SKIP));
-    } else {
+        keep_note(from, line + strlen(ROLE_NOTE));
+    } else if (!take_verdict(self, from, line)) {
         report_say(self->options->report, "%s\n", line);
     }
 }

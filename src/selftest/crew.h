@@ -17,8 +17,9 @@ typedef struct tally {
 typedef struct crew_member {
     char name[32]; /**< "producer" */
     arguments words;
-    bool ended;               /**< its output has */
-    char step[ROLE_LINE_MAX]; /**< what it did last */
+    bool ended;                /**< its output has */
+    char step[ROLE_LINE_MAX];  /**< what it did last */
+    char notes[ROLE_LINE_MAX]; /**< of the case whose verdict comes next, each with a newline */
 } crew_member;
 
 /** Starts them all and prints a line for each case.

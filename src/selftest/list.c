@@ -12,6 +12,9 @@ static const struct {
 } rows[] = {
     {"(run)", "share/A-B/BYTES",
      "memory of A is used by a program on B; all words right both ways, no copy"},
+    {"(run)", "peer/vmm/RUNG",
+     "two programs: bytes both ways, streams that wait for each other, the death of either"},
+    {"(run)", "refused/A", "damaged and revoked tickets and unknown names are refused"},
     {"(run)", "copy/A-B/BYTES",
      "copies through the shared mapping beside copies inside one program"},
     {"(run)", "transports", "every transport between every two devices is tried"},

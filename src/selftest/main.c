@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file gpuipc-selftest: shares GPU memory between two programs and checks every word of it. */
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "channel.h"
 #include "consume.h"
@@ -10,6 +8,7 @@
 #include "list.h"
 #include "matrix.h"
 #include "option_table.h"
+#include "output.h"
 #include "peer.h"
 #include "produce.h"
 #include "program.h"
@@ -18,6 +17,7 @@
 #include "run.h"
 #include "ticket.h"
 #include "transports.h"
+#include "wrap.h"
 
 static int obey(const options *wanted) {
     switch (wanted->command) {
@@ -31,6 +31,10 @@ static int obey(const options *wanted) {
         return !wanted->has_peer      ? doctor(wanted)
                : wanted->line == NULL ? peer_give(wanted)
                                       : peer_lead(wanted);
+    case COMMAND_PEER_GIVE:
+        return peer_give(wanted);
+    case COMMAND_PEER_END:
+        return peer_end(wanted);
     case COMMAND_MATRIX:
         return matrix(wanted);
     case COMMAND_LIST:
@@ -50,17 +54,28 @@ static int obey(const options *wanted) {
     }
 }
 
+/* Known before anything is tried, and not after an hour. */
+static bool can_write(const char *option, const char *path) {
+    char why[OUTPUT_WHY_MAX];
+    if (path == NULL || output_check(path, why)) {
+        return true;
+    }
+    (void)fprintf(stderr, "gpuipc-selftest: %s=%s cannot be written: %s\n", option, path, why);
+    return false;
+}
+
 /* A command that fills a report, and the outputs that are made of it. */
 static int obey_and_tell(const options *wanted) {
     report found;
     options filled = *wanted;
     report_begin(&found,
-                 wanted->command == COMMAND_RUN ? "run" : option_table_name(wanted->command));
+                 wanted->command == COMMAND_RUN ? "run" : option_table_name(wanted->command),
+                 wanted->is_ascii);
     found.format = (report_format)wanted->format;
+    found.page = wanted->page;
+    found.junit = wanted->junit;
     filled.report = &found;
-    if (wanted->page != NULL && (found.page = fopen(wanted->page, "wb")) == NULL) {
-        (void)fprintf(stderr, "gpuipc-selftest: --html=%s cannot be written: %s\n", wanted->page,
-                      strerror(errno));
+    if (!can_write("--html", wanted->page) || !can_write("--junit", wanted->junit)) {
         return EXIT_USAGE;
     }
     if (wanted->parent == 0 && wanted->command != COMMAND_PRODUCE &&
@@ -86,6 +101,7 @@ int program_run(int count, char **arguments) {
     if (options_read(count, arguments, &wanted, &code)) {
         code = obey_and_tell(&wanted);
     }
+    wrap_end();
     /* Results that nobody could be told are no success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_PASS) {
         fputs("gpuipc-selftest: FAIL: the results could not be written\n", stderr);

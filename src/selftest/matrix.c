@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "crew.h"
 #include "program.h"
 #include "role.h"
 #include "run.h"
@@ -11,6 +12,9 @@
 #include "watchdog.h"
 
 #define GIGA 1e9
+
+#define ROW_COLUMNS  3
+#define CELL_COLUMNS 9
 
 /* What a cell shows of a way that could be measured. */
 typedef double (*figure)(const report_way *way);
@@ -38,35 +42,72 @@ static const report_way *find(const report *from, gpuipc_transport which, uint32
     return NULL;
 }
 
+static double wrong_words(const report_way *way) {
+    return (double)way->measured.wrong_words;
+}
+
 static void print_cell(const report *from, const report_way *way, figure of) {
     if (way == NULL) {
-        report_say(from, " %9s", "");
+        report_say(from, " %*s", CELL_COLUMNS, "");
     } else if (!way->info.available) {
-        report_say(from, " %9s", "-");
+        report_say(from, " %*s", CELL_COLUMNS, "-");
+    } else if (of == wrong_words) {
+        report_say(from, " %*.0f", CELL_COLUMNS, wrong_words(way));
     } else if (way->failure[0] != '\0') {
-        report_say(from, " %9s", "FAIL");
+        report_say(from, " %*s", CELL_COLUMNS, "FAIL");
     } else if (of(way) <= 0) {
-        report_say(from, " %9s", ".");
+        report_say(from, " %*s", CELL_COLUMNS, ".");
     } else {
-        report_say(from, " %9.1f", of(way));
+        report_say(from, " %*.1f", CELL_COLUMNS, of(way));
     }
 }
 
-static void print_matrix(const report *from, gpuipc_transport which, const char *heading,
-                         figure of) {
+/* So many devices stand beside each other; the others below, with the rows once more. */
+static uint32_t columns_at_once(uint32_t count) {
+    const unsigned columns = program_columns();
+    const unsigned room = columns > ROW_COLUMNS ? (columns - ROW_COLUMNS) / (CELL_COLUMNS + 1) : 0;
+    return columns == 0 || room >= count ? count : room > 0 ? room : 1;
+}
+
+/* Of the users from @p first on, as many as fit. */
+static void print_part(const options *wanted, gpuipc_transport which, figure of, uint32_t first) {
+    const report *from = wanted->report;
     const uint32_t count = (uint32_t)from->device_count;
-    report_say(from, "\n%s, %s%s\n   ", gpuipc_transport_name(which), heading,
-               from->driver.is_emulated ? " (emulated)" : "");
-    for (uint32_t user = 0; user < count; user++) {
-        report_say(from, " %9u", user);
+    const uint32_t fit = columns_at_once(count);
+    const uint32_t end = count - first < fit ? count : first + fit;
+    report_say(from, "%*s", ROW_COLUMNS, "");
+    for (uint32_t user = first; user < end; user++) {
+        if (run_is_chosen(wanted->peer, user)) {
+            report_say(from, " %*u", CELL_COLUMNS, user);
+        }
     }
     report_say(from, "\n");
     for (uint32_t owner = 0; owner < count; owner++) {
-        report_say(from, "%3u", owner);
-        for (uint32_t user = 0; user < count; user++) {
-            print_cell(from, find(from, which, owner, user), of);
+        if (!run_is_chosen(wanted->device, owner)) {
+            continue;
+        }
+        report_say(from, "%*u", ROW_COLUMNS, owner);
+        for (uint32_t user = first; user < end; user++) {
+            if (run_is_chosen(wanted->peer, user)) {
+                print_cell(from, find(from, which, owner, user), of);
+            }
         }
         report_say(from, "\n");
+    }
+}
+
+static void print_matrix(const options *wanted, gpuipc_transport which, const char *heading,
+                         figure of) {
+    const report *from = wanted->report;
+    const uint32_t count = (uint32_t)from->device_count;
+    report_say(from, "\n%s, %s%s\n", gpuipc_transport_name(which), heading,
+               from->driver.is_emulated ? " (emulated)" : "");
+    if (wanted->peer != DEVICE_ANY) {
+        print_part(wanted, which, of, wanted->peer);
+        return;
+    }
+    for (uint32_t first = 0; first < count; first += columns_at_once(count)) {
+        print_part(wanted, which, of, first);
     }
 }
 
@@ -79,26 +120,31 @@ static bool is_there(const report *from, gpuipc_transport which) {
     return false;
 }
 
-static void print_all(const report *from) {
+static void print_all(const options *wanted) {
+    const report *from = wanted->report;
+    const bool is_part = wanted->device != DEVICE_ANY || wanted->peer != DEVICE_ANY;
     for (int way = 1; way <= GPUIPC_TRANSPORT_COUNT; way++) {
         const gpuipc_transport which = (gpuipc_transport)way;
         if (!is_there(from, which)) {
             report_say(from,
-                       "\n%s: not available between any two devices (gpuipc-selftest "
-                       "transports says why)\n",
-                       gpuipc_transport_name(which));
+                       "\n%s: not available between %s (gpuipc-selftest transports says why)\n",
+                       gpuipc_transport_name(which),
+                       is_part ? "the devices that were asked for" : "any two devices");
             continue;
         }
-        print_matrix(from, which, "GB/s one way", one_way);
-        print_matrix(from, which, "GB/s both ways together", both_ways);
-        print_matrix(from, which, "latency in us", latency);
+        print_matrix(wanted, which, "GB/s one way", one_way);
+        print_matrix(wanted, which, "GB/s both ways together", both_ways);
+        print_matrix(wanted, which, "latency in us", latency);
+        print_matrix(wanted, which, "wrong words", wrong_words);
     }
-    report_say(from, "\nRow: the device that owns the memory. Column: the device that uses it.\n"
-                     "GB/s: payload of one large copy. Latency: of one small copy, on the device.\n"
-                     "Medians, by the driver's events; the data of every cell were verified.\n"
-                     "  -     not available (gpuipc-selftest transports says why)\n"
-                     "  .     one device has no two ways\n"
-                     "  FAIL  could not be measured, or delivered wrong words: see above\n\n");
+    report_say(
+        from,
+        "\nRow: the device that owns the memory. Column: the device that uses it.\n"
+        "GB/s: payload of one large copy. Latency: of one small copy, on the device.\n"
+        "Medians, by the driver's events; the data of every cell were compared, both ways, in words of 32 bits.\n"
+        "  -     not available (gpuipc-selftest transports says why)\n"
+        "  .     one device has no two ways\n"
+        "  FAIL  could not be measured, or delivered wrong words: see above\n\n");
 }
 
 static void measure_one(const options *wanted, const session *at, report_way *way) {
@@ -116,6 +162,7 @@ static void measure_one(const options *wanted, const session *at, report_way *wa
     (void)snprintf(id, sizeof(id), "measure/%s/%u-%u", name, way->owner, way->user);
     report_note_value(wanted->report, "gb_per_s", one_way(way));
     report_note_value(wanted->report, "latency_us", latency(way));
+    report_note_value(wanted->report, "wrong_words", wrong_words(way));
     (void)snprintf(line, sizeof(line), "%s, device %u -> device %u: %s", name, way->owner,
                    way->user, way->failure[0] != '\0' ? way->failure : "measured and verified");
     report_add_check(wanted->report, id, way->failure[0] != '\0' ? REPORT_FAIL : REPORT_PASS, line);
@@ -142,16 +189,14 @@ int matrix(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
-    measure_all(wanted, &at);
-    print_all(wanted->report);
+    do {
+        measure_all(wanted, &at);
+    } while (run_again(wanted));
+    print_all(wanted);
     transports_check(wanted);
+    const tally found = {.passed = report_count(wanted->report, REPORT_PASS),
+                         .failed = report_count(wanted->report, REPORT_FAIL)};
+    code = run_summarize(wanted, &at, &found);
     run_end(wanted, &at);
-    const unsigned failed = report_count(wanted->report, REPORT_FAIL);
-    const unsigned passed = report_count(wanted->report, REPORT_PASS);
-    report_say(wanted->report, "%s: %u measured and verified, %u failed\n",
-               failed > 0   ? "FAILED"
-               : passed > 0 ? "passed"
-                            : "nothing to measure",
-               passed, failed);
-    return failed > 0 ? EXIT_FAIL : passed > 0 ? EXIT_PASS : EXIT_NOTHING;
+    return code;
 }

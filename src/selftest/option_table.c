@@ -2,15 +2,20 @@
 /** @file See option_table.h. */
 #include "option_table.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "program.h"
+#include "wrap.h"
 
 #define BIT(command) (1u << COMMAND_##command)
 #define TELLS        (BIT(RUN) | BIT(TRANSPORTS) | BIT(MATRIX) | BIT(DOCTOR) | BIT(RING) | BIT(CHANNEL))
 #define TRIES        (BIT(RUN) | BIT(TRANSPORTS) | BIT(MATRIX))
 #define CHANNELS     (BIT(CHANNEL) | BIT(CHANNEL_WRITER) | BIT(CHANNEL_READER))
 #define MEETS                                                                                      \
-    (BIT(PRODUCE) | BIT(CONSUME) | BIT(RING_MEMBER) | BIT(CHANNEL_WRITER) | BIT(CHANNEL_READER))
+    (BIT(PRODUCE) | BIT(CONSUME) | BIT(RING_MEMBER) | BIT(CHANNEL_WRITER) | BIT(CHANNEL_READER) |  \
+     BIT(PEER_GIVE) | BIT(PEER_END))
 #define ALL (TELLS | MEETS | BIT(LIST))
 
 /* Those without a line of help are the tool's own, to the programs that it starts. */
@@ -38,6 +43,8 @@ static const struct {
      "is only the consumer; --ticket=TEXT: what the ticket stands for"},
     {"channel-writer", COMMAND_CHANNEL_WRITER, 0, "", NULL},
     {"channel-reader", COMMAND_CHANNEL_READER, 0, "", NULL},
+    {"peer-give", COMMAND_PEER_GIVE, 0, "", NULL},
+    {"peer-end", COMMAND_PEER_END, 0, "", NULL},
     {"ring-member", COMMAND_RING_MEMBER, 0, "", NULL},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -53,8 +60,9 @@ static const struct {
     {"driver", OPTION_DRIVER, required_argument, ALL & ~BIT(LIST), "=auto|cuda|emulated|PATH",
      "auto (default, or what GPUIPC_CUDA_DRIVER says): the installed CUDA driver, and without one or a device the "
      "emulated one; cuda: the installed driver, never the emulated one; PATH: this library"},
-    {"device", OPTION_DEVICE, required_argument, TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS,
-     "=N", "only memory of this device (default: every device)"},
+    {"device", OPTION_DEVICE, required_argument,
+     TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(PEER_GIVE) | BIT(PEER_END), "=N",
+     "only memory of this device (default: every device)"},
     {"peer", OPTION_PEER, optional_argument,
      TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(DOCTOR), "=N",
      "only users on this device (default: every device; consume: the owner); doctor: --peer prints a line, and "
@@ -67,7 +75,7 @@ static const struct {
     {"quick", OPTION_QUICK, no_argument, BIT(RUN), "", "only 1 MiB"},
     {"full", OPTION_FULL, no_argument, BIT(RUN), "", "--bench-copy and --measure"},
     {"only", OPTION_ONLY, required_argument, BIT(RUN), "=LIST",
-     "only these checks, with commas between: share, share/0-1, share/0-1/1048576, transports"},
+     "only these checks, with commas between: share, share/0-1, share/0-1/1048576, peer, refused, transports"},
     {"bench-copy", OPTION_BENCH_COPY, no_argument, BIT(RUN) | BIT(PRODUCE), "",
      "compares copies through the shared mapping with the same copy inside one program"},
     {"measure", OPTION_MEASURE, no_argument, BIT(RUN) | BIT(TRANSPORTS), "",
@@ -84,12 +92,19 @@ static const struct {
      "where produce and consume meet (default: selftest)"},
     {"timeout", OPTION_TIMEOUT, required_argument, ALL & ~BIT(LIST), "=S",
      "seconds that a step may take (default: 60)"},
+    {"duration", OPTION_DURATION, required_argument,
+     BIT(RUN) | BIT(MATRIX) | BIT(RING) | BIT(CHANNEL), "=S",
+     "tries or measures all again until so many seconds are over (default: once)"},
     {"json", OPTION_JSON, no_argument, TELLS, "", "prints JSON in place of lines for people"},
     {"csv", OPTION_CSV, no_argument, TELLS, "", "likewise, CSV"},
     {"tap", OPTION_TAP, no_argument, TELLS, "", "likewise, TAP"},
     {"markdown", OPTION_MARKDOWN, no_argument, TELLS, "", "likewise, to be pasted into an issue"},
     {"html", OPTION_HTML, required_argument, TELLS, "=FILE",
      "writes a page with everything as well"},
+    {"junit", OPTION_JUNIT, required_argument, TELLS, "=FILE",
+     "writes JUnit's XML, as CI systems read it, as well"},
+    {"ascii", OPTION_ASCII, no_argument, ALL, "",
+     "lines for people without colours, and without letters that are not ASCII"},
     {"verbose", 'v', no_argument, ALL & ~BIT(LIST), "",
      "says every step; doctor: also what is not so; also -v"},
     {"help", 'h', no_argument, ALL, "", "this text; behind a command, the command's; also -h"},
@@ -115,8 +130,11 @@ static const struct {
 
 /* Where the help of an option begins, and where its lines end: what a terminal has had since the VT100. */
 #define HELP_COLUMN    19
-#define COMMAND_COLUMN 30
+#define COMMAND_COLUMN 32
 #define HELP_COLUMNS   80
+/* Below so many it begins further left. */
+#define HELP_COLUMNS_WIDE  60
+#define HELP_COLUMN_NARROW 6
 
 const struct option *option_table(void) {
     static struct option made[ROWS + 1];
@@ -162,22 +180,22 @@ bool option_table_check(int option, command which) {
     return true;
 }
 
-/* Broken between words, below its own beginning. */
-static void print_help(int beginning, const char *text) {
-    size_t column = (size_t)beginning;
-    for (const char *word = text; *word != '\0';) {
-        const size_t length = strcspn(word, " ");
-        if (column + 1 + length > HELP_COLUMNS) {
-            (void)printf("\n%*s", beginning, "");
-            column = (size_t)beginning;
-        } else if (word != text) {
-            (void)fputc(' ', stdout);
-            column++;
-        }
-        (void)printf("%.*s", (int)length, word);
-        column += length;
-        word += length + (word[length] == ' ');
-    }
+/* As many as the terminal has, and not more than are read well. */
+static unsigned help_columns(void) {
+    const unsigned columns = program_columns();
+    return columns > 0 && columns < HELP_COLUMNS ? columns : HELP_COLUMNS;
+}
+
+static void print_help(const char *format, ...) GPUIPC_PRINTF(1, 2);
+
+/* A line, whose further ones begin where its last column does. */
+static void print_help(const char *format, ...) {
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    wrap_print(stdout, line, help_columns());
     (void)fputc('\n', stdout);
 }
 
@@ -191,29 +209,33 @@ static const char *help_of(size_t row, unsigned which) {
 }
 
 static void print_options(unsigned which) {
+    const int beginning = help_columns() < HELP_COLUMNS_WIDE ? HELP_COLUMN_NARROW : HELP_COLUMN;
     for (size_t i = 0; i < ROWS; i++) {
+        char word[64];
         if (rows[i].help == NULL || (rows[i].commands & which) == 0) {
             continue;
         }
-        const int used = printf("  --%s%s", rows[i].name, rows[i].argument);
-        if (used < HELP_COLUMN - 1) {
-            (void)printf("%*s", HELP_COLUMN - used, "");
+        (void)snprintf(word, sizeof(word), "--%s%s", rows[i].name, rows[i].argument);
+        if (4 + strlen(word) <= (size_t)beginning) {
+            print_help("  %-*s  %s", beginning - 4, word, help_of(i, which));
         } else {
-            (void)printf("\n%*s", HELP_COLUMN, "");
+            (void)printf("  %s\n", word);
+            print_help("%*s%s", beginning, "", help_of(i, which));
         }
-        print_help(HELP_COLUMN, help_of(i, which));
     }
 }
 
 /* Only their names, so that all are in one text; packaging/completions reads them, too. */
 static void print_others(void) {
-    (void)fputs("\noptions of some commands:", stdout);
+    char line[512] = "options of some commands:";
     for (size_t i = 0; i < ROWS; i++) {
         if (rows[i].help != NULL && (rows[i].commands & BIT(RUN)) == 0) {
-            (void)printf(" --%s", rows[i].name);
+            const size_t used = strlen(line);
+            (void)snprintf(line + used, sizeof(line) - used, " --%s", rows[i].name);
         }
     }
     (void)fputc('\n', stdout);
+    print_help("%s", line);
 }
 
 /* packaging/completions reads the words of these lines. */
@@ -221,9 +243,8 @@ static void print_commands(void) {
     (void)fputs("commands (each has a --help of its own):\n", stdout);
     for (size_t i = 0; i < COMMANDS; i++) {
         if (commands[i].help != NULL) {
-            const int used = printf("  gpuipc-selftest %s", commands[i].word);
-            (void)printf("%*s", COMMAND_COLUMN - used, "");
-            print_help(COMMAND_COLUMN, commands[i].help);
+            print_help("  gpuipc-selftest %-*s  %s", COMMAND_COLUMN - 20, commands[i].word,
+                       commands[i].help);
         }
     }
     (void)fputc('\n', stdout);
@@ -234,21 +255,25 @@ void option_table_help(command which) {
     while (at + 1 < COMMANDS && commands[at].command != which) {
         at++;
     }
-    (void)printf("usage: gpuipc-selftest%s%s%s [OPTION...]\n", at > 0 ? " " : "", commands[at].word,
-                 commands[at].usage);
+    print_help("usage: gpuipc-selftest%s%s%s [OPTION...]", at > 0 ? " " : "", commands[at].word,
+               commands[at].usage);
     if (which == COMMAND_RUN) {
-        (void)fputs("       gpuipc-selftest COMMAND [OPTION...]\n\nShares GPU memory between two "
-                    "programs and checks every word of it, both ways.\n\n",
-                    stdout);
+        print_help("       gpuipc-selftest COMMAND [OPTION...]");
+        (void)fputc('\n', stdout);
+        print_help(
+            "Shares GPU memory between two programs and checks every word of it, both ways.");
+        (void)fputc('\n', stdout);
         print_commands();
     } else if (commands[at].help != NULL) {
-        (void)printf("\nIt %s.\n\n", commands[at].help);
+        (void)fputc('\n', stdout);
+        print_help("It %s.", commands[at].help);
+        (void)fputc('\n', stdout);
     }
     (void)fputs("options:\n", stdout);
     print_options(1u << which);
     if (which == COMMAND_RUN) {
         print_others();
     }
-    (void)fputs("\nExit code: 0 passed, 1 failed, 2 wrong usage, 77 nothing to test here.\n",
-                stdout);
+    (void)fputc('\n', stdout);
+    print_help("Exit code: 0 passed, 1 failed, 2 wrong usage, 77 nothing to test here.");
 }

@@ -16,6 +16,7 @@
 #define DEFAULT_NAME      "selftest"
 #define TIMEOUT_DEFAULT_S 60
 #define TIMEOUT_MAX_S     86400
+#define DURATION_MAX_S    (31 * 86400)
 #define QUICK_BYTES       (UINT64_C(1) << 20)
 
 static bool complain(const char *option, const char *text, const char *wanted) {
@@ -74,6 +75,15 @@ static bool read_timeout(options *self, const char *text) {
     return true;
 }
 
+static bool read_duration(options *self, const char *text) {
+    uint64_t seconds;
+    if (!read_number(text, DURATION_MAX_S, &seconds) || seconds == 0) {
+        return complain("--duration", text, "a number of seconds, from 1 to a month's");
+    }
+    self->duration_s = (unsigned)seconds;
+    return true;
+}
+
 static bool set_format(options *self, report_format format) {
     if (self->format != REPORT_LINES && self->format != (int)format) {
         fputs("gpuipc-selftest: --json, --csv, --tap and --markdown exclude each other\n", stderr);
@@ -112,6 +122,9 @@ static bool add_demand(options *self, const char *option, const char *text, bool
     return true;
 }
 
+static const char only_wanted[] =
+    "share, share/0-1, share/0-1/1048576, peer, refused or transports";
+
 /* "share,transports"; the text is cut at its commas. */
 static bool add_only(options *self, char *text) {
     for (char *word = text; word != NULL && *word != '\0';) {
@@ -120,8 +133,9 @@ static bool add_only(options *self, char *text) {
             *comma = '\0';
         }
         if (strcmp(word, "share") != 0 && strncmp(word, "share/", strlen("share/")) != 0 &&
-            strcmp(word, "transports") != 0) {
-            return complain("--only", word, "share, share/0-1, share/0-1/1048576 or transports");
+            strcmp(word, "transports") != 0 && strcmp(word, "peer") != 0 &&
+            strcmp(word, "refused") != 0) {
+            return complain("--only", word, only_wanted);
         }
         if (self->only_count == ONLY_MAX) {
             return complain("--only", word, "one of the first sixteen");
@@ -129,8 +143,7 @@ static bool add_only(options *self, char *text) {
         self->only[self->only_count++] = word;
         word = comma != NULL ? comma + 1 : NULL;
     }
-    return self->only_count > 0 ||
-           complain("--only", text, "share, share/0-1, share/0-1/1048576 or transports");
+    return self->only_count > 0 || complain("--only", text, only_wanted);
 }
 
 /* Options of what is printed and demanded; of the others -1. */
@@ -146,6 +159,14 @@ static int take_output(options *self, int option) {
         return set_format(self, REPORT_MARKDOWN);
     case OPTION_HTML:
         self->page = optarg;
+        return true;
+    case OPTION_JUNIT:
+        self->junit = optarg;
+        return true;
+    case OPTION_DURATION:
+        return read_duration(self, optarg);
+    case OPTION_ASCII:
+        self->is_ascii = true;
         return true;
     case OPTION_ONLY:
         return add_only(self, optarg);
@@ -268,7 +289,7 @@ static bool check_peer(options *self) {
                read_device("--peer", self->line != NULL ? self->line : "", &self->peer);
     }
     if (self->has_peer && self->line == NULL &&
-        (self->format != REPORT_LINES || self->page != NULL)) {
+        (self->format != REPORT_LINES || self->page != NULL || self->junit != NULL)) {
         fputs("gpuipc-selftest: the end that prints the line makes no report; the end that gets "
               "it does\n",
               stderr);
@@ -283,6 +304,10 @@ static bool check_together(options *self) {
     }
     if (!report_has_json && (self->format == REPORT_JSON || self->page != NULL)) {
         fputs("gpuipc-selftest: --json and --html: this program was built without cJSON\n", stderr);
+        return false;
+    }
+    if (!report_has_junit && self->junit != NULL) {
+        fputs("gpuipc-selftest: --junit: this program was built without Mini-XML\n", stderr);
         return false;
     }
     if (self->command == COMMAND_RING_MEMBER && self->members == 0) {

@@ -40,6 +40,8 @@ typedef enum command {
     COMMAND_LIST,        /**< say what checks there are */
     COMMAND_TRANSPORTS,  /**< list the ways to reach memory */
     COMMAND_DOCTOR,      /**< say what is in the way */
+    COMMAND_PEER_GIVE,   /**< be the end that a run climbs with */
+    COMMAND_PEER_END,    /**< be what doctor --peer kills */
     COMMAND_RING,        /**< start a ring of programs */
     COMMAND_RING_MEMBER, /**< be one of them */
     COMMAND_CHANNEL,     /**< frames through channels */
@@ -54,9 +56,11 @@ typedef struct options {
     uint32_t device;    /**< owner of the memory, or DEVICE_ANY */
     uint32_t peer;      /**< the consumer's device, or DEVICE_ANY */
     uint64_t sizes[SIZES_MAX];
-    size_t size_count; /**< 0: the defaults of the driver */
-    int timeout_ms;    /**< of one step */
+    size_t size_count;   /**< 0: the defaults of the driver */
+    int timeout_ms;      /**< of one step */
+    unsigned duration_s; /**< for how long all is tried again; 0: once */
     bool verbose;
+    bool is_ascii; /**< lines for people are, and have no colours */
     bool bench_copy;
     bool measure;
     bool is_quick;
@@ -67,6 +71,7 @@ typedef struct options {
     size_t only_count;
     int format;            /**< report_format */
     const char *page;      /**< where the page is written; NULL: nowhere */
+    const char *junit;     /**< where JUnit's XML is written; NULL: nowhere */
     struct report *report; /**< what is found goes there; NULL in a role */
     bool by_ticket;        /**< of produce and consume */
     const char *ticket;    /**< its text; NULL with produce */

@@ -8,17 +8,19 @@
 
 #include "pattern.h"
 #include "peer_facts.h"
+#include "peer_resident.h"
 #include "produce.h"
 #include "program.h"
+#include "quantity.h"
+#include "wrap.h"
 
-#define BYTES (UINT64_C(1) << 20)
 /* Somebody carries the line to the other end meanwhile; less than what the watchdog waits for. */
 #define CARRY_WAITS 4
 
 bool peer_verify(role *self, gpuipc_buffer *buffer, uint64_t bytes, bool of_leader) {
     pattern_result found;
     if (!role_check(self,
-                    pattern_verify(buffer, PEER_LEADER_WORD(bytes),
+                    pattern_verify(buffer, PEER_WORD_AT(bytes),
                                    of_leader ? pattern_consumer : pattern_producer, &found),
                     "reading the memory")) {
         return false;
@@ -29,32 +31,31 @@ bool peer_verify(role *self, gpuipc_buffer *buffer, uint64_t bytes, bool of_lead
                                          found.wrong, found.first, found.found, found.expected);
 }
 
-static bool await_word(role *self, gpuipc_buffer *buffer, uint64_t offset, uint32_t wanted) {
-    const os_deadline deadline = os_deadline_after(self->options->timeout_ms);
-    uint32_t word = 0;
-    do {
-        if (!role_check(self, gpuipc_buffer_read(buffer, offset, &word, sizeof(word)),
-                        "looking at a word")) {
-            return false;
-        }
-        if (os_deadline_passed(deadline)) {
-            return role_fail(self, "word %" PRIu32 " was not seen within %d seconds", wanted,
-                             self->options->timeout_ms / 1000);
-        }
-    } while (word != wanted);
-    return true;
+uint32_t peer_device(const role *self) {
+    return self->options->device == DEVICE_ANY ? 0 : self->options->device;
 }
 
-bool peer_count(role *self, gpuipc_buffer *buffer, uint64_t bytes, bool leads) {
-    const uint64_t own = leads ? PEER_LEADER_WORD(bytes) : PEER_GIVER_WORD(bytes);
-    const uint64_t others = leads ? PEER_GIVER_WORD(bytes) : PEER_LEADER_WORD(bytes);
-    for (uint32_t i = 1; i <= PEER_ROUNDS; i++) {
-        if ((!leads && !await_word(self, buffer, others, i)) ||
-            !role_check(self, gpuipc_buffer_write(buffer, own, &i, sizeof(i)), "storing a word") ||
-            (leads && !await_word(self, buffer, others, i))) {
-            return false;
-        }
+bool peer_make(role *self, uint32_t device, gpuipc_transport transport, pattern of,
+               gpuipc_buffer **out_buffer) {
+    static const uint32_t none = 0;
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                         .device = GPUIPC_DEVICE(device),
+                                         .bytes = PEER_BYTES,
+                                         .transport = transport};
+    gpuipc_buffer *buffer;
+    if (!role_check(self, gpuipc_buffer_create(self->session.context, &config, &buffer),
+                    "making the memory")) {
+        return false;
     }
+    if (!role_check(self, pattern_fill(buffer, PEER_WORD_AT(PEER_BYTES), of),
+                    "filling the memory") ||
+        !role_check(self,
+                    gpuipc_buffer_write(buffer, PEER_WORD_AT(PEER_BYTES), &none, sizeof(none)),
+                    "filling the memory")) {
+        (void)gpuipc_buffer_release(buffer);
+        return false;
+    }
+    *out_buffer = buffer;
     return true;
 }
 
@@ -64,44 +65,110 @@ typedef struct giver {
     role role;
     gpuipc_listener *listener;
     gpuipc_buffer *buffer;
-    bool ended; /* the verdict was told */
+    bool ended;         /* the verdict was told */
+    bool has_outlived;  /* memory of a program that was killed was right afterwards */
+    char outlived[800]; /* why not */
 } giver;
 
 static bool make(giver *self, const char *transport) {
-    static const uint32_t none[2] = {0, 0};
-    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                         .bytes = BYTES,
-                                         .transport = strcmp(transport, " host") == 0
-                                                          ? GPUIPC_TRANSPORT_HOST
-                                                          : GPUIPC_TRANSPORT_VMM};
-    role_step(&self->role, "making memory for transport%s", transport);
+    role *at = &self->role;
+    role_step(at, "making memory for transport%s", transport);
     (void)gpuipc_buffer_release(self->buffer);
     self->buffer = NULL;
-    return role_check(&self->role,
-                      gpuipc_buffer_create(self->role.session.context, &config, &self->buffer),
-                      "making the memory") &&
-           role_check(&self->role,
-                      pattern_fill(self->buffer, PEER_LEADER_WORD(BYTES), pattern_producer),
-                      "filling the memory") &&
-           role_check(
-               &self->role,
-               gpuipc_buffer_write(self->buffer, PEER_LEADER_WORD(BYTES), none, sizeof(none)),
-               "filling the memory") &&
-           role_say(&self->role, self->buffer, "memory %" PRIu64, BYTES);
+    return peer_make(at, peer_device(at),
+                     strcmp(transport, " host") == 0 ? GPUIPC_TRANSPORT_HOST : GPUIPC_TRANSPORT_VMM,
+                     pattern_producer, &self->buffer) &&
+           role_say(at, self->buffer, "memory %" PRIu64, PEER_BYTES);
+}
+
+/* ---- streams that wait for each other ---- */
+
+/* What the leader's stream stores is awaited before this end's stores: so its stream stands still until the leader lets its
+ * own go. */
+static bool answer_marks(giver *self, resident *with) {
+    char line[ROLE_LINE_MAX];
+    char text[RESIDENT_MARK_MAX];
+    role *at = &self->role;
+    for (uint32_t round = 1; round <= RESIDENT_ROUNDS; round++) {
+        const char *mark = role_hear(at, "mark", line, NULL);
+        if (mark == NULL || mark[0] != ' ' || !resident_await(with, round, mark + 1) ||
+            !resident_store(with, round, text) || !role_say(at, NULL, "mark %s", text)) {
+            return role_fail(at, "the other end said \"%.60s\" where a mark was expected", line);
+        }
+    }
+    return role_hear(at, "look", line, NULL) != NULL && resident_verify(with, NULL) &&
+           role_say(at, NULL, "seen");
+}
+
+static bool be_resident(giver *self, gpuipc_buffer *theirs) {
+    resident with;
+    role *at = &self->role;
+    role_step(at, "letting a stream wait for one of the other end");
+    const bool is_good =
+        resident_begin(&with, at, self->buffer, theirs, theirs, PEER_WORD_AT(PEER_BYTES), false) &&
+        role_say(at, NULL, "ready") && answer_marks(self, &with);
+    if (!is_good && with.stream != NULL && !with.is_idle) {
+        self->buffer = NULL; /* a stream that stands still uses it */
+    }
+    resident_end(&with);
+    return is_good;
+}
+
+/* ---- the death of either ---- */
+
+/* The other end's second program lends memory, and is killed: what it lent stays, for who has it open. */
+static bool outlive(giver *self, gpuipc_buffer *theirs, const char *bytes) {
+    char line[ROLE_LINE_MAX];
+    uint64_t size = 0;
+    role *at = &self->role;
+    role_step(at, "waiting for the death of a program of the other end");
+    self->has_outlived = false;
+    bool is_good = quantity_take_number(&bytes, &size) && size == PEER_BYTES
+                       ? peer_verify(at, theirs, PEER_BYTES, true) && role_say(at, NULL, "taken")
+                       : role_fail(at, "the other end named a size that its memory has not");
+    if (is_good && role_hear(at, NULL, line, NULL) != NULL) {
+        is_good = role_fail(at, "the other end said \"%.60s\" when it was to be killed", line);
+    } else if (is_good) {
+        is_good = gpuipc_error_get()->status == GPUIPC_ERR_PEER_CLOSED;
+        at->failure[is_good ? 0 : strlen(at->failure)] = '\0';
+        is_good = is_good && peer_verify(at, theirs, PEER_BYTES, true);
+    }
+    self->has_outlived = is_good;
+    (void)snprintf(self->outlived, sizeof(self->outlived), "%s", at->failure);
+    (void)gpuipc_buffer_release(theirs);
+    return false; /* this connection has ended */
+}
+
+static bool tell_outcome(giver *self) {
+    return self->has_outlived
+               ? role_say(&self->role, NULL, "right")
+               : role_fail(&self->role, "after the death of its owner: %s",
+                           self->outlived[0] != '\0' ? self->outlived : "no memory was lent");
 }
 
 /* As a process that is killed: nothing is given back, and no destructor runs. Its name is, so that no file stays. */
 static void die(giver *self) {
     (void)gpuipc_listener_close(self->listener);
-    puts("done: every rung was climbed; this end now ends at once, which is the last one");
-    (void)fflush(stdout);
+    wrap_say("done: every rung was climbed; this end now ends at once, which is the last one\n");
     program_end_now(EXIT_PASS);
 }
 
 static bool end(giver *self, const char *verdict) {
-    printf("verdict of the other end:%s\n", verdict);
+    wrap_say("verdict of the other end:%s\n", verdict);
     self->ended = true;
     return role_say(&self->role, NULL, "end");
+}
+
+/* A line that brings memory of the other end's. */
+static bool react_to_buffer(giver *self, const char *line, gpuipc_buffer *theirs) {
+    if (self->buffer != NULL && strcmp(line, "resident") == 0) {
+        return be_resident(self, theirs);
+    }
+    if (role_begins_with(line, "lend")) {
+        return outlive(self, theirs, line + strlen("lend"));
+    }
+    (void)gpuipc_buffer_release(theirs);
+    return role_fail(&self->role, "the other end said \"%.60s\" with memory", line);
 }
 
 static bool react(giver *self, const char *line) {
@@ -115,14 +182,14 @@ static bool react(giver *self, const char *line) {
     if (role_begins_with(line, "verdict")) {
         return end(self, line + strlen("verdict"));
     }
+    if (strcmp(line, "outcome") == 0) {
+        return tell_outcome(self);
+    }
     if (strcmp(line, "die") == 0) {
         die(self);
     }
     if (self->buffer != NULL && strcmp(line, "written") == 0) {
-        return peer_verify(at, self->buffer, BYTES, true) && role_say(at, NULL, "right");
-    }
-    if (self->buffer != NULL && strcmp(line, "store") == 0) {
-        return peer_count(at, self->buffer, BYTES, false) && role_say(at, NULL, "seen");
+        return peer_verify(at, self->buffer, PEER_BYTES, true) && role_say(at, NULL, "right");
     }
     return role_fail(at, "the other end said \"%.60s\", which is nothing known here", line);
 }
@@ -131,12 +198,14 @@ static bool react(giver *self, const char *line) {
 static void converse(giver *self) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
-    while (!self->ended && role_hear(at, NULL, line, NULL) != NULL) {
-        if (!react(self, line)) {
-            role_step(at, "failed: %s", at->failure);
+    gpuipc_buffer *theirs = NULL;
+    while (!self->ended && role_hear(at, NULL, line, &theirs) != NULL) {
+        if (!(theirs != NULL ? react_to_buffer(self, line, theirs) : react(self, line))) {
+            role_step(at, "ended: %s", at->failure[0] != '\0' ? at->failure : "as it was to");
             role_say_failed(at);
             break;
         }
+        theirs = NULL;
     }
     at->failure[0] = '\0'; /* it was told; and that an arm's connection has ended is no failure */
     (void)gpuipc_connection_close(at->connection);
@@ -149,6 +218,11 @@ static void converse(giver *self) {
 static bool listen(giver *self, peer_facts *facts) {
     uint8_t random[8];
     role *at = &self->role;
+    if (at->options->parent != 0) {
+        return role_check(
+            at, gpuipc_listener_open(at->session.context, at->options->name, NULL, &self->listener),
+            "opening the endpoint");
+    }
     if (!role_check(at, os_random(random, sizeof(random)), "making a name")) {
         return false;
     }
@@ -161,19 +235,24 @@ static bool listen(giver *self, peer_facts *facts) {
                       "opening the endpoint");
 }
 
-static int give(giver *self) {
+static void print_line(const giver *self, const char name[PEER_NAME_MAX]) {
     char line[PEER_LINE_MAX];
-    char name[PEER_NAME_MAX];
+    peer_facts facts;
+    peer_facts_find(&self->role.session, &facts); /* now the runtime directory is there */
+    memcpy(facts.name, name, PEER_NAME_MAX);
+    wrap_say("run this where the other end is:\ngpuipc-selftest doctor --peer=%s\n",
+             peer_facts_write(&facts, line));
+}
+
+static int give(giver *self) {
     peer_facts facts = {.name = ""};
     role *at = &self->role;
     if (!listen(self, &facts)) {
         return EXIT_FAIL;
     }
-    memcpy(name, facts.name, sizeof(name));
-    peer_facts_find(&at->session, &facts); /* now the runtime directory is there */
-    memcpy(facts.name, name, sizeof(name));
-    printf("run this where the other end is:\ngpuipc-selftest doctor --peer=%s\n",
-           peer_facts_write(&facts, line));
+    if (at->options->parent == 0) {
+        print_line(self, facts.name);
+    }
     role_step(at, "waiting for the other end");
     const os_deadline deadline = os_deadline_after(CARRY_WAITS * at->options->timeout_ms);
     while (!self->ended) {
@@ -195,7 +274,7 @@ int peer_give(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
-    code = produce_check_device(&self.role, 0, &granularity);
+    code = produce_check_device(&self.role, peer_device(&self.role), &granularity);
     if (code == EXIT_PASS) {
         code = give(&self);
     }

@@ -5,8 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
+#include "child.h"
 #include "pattern.h"
 #include "peer_facts.h"
+#include "peer_resident.h"
 #include "quantity.h"
 #include "watchdog.h"
 
@@ -25,13 +28,14 @@ static const char *const rung_names[] = {NULL,
                                          "the other end answers",
                                          "handles pass and the driver grants",
                                          "bytes move both ways",
-                                         "words are seen while both run",
-                                         "the end of the other is noticed"};
+                                         "streams of both wait for each other",
+                                         "the death of either is noticed"};
 static const char *const rung_ids[] = {NULL, "answers", "opened", "bytes", "resident", "end"};
 
 /* A transport's way up. */
 typedef struct arm {
     const char *transport;
+    gpuipc_transport which;
     rung top;    /* the last rung */
     rung failed; /* 0: none */
     gpuipc_buffer *buffer;
@@ -44,6 +48,7 @@ typedef struct leader {
     peer_facts there;
     arm host;
     arm vmm;
+    uint32_t device; /* of the memory of the other end; DEVICE_ANY: it says which */
 } leader;
 
 /* ---- the rungs ------------------------------------------------------------------------------ */
@@ -73,7 +78,7 @@ static bool opened(leader *self, arm *on) {
         return role_fail(at, "the other end sent no memory, or not its size");
     }
     return role_check(at, gpuipc_buffer_get_info(on->buffer, &info), "describing the memory") &&
-           ((on->bytes > 2 * sizeof(uint32_t) && on->bytes <= info.bytes) ||
+           ((on->bytes > sizeof(uint32_t) && on->bytes <= info.bytes) ||
             role_fail(at, "the other end named a size that its memory has not"));
 }
 
@@ -81,23 +86,106 @@ static bool bytes_move(leader *self, arm *on) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
     return peer_verify(at, on->buffer, on->bytes, false) &&
-           role_check(at, pattern_fill(on->buffer, PEER_LEADER_WORD(on->bytes), pattern_consumer),
+           role_check(at, pattern_fill(on->buffer, PEER_WORD_AT(on->bytes), pattern_consumer),
                       "writing into the memory") &&
            role_say(at, NULL, "written") && role_hear(at, "right", line, NULL) != NULL;
 }
 
-static bool words_are_seen(leader *self, arm *on) {
+/* All rounds are queued while this end's stream stands still, and the other end's waits for it. */
+static bool queue_rounds(leader *self, resident *with, char last[RESIDENT_MARK_MAX]) {
+    char line[ROLE_LINE_MAX];
+    char text[RESIDENT_MARK_MAX];
+    role *at = &self->role;
+    for (uint32_t round = 1; round <= RESIDENT_ROUNDS; round++) {
+        if (!resident_store(with, round, text) || !role_say(at, NULL, "mark %s", text)) {
+            return false;
+        }
+        const char *mark = role_hear(at, "mark", line, NULL);
+        if (mark == NULL || strlen(mark) != RESIDENT_MARK_MAX || /* a blank in place of its end */
+            !resident_await(with, round, mark + 1)) {
+            return role_fail(at, "the other end said \"%.60s\" where a mark was expected", line);
+        }
+        memcpy(last, mark + 1, RESIDENT_MARK_MAX);
+    }
+    return true;
+}
+
+static bool streams_wait(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    char last[RESIDENT_MARK_MAX];
+    resident with;
+    gpuipc_buffer *own;
+    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
+    role *at = &self->role;
+    if (!role_check(at, gpuipc_buffer_get_info(on->buffer, &info), "describing the memory")) {
+        return false;
+    }
+    const uint32_t device = info.device < at->session.info.device_count ? info.device : 0;
+    if (!peer_make(at, device, on->which, pattern_consumer, &own)) {
+        return false;
+    }
+    const bool is_good =
+        resident_begin(&with, at, own, on->buffer, own, PEER_WORD_AT(PEER_BYTES), true) &&
+        role_say(at, own, "resident") && role_hear(at, "ready", line, NULL) != NULL &&
+        queue_rounds(self, &with, last) && resident_open(&with) && resident_verify(&with, last) &&
+        role_say(at, NULL, "look") && role_hear(at, "seen", line, NULL) != NULL;
+    if (!is_good && with.stream != NULL && !with.is_idle) {
+        on->buffer = NULL; /* a stream that stands still uses it */
+    }
+    resident_end(&with);
+    return is_good;
+}
+
+static void hang_up(leader *self, arm *on) {
+    (void)gpuipc_buffer_release(on->buffer);
+    (void)gpuipc_connection_close(self->role.connection);
+    on->buffer = NULL;
+    self->role.connection = NULL;
+}
+
+/* Until it says that the other end has its memory. */
+static bool await_lent(leader *self, child *program) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
-    return role_say(at, NULL, "store") && peer_count(at, on->buffer, on->bytes, true) &&
-           role_hear(at, "seen", line, NULL) != NULL;
+    const os_deadline deadline = os_deadline_after(RUNG_WAITS * at->options->timeout_ms);
+    size_t which;
+    gpuipc_status status;
+    while ((status = child_next(&program, 1, deadline, &which, line, sizeof(line))) == GPUIPC_OK) {
+        if (strcmp(line, PEER_SAYS_LENT) == 0) {
+            return true;
+        }
+        if (strncmp(line, ROLE_STEP, strlen(ROLE_STEP)) != 0) {
+            return role_fail(at, "the program that was to be killed said: %s", line);
+        }
+    }
+    return role_fail(at, "the program that was to be killed %s",
+                     status == GPUIPC_ERR_PEER_CLOSED ? "ended by itself" : "said nothing in time");
+}
+
+/* This end's memory outlives its owner, for the other one. The owner is a program that can be killed. */
+static bool own_death_is_noticed(leader *self) {
+    char line[ROLE_LINE_MAX];
+    arguments words;
+    child *program;
+    role *at = &self->role;
+    arguments_begin(&words, "peer-end", self->there.name, at->session.choice, at->options);
+    if (self->device != DEVICE_ANY) {
+        arguments_add_number(&words, "--device", self->device);
+    }
+    if (!role_check(at, child_start(words.list, &program), "starting a program to be killed")) {
+        return false;
+    }
+    const bool is_lent = await_lent(self, program);
+    child_destroy(program);
+    return is_lent && answers(self, &self->vmm) && role_say(at, NULL, "outcome") &&
+           role_hear(at, "right", line, NULL) != NULL;
 }
 
 /* The memory outlives its owner, for who has it open. */
-static bool end_is_noticed(leader *self, arm *on) {
+static bool other_death_is_noticed(leader *self, arm *on) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
-    if (!role_say(at, NULL, "die")) {
+    if (!opened(self, on) || !role_say(at, NULL, "die")) {
         return false;
     }
     if (role_hear(at, NULL, line, NULL) != NULL) {
@@ -107,11 +195,16 @@ static bool end_is_noticed(leader *self, arm *on) {
         return false;
     }
     at->failure[0] = '\0'; /* that it is gone is what was wanted */
-    return peer_verify(at, on->buffer, on->bytes, true);
+    return peer_verify(at, on->buffer, on->bytes, false);
 }
 
-static bool (*const rungs[])(leader *, arm *) = {NULL,       answers,        opened,
-                                                 bytes_move, words_are_seen, end_is_noticed};
+static bool end_is_noticed(leader *self, arm *on) {
+    hang_up(self, on); /* it hears one connection at a time */
+    return own_death_is_noticed(self) && other_death_is_noticed(self, on);
+}
+
+static bool (*const rungs[])(leader *, arm *) = {NULL,       answers,      opened,
+                                                 bytes_move, streams_wait, end_is_noticed};
 
 static void climb(leader *self, arm *on) {
     char id[64];
@@ -131,10 +224,7 @@ static void climb(leader *self, arm *on) {
         report_add_check(into, id, is_good ? REPORT_PASS : REPORT_FAIL, text);
     }
     watchdog_rest();
-    (void)gpuipc_buffer_release(on->buffer);
-    (void)gpuipc_connection_close(at->connection);
-    on->buffer = NULL;
-    at->connection = NULL;
+    hang_up(self, on);
 }
 
 /* ---- the facts ------------------------------------------------------------------------------ */
@@ -182,16 +272,33 @@ static void compare(const leader *self) {
 
 /* ---- the verdict ---------------------------------------------------------------------------- */
 
+/* What to do about each difference that keeps the two from meeting at all. */
+static void add_remedies(const leader *self, char *text, size_t capacity) {
+    size_t used = 0;
+    for (int i = 0; i < FACT_COUNT; i++) {
+        peer_difference found;
+        if (peer_facts_compare(&self->here, &self->there, (peer_fact)i) != PEER_DIFFERS) {
+            continue;
+        }
+        peer_facts_explain(&self->here, &self->there, (peer_fact)i, &found);
+        if (found.finding.severity == GPUIPC_SEVERITY_BLOCKS && used < capacity) {
+            used += (size_t)snprintf(text + used, capacity - used, "; the %s differs: %s",
+                                     found.finding.cause, found.finding.remedy);
+        }
+    }
+}
+
 /* Where the control arm falls no later than the GPU's memory, the GPU has not been asked yet. */
 static const char *judge(const leader *self, char *text, size_t capacity) {
     const rung host = self->host.failed;
     const rung vmm = self->vmm.failed;
     if (vmm != 0 && host != 0 && host <= vmm) {
-        (void)snprintf(
-            text, capacity,
-            "INCONCLUSIVE: host memory fails too, at rung %d (%s): it is the setting and "
-            "not the GPU",
-            (int)host, rung_names[host]);
+        const int used =
+            snprintf(text, capacity,
+                     "INCONCLUSIVE: host memory fails too, at rung %d (%s): it is the setting and "
+                     "not the GPU",
+                     (int)host, rung_names[host]);
+        add_remedies(self, text + used, capacity - (size_t)used);
     } else if (vmm != 0 || host != 0) {
         (void)snprintf(text, capacity, "FAIL: transport %s fails at rung %d (%s)",
                        vmm != 0 ? "vmm" : "host", (int)(vmm != 0 ? vmm : host),
@@ -241,8 +348,8 @@ static void pass_on(leader *self, const char *verdict) {
 }
 
 static int lead(leader *self) {
-    char verdict[256];
-    char text[280];
+    char verdict[900];
+    char text[sizeof(verdict) + 16];
     peer_facts_find(&self->role.session, &self->here);
     compare(self);
     climb(self, &self->host);
@@ -261,8 +368,9 @@ int peer_lead(const options *wanted) {
     static leader self; /* a few tens of KiB, once in this program's life */
     self = (leader){
         .role = {.options = wanted, .other = "other end", .receive_device = GPUIPC_DEVICE_OWNER},
-        .host = {.transport = "host", .top = RUNG_RESIDENT},
-        .vmm = {.transport = "vmm", .top = RUNG_END}};
+        .device = DEVICE_ANY,
+        .host = {.transport = "host", .which = GPUIPC_TRANSPORT_HOST, .top = RUNG_RESIDENT},
+        .vmm = {.transport = "vmm", .which = GPUIPC_TRANSPORT_VMM, .top = RUNG_END}};
     if (!peer_facts_read(wanted->line, &self.there)) {
         fputs("gpuipc-selftest: --peer=LINE: that is no line of \"gpuipc-selftest doctor --peer\" "
               "of this version\n",
@@ -278,4 +386,29 @@ int peer_lead(const options *wanted) {
         role_end(&self.role);
     }
     return code;
+}
+
+void peer_run(const options *wanted, const session *at, uint32_t owner, uint32_t user) {
+    static leader self; /* as in peer_lead() */
+    char line[ROLE_LINE_MAX];
+    char name[ARGUMENT_LENGTH];
+    arguments words;
+    child *giver;
+    self = (leader){.role = {.options = wanted,
+                             .other = "other end",
+                             .session = *at,
+                             .receive_device = GPUIPC_DEVICE(user)},
+                    .vmm = {.transport = "vmm", .which = GPUIPC_TRANSPORT_VMM, .top = RUNG_END},
+                    .device = owner};
+    (void)snprintf(self.there.name, sizeof(self.there.name), "%s", arguments_unique_name(name));
+    arguments_begin(&words, "peer-give", self.there.name, at->choice, wanted);
+    arguments_add_number(&words, "--device", owner);
+    if (child_start(words.list, &giver) != GPUIPC_OK) {
+        (void)snprintf(line, sizeof(line), "vmm, rung 1, %s: %s", rung_names[RUNG_ANSWERS],
+                       gpuipc_error_get()->sentence);
+        report_add_check(wanted->report, "peer/vmm/answers", REPORT_FAIL, line);
+        return;
+    }
+    climb(&self, &self.vmm);
+    child_destroy(giver);
 }

@@ -13,6 +13,7 @@
 #include "pattern.h"
 #include "quantity.h"
 #include "ticket.h"
+#include "wrap.h"
 
 #define MIB (UINT64_C(1) << 20)
 /* How large the copies of --bench-copy are at most. */
@@ -64,8 +65,8 @@ static void print_case(const producer *self, const char *kind, const char *verdi
     char size[QUANTITY_MAX];
     role_note(&self->role, "id %s/%" PRIu32 "-%" PRIu32 "/%" PRIu64, kind, self->device,
               self->peer_device, bytes);
-    printf("%sdevice %u -> device %u, %s", verdict, self->device, self->peer_device,
-           quantity_bytes(bytes, size));
+    wrap_say("%sdevice %u -> device %u, %s", verdict, self->device, self->peer_device,
+             quantity_bytes(bytes, size));
 }
 
 static void print_pass(producer *self, const findings *found) {
@@ -75,23 +76,21 @@ static void print_pass(producer *self, const findings *found) {
     role_note(&self->role, "value ticket_us %.3f", (double)found->ticket_ns / 1000.0);
     print_case(self, "share", ROLE_PASS, found->bytes);
     if (found->allocated != found->bytes) {
-        printf(" (rounded up to %s: the granularity is %s)", quantity_bytes(found->allocated, size),
-               quantity_bytes(self->granularity, unit));
+        wrap_say(" (rounded up to %s: the granularity is %s)",
+                 quantity_bytes(found->allocated, size), quantity_bytes(self->granularity, unit));
     }
-    printf(": all %" PRIu64
-           " words right both ways; %s; %s; hand-over %.1f us%s; opened by ticket in "
-           "%.1f us%s\n",
-           found->bytes / sizeof(uint32_t), found->memory, found->kernel,
-           (double)found->handover_ns / 1000.0, self->label, (double)found->ticket_ns / 1000.0,
-           self->label);
-    fflush(stdout);
+    wrap_say(": all %" PRIu64
+             " words right both ways; %s; %s; hand-over %.1f us%s; opened by ticket in "
+             "%.1f us%s\n",
+             found->bytes / sizeof(uint32_t), found->memory, found->kernel,
+             (double)found->handover_ns / 1000.0, self->label, (double)found->ticket_ns / 1000.0,
+             self->label);
     self->passed++;
 }
 
 static void print_fail(producer *self, uint64_t bytes) {
     print_case(self, "share", ROLE_FAIL, bytes);
-    printf(": %s\n", self->role.failure);
-    fflush(stdout);
+    wrap_say(": %s\n", self->role.failure);
     self->failed++;
 }
 
@@ -193,8 +192,7 @@ static bool skip_if_too_large(producer *self, uint64_t bytes) {
         return false; /* if it cannot be asked, the case itself will fail */
     }
     print_case(self, "share", ROLE_SKIP, bytes);
-    printf(": device %u has %s of memory free\n", self->device, quantity_bytes(free_bytes, size));
-    fflush(stdout);
+    wrap_say(": device %u has %s of memory free\n", self->device, quantity_bytes(free_bytes, size));
     self->skipped++;
     return true;
 }
@@ -293,8 +291,7 @@ static bool run_bench(producer *self) {
     bool known = choose_bench_bytes(self, &bytes);
     if (known && bytes == 0) {
         print_case(self, "copy", ROLE_SKIP, bytes);
-        printf(": too little free memory to measure copies\n");
-        fflush(stdout);
+        wrap_say(": too little free memory to measure copies\n");
         self->skipped++;
         return true;
     }
@@ -308,12 +305,12 @@ static bool run_bench(producer *self) {
     role_note(&self->role, "value shared_gb_per_s %.3f", gigabytes_per_second(bytes, shared_ns));
     role_note(&self->role, "value own_gb_per_s %.3f", gigabytes_per_second(bytes, own_ns));
     print_case(self, "copy", good ? ROLE_PASS : ROLE_FAIL, bytes);
-    printf(" copied to device %u: through the shared mapping %.1f GB/s%s, inside one process %.1f "
-           "GB/s%s, ratio %.4f%s (wanted: %.2f; medians of %d copies, in turns, timed by events)\n",
-           self->peer_device, gigabytes_per_second(bytes, shared_ns), self->label,
-           gigabytes_per_second(bytes, own_ns), self->label, ratio, self->label,
-           BENCH_COPY_RATIO_MIN, BENCH_COPY_SAMPLES);
-    fflush(stdout);
+    wrap_say(
+        " copied to device %u: through the shared mapping %.1f GB/s%s, inside one process %.1f "
+        "GB/s%s, ratio %.4f%s (wanted: %.2f; medians of %d copies, in turns, timed by events)\n",
+        self->peer_device, gigabytes_per_second(bytes, shared_ns), self->label,
+        gigabytes_per_second(bytes, own_ns), self->label, ratio, self->label, BENCH_COPY_RATIO_MIN,
+        BENCH_COPY_SAMPLES);
     self->passed += good;
     self->failed += !good;
     return true; /* the conversation goes on, however the figures are */

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "options.h"
+#include "output.h"
 #include "program.h"
+#include "wrap.h"
 
 /* ECMA-48: what terminals have. */
 #define COLOR_PASS "\x1b[32m"
@@ -48,20 +50,26 @@ const char *report_uuid(const gpuipc_device_info *info, char text[REPORT_UUID_MA
     return text;
 }
 
+bool report_was_compared(const report_way *way) {
+    return way->measured.bytes != 0 || way->measured.wrong_words != 0;
+}
+
 /* no-color.org: any text but an empty one. */
 static bool wants_colors(void) {
     const char *none = os_environment("NO_COLOR");
     return program_columns() > 0 && (none == NULL || none[0] == '\0');
 }
 
-void report_begin(report *self, const char *name) {
+void report_begin(report *self, const char *name, bool is_ascii) {
     char directory[OS_PATH_MAX];
-    *self = (report){.command = name, .has_colors = wants_colors()};
+    *self = (report){.command = name, .has_colors = !is_ascii && wants_colors()};
+    wrap_begin(program_columns(), is_ascii);
     if (os_directory_resolve(NULL, directory, sizeof(directory)) != GPUIPC_OK) {
         directory[0] = '\0';
     }
     os_facts_find(directory, &self->facts);
-    self->begun_ns = self->progress_ns = os_clock_ns();
+    self->started_ns = self->begun_ns = self->progress_ns = os_clock_ns();
+    self->round = 1;
 }
 
 void report_clear(report *self) {
@@ -76,9 +84,8 @@ void report_say(const report *self, const char *format, ...) {
     va_list arguments;
     if (self->format == REPORT_LINES) {
         va_start(arguments, format);
-        (void)vprintf(format, arguments);
+        wrap_say_list(format, arguments);
         va_end(arguments);
-        (void)fflush(stdout);
     }
 }
 
@@ -159,13 +166,47 @@ static size_t title_length(const char *line) {
     return bracket != NULL && bracket < line + colon ? (size_t)(bracket - line) : colon;
 }
 
+static report_check *find_check(const report *self, const char *id) {
+    for (size_t i = 0; i < self->check_count; i++) {
+        if (strcmp(self->checks[i].id, id) == 0) {
+            return &self->checks[i];
+        }
+    }
+    return NULL;
+}
+
+/* Two of one id would be one to who compares runs: the second of a round is "ID-2", in each round the same.
+ *  @return the one of an earlier round; NULL: there is none */
+static report_check *make_unique(const report *self, report_check *made) {
+    const size_t length = strlen(made->id);
+    const size_t end = length < sizeof(made->id) - 8 ? length : sizeof(made->id) - 8;
+    report_check *earlier;
+    for (unsigned i = 2;
+         (earlier = find_check(self, made->id)) != NULL && earlier->round == self->round; i++) {
+        (void)snprintf(made->id + end, sizeof(made->id) - end, "-%u", i);
+    }
+    return earlier;
+}
+
+/* It takes the place of the one of an earlier round, unless that failed. */
+static void add_again(report_check *earlier, const report_check *again) {
+    const unsigned rounds = earlier->rounds + 1;
+    if (earlier->status != REPORT_FAIL) {
+        *earlier = *again;
+    }
+    earlier->rounds = rounds;
+    earlier->round = again->round;
+}
+
 void report_add_check(report *self, const char *id, report_status status, const char *line) {
     const uint64_t now_ns = os_clock_ns();
-    self->checks = grow(self->checks, self->check_count, sizeof(*self->checks));
-    report_check *made = &self->checks[self->check_count++];
+    report_check check;
+    report_check *const made = &check;
     const size_t title = title_length(line);
     const char *text = line + title + (line[title] == ':');
     *made = (report_check){.status = status,
+                           .rounds = 1,
+                           .round = self->round,
                            .seconds = (double)(now_ns - self->begun_ns) / 1e9,
                            .value_count = self->pending_count};
     memcpy(made->values, self->pending, sizeof(made->values));
@@ -178,7 +219,16 @@ void report_add_check(report *self, const char *id, report_status status, const 
     self->pending_count = 0;
     self->pending_id[0] = '\0';
     self->begun_ns = now_ns;
-    print_check(self, made, line);
+    report_check *const earlier = make_unique(self, made);
+    if (earlier != NULL) {
+        add_again(earlier, made);
+    } else {
+        self->checks = grow(self->checks, self->check_count, sizeof(*self->checks));
+        self->checks[self->check_count++] = *made;
+    }
+    if (self->round == 1 || status == REPORT_FAIL) {
+        print_check(self, made, line);
+    }
 }
 
 void report_add_device(report *self, const gpuipc_device_info *info) {
@@ -186,7 +236,27 @@ void report_add_device(report *self, const gpuipc_device_info *info) {
     self->devices[self->device_count++] = *info;
 }
 
+/* Of a later round: its figures are the newer ones, and what was wrong stays wrong. */
+static bool add_way_again(report *self, const report_way *way) {
+    for (size_t i = 0; i < self->way_count; i++) {
+        report_way *earlier = &self->ways[i];
+        if (earlier->owner == way->owner && earlier->user == way->user &&
+            earlier->info.transport == way->info.transport) {
+            const uint64_t wrong = earlier->measured.wrong_words + way->measured.wrong_words;
+            if (earlier->failure[0] == '\0') {
+                *earlier = *way;
+            }
+            earlier->measured.wrong_words = wrong;
+            return true;
+        }
+    }
+    return false;
+}
+
 void report_add_way(report *self, const report_way *way) {
+    if (self->round > 1 && add_way_again(self, way)) {
+        return;
+    }
     self->ways = grow(self->ways, self->way_count, sizeof(*self->ways));
     self->ways[self->way_count++] = *way;
 }
@@ -220,14 +290,29 @@ static bool print(const report *self, int exit_code) {
     return false;
 }
 
+/* Whole, or not at all. */
+static bool write_file(const report *self, const char *path,
+                       bool (*write)(const report *self, FILE *into, int exit_code),
+                       int exit_code) {
+    char why[OUTPUT_WHY_MAX] = "not all of it was written";
+    output *to = output_open(path, why);
+    if (to == NULL || !output_end(to, write(self, output_file(to), exit_code), why)) {
+        (void)fprintf(stderr, "gpuipc-selftest: FAIL: %s could not be written: %s\n", path, why);
+        return false;
+    }
+    return true;
+}
+
 bool report_end(const report *self, int exit_code) {
     bool good = print(self, exit_code);
-    if (self->page != NULL) {
-        good = report_print_page(self, self->page, exit_code) && good;
-        good = fclose(self->page) == 0 && good;
-    }
     if (!good) {
         (void)fputs("gpuipc-selftest: FAIL: the results could not be written\n", stderr);
+    }
+    if (self->page != NULL) {
+        good = write_file(self, self->page, report_print_page, exit_code) && good;
+    }
+    if (self->junit != NULL) {
+        good = write_file(self, self->junit, report_print_junit, exit_code) && good;
     }
     return good;
 }

@@ -44,6 +44,9 @@ typedef struct report_check {
     char text[1024]; /**< what came of it; the reason, where it did not pass */
     report_status status;
     double seconds; /**< it took */
+    unsigned
+        rounds; /**< it was tried so often; what is told is the first failure, else the last of them */
+    unsigned round; /**< the last one in which it was tried */
     report_value values[REPORT_VALUES_MAX];
     unsigned value_count;
 } report_check;
@@ -59,7 +62,8 @@ typedef struct report_way {
 
 typedef struct report {
     report_format format;
-    FILE *page; /**< --html; NULL: none is wanted */
+    const char *page;  /**< --html: its path; NULL: none is wanted */
+    const char *junit; /**< --junit: its path; NULL: none is wanted */
     bool has_colors;
     bool is_interrupted;        /**< not all was tried */
     char error[800];            /**< why nothing could be tried; empty: something was */
@@ -78,12 +82,16 @@ typedef struct report {
     report_value pending[REPORT_VALUES_MAX]; /**< of the check that comes next */
     unsigned pending_count;
     char pending_id[64];
+    unsigned round;      /**< of all that is tried, with --duration; the first is 1 */
+    unsigned ways_tried; /**< in this round */
+    uint64_t started_ns;
     uint64_t progress_ns; /**< when something was said on the error stream last */
     uint64_t begun_ns;    /**< when the check that comes next began */
 } report;
 
-/** Begins with what the system is. Nothing is printed. */
-void report_begin(report *self, const char *name);
+/** Begins with what the system is. Nothing is printed.
+ *  @param is_ascii lines for people have neither colours nor letters that are not ASCII */
+void report_begin(report *self, const char *name, bool is_ascii);
 /** Frees what it holds. */
 void report_clear(report *self);
 
@@ -93,7 +101,8 @@ void report_progress(report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 /** What a person reads while it runs; nothing in the other formats. */
 void report_say(const report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 
-/** A check has ended: its line is printed, and it is kept with the values that were noted for it.
+/** A check has ended: its line is printed, and it is kept with the values that were noted for it. In a later round only
+ *  what fails is printed, and the check of the same id is kept but once.
  *  @param id NULL: the one noted before, else the title with dashes
  *  @param line the title, a bracket or a colon, and what came of it */
 void report_add_check(report *self, const char *id, report_status status, const char *line);
@@ -117,11 +126,13 @@ bool report_end(const report *self, int exit_code);
 const char *report_status_name(report_status status); /**< "pass" */
 const char *report_source_name(gpuipc_figure_source source);
 const char *report_proof_name(gpuipc_proof proof);
+/** Whether it was measured in this run, so that its wrong words are known. */
+bool report_was_compared(const report_way *way);
 /** "GPU-..." as nvidia-smi has it. */
 #define REPORT_UUID_MAX 48
 const char *report_uuid(const gpuipc_device_info *info, char text[REPORT_UUID_MAX]);
 
-/* ---- the formats: report_text.c, report_json.c ------------------------------------------------ */
+/* ---- the formats: report_text.c, report_json.c, report_junit.c ------------------------------------------------ */
 
 bool report_print_csv(const report *self, FILE *into);
 bool report_print_tap(const report *self, FILE *into, int exit_code);
@@ -130,5 +141,8 @@ bool report_print_markdown(const report *self, FILE *into, int exit_code);
 extern const bool report_has_json;
 bool report_print_json(const report *self, FILE *into, int exit_code);
 bool report_print_page(const report *self, FILE *into, int exit_code);
+/** Whether this build has Mini-XML, of which JUnit's XML is made. */
+extern const bool report_has_junit;
+bool report_print_junit(const report *self, FILE *into, int exit_code);
 
 #endif

@@ -115,6 +115,7 @@ static void add_way(cJSON *list, const report_way *way) {
     add_number_if(into, "latency_us", info->latency_source != GPUIPC_FIGURE_NONE,
                   (double)info->latency_ns / 1000.0);
     add_text(into, "latency_us_source", report_source_name(info->latency_source));
+    add_number_if(into, "wrong_words", report_was_compared(way), (double)way->measured.wrong_words);
 }
 
 static void add_checks(cJSON *root, const report *self) {
@@ -126,6 +127,7 @@ static void add_checks(cJSON *root, const report *self) {
         add_text(into, "title", one->title);
         add_text(into, "status", report_status_name(one->status));
         add_number(into, "seconds", one->seconds);
+        add_number(into, "rounds", one->rounds);
         cJSON *values = must(cJSON_AddObjectToObject(into, "values"));
         for (unsigned j = 0; j < one->value_count; j++) {
             add_number(values, one->values[j].name, one->values[j].number);

@@ -43,12 +43,16 @@ static void csv_way(FILE *into, const report_way *way) {
     }
     (void)fprintf(into, ",%s,,", report_source_name(info->bandwidth_source));
     csv_text(into, way->failure[0] != '\0' ? way->failure : info->sentence);
+    (void)fputc(',', into);
+    if (report_was_compared(way)) {
+        (void)fprintf(into, "%" PRIu64, way->measured.wrong_words);
+    }
     (void)fputs("\r\n", into);
 }
 
 bool report_print_csv(const report *self, FILE *into) {
     (void)fputs("kind,name,owner,user,status,gb_per_s,both_ways_gb_per_s,latency_us,source,seconds,"
-                "text\r\n",
+                "text,wrong_words\r\n",
                 into);
     for (size_t i = 0; i < self->way_count; i++) {
         csv_way(into, &self->ways[i]);
@@ -59,13 +63,13 @@ bool report_print_csv(const report *self, FILE *into) {
         csv_text(into, one->id);
         (void)fprintf(into, ",,,%s,,,,,%.6f,", report_status_name(one->status), one->seconds);
         csv_text(into, one->text);
-        (void)fputs("\r\n", into);
+        (void)fputs(",\r\n", into);
     }
     for (size_t i = 0; i < self->finding_count; i++) {
         (void)fprintf(into, "finding,%s,,,%s,,,,,,", self->findings[i].id,
                       gpuipc_severity_name(self->findings[i].severity));
         csv_text(into, self->findings[i].evidence);
-        (void)fputs("\r\n", into);
+        (void)fputs(",\r\n", into);
     }
     return fflush(into) == 0 && !ferror(into);
 }
@@ -174,8 +178,8 @@ static void markdown_head(const report *self, FILE *into, int exit_code) {
 }
 
 static void markdown_ways(const report *self, FILE *into) {
-    (void)fputs("\n| owner | user | transport | | GB/s | us | source | |\n"
-                "|---|---|---|---|---:|---:|---|---|\n",
+    (void)fputs("\n| owner | user | transport | | GB/s | us | source | wrong words | |\n"
+                "|---|---|---|---|---:|---:|---|---:|---|\n",
                 into);
     for (size_t i = 0; i < self->way_count; i++) {
         const report_way *way = &self->ways[i];
@@ -191,6 +195,10 @@ static void markdown_ways(const report *self, FILE *into) {
         }
         (void)fprintf(into, " | %s | ",
                       way->info.available ? report_source_name(way->info.bandwidth_source) : "");
+        if (report_was_compared(way)) {
+            (void)fprintf(into, "%" PRIu64, way->measured.wrong_words);
+        }
+        (void)fputs(" | ", into);
         markdown_text(into, way->failure[0] != '\0' ? way->failure : way->info.sentence);
         (void)fputs(" |\n", into);
     }

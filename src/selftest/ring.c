@@ -47,9 +47,11 @@ int ring(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
-    run_programs(wanted, &at, &total);
-    ring_inside(wanted, &at, &total);
-    code = run_summarize(wanted->report, &at, &total);
+    do {
+        run_programs(wanted, &at, &total);
+        ring_inside(wanted, &at, &total);
+    } while (run_again(wanted));
+    code = run_summarize(wanted, &at, &total);
     run_end(wanted, &at);
     return code;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "pattern.h"
+#include "program.h"
 #include "report.h"
 #include "watchdog.h"
 
@@ -108,7 +109,7 @@ void ring_inside(const options *wanted, const session *at, tally *total) {
     static const gpuipc_transport ways[] = {GPUIPC_TRANSPORT_P2P, GPUIPC_TRANSPORT_VMM};
     uint32_t count = at->info.device_count;
     for (size_t way = 0; way < sizeof(ways) / sizeof(*ways) && count > 1; way++) {
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < count && !program_is_interrupted(); i++) {
             step one = {.context = at->context,
                         .transport = ways[way],
                         .writer = i,

@@ -54,6 +54,11 @@ static bool meet(member *self) {
     return good;
 }
 
+/* The memory that a line is about: "ring/vmm/1" is that of member 1, into which the one before it writes. */
+static void note_id(const member *self, gpuipc_transport transport) {
+    role_note(&self->role, "id ring/%s/%" PRIu32, gpuipc_transport_name(transport), self->index);
+}
+
 /* Offers memory to the one before, or says that there is none. */
 static bool offer(member *self, gpuipc_transport transport, gpuipc_buffer **out_buffer) {
     gpuipc_transport_pair pair = {.struct_size = sizeof(pair),
@@ -73,6 +78,7 @@ static bool offer(member *self, gpuipc_transport transport, gpuipc_buffer **out_
         return false;
     }
     if (!info.available) {
+        note_id(self, transport);
         printf(ROLE_SKIP "ring of %u over %s: member %u (device %u) -> member %u (device %u): %s\n",
                self->count, gpuipc_transport_name(transport),
                (self->index + self->count - 1) % self->count, self->device_before, self->index,
@@ -152,6 +158,7 @@ static bool verify(member *self, gpuipc_transport transport, gpuipc_buffer *buff
                          ", not 0x%08" PRIx32,
                          result.wrong, result.first, result.found, result.expected);
     }
+    note_id(self, transport);
     printf(ROLE_PASS "ring of %u over %s: member %u (device %u) wrote all %" PRIu64
                      " words into memory of member %u (device %u)\n",
            self->count, gpuipc_transport_name(transport), writer, self->device_before,
@@ -166,6 +173,7 @@ static bool go_round(member *self, gpuipc_transport transport) {
                 (own == NULL || verify(self, transport, own));
     (void)gpuipc_buffer_release(own);
     if (!good) {
+        note_id(self, transport);
         printf(ROLE_FAIL "ring of %u over %s: member %u (device %u): %s\n", self->count,
                gpuipc_transport_name(transport), self->index, self->device, self->role.failure);
         fflush(stdout);
@@ -186,6 +194,7 @@ int ring_member(const options *wanted) {
     self.role.receive_device = GPUIPC_DEVICE(self.device);
     bool good = meet(&self);
     if (!good) {
+        role_note(&self.role, "id ring/meeting/%" PRIu32, self.index);
         printf(ROLE_FAIL "ring of %u: member %u: %s\n", self.count, self.index, self.role.failure);
     }
     for (gpuipc_transport way = GPUIPC_TRANSPORT_VMM;

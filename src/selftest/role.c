@@ -8,6 +8,7 @@
 
 #include "child.h"
 #include "watchdog.h"
+#include "wrap.h"
 
 #define FAILED "failed"
 
@@ -41,8 +42,7 @@ void role_step(const role *self, const char *format, ...) {
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    printf("%s%s\n", self->options->parent != 0 ? ROLE_STEP : "", text);
-    fflush(stdout);
+    wrap_say("%s%s\n", self->options->parent != 0 ? ROLE_STEP : "", text);
     watchdog_expect(text, STEP_WAITS * self->options->timeout_ms);
 }
 

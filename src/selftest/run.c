@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "pair.h"
+#include "peer.h"
 #include "produce.h"
 #include "program.h"
+#include "refuse.h"
 #include "report.h"
 #include "role.h"
 #include "transports.h"
@@ -88,6 +90,11 @@ bool run_is_chosen(uint32_t chosen, uint32_t device) {
     return chosen == DEVICE_ANY || chosen == device;
 }
 
+unsigned run_pair_count(const options *wanted, const session *at) {
+    const unsigned count = at->info.device_count;
+    return (wanted->device == DEVICE_ANY ? count : 1) * (wanted->peer == DEVICE_ANY ? count : 1);
+}
+
 static bool has_device(const session *at, const char *option, uint32_t device) {
     if (device == DEVICE_ANY || device < at->info.device_count) {
         return true;
@@ -97,8 +104,30 @@ static bool has_device(const session *at, const char *option, uint32_t device) {
     return false;
 }
 
-int run_summarize(const report *into, const session *at, const tally *total) {
+bool run_again(const options *wanted) {
+    report *into = wanted->report;
+    const double seconds = (double)(os_clock_ns() - into->started_ns) / 1e9;
+    if (program_is_interrupted() || seconds >= (double)wanted->duration_s) {
+        return false;
+    }
+    into->round++;
+    into->ways_tried = 0;
+    report_progress(into, "round %u, %.0f of %u seconds", into->round, seconds, wanted->duration_s);
+    return true;
+}
+
+int run_summarize(const options *wanted, const session *at, const tally *total) {
+    const report *into = wanted->report;
     const char *on = at->info.is_emulated ? " on the emulated driver, no GPU was used" : "";
+    if (wanted->duration_s > 0) {
+        report_say(into, "rounds: %u, in %.1f seconds\n", into->round,
+                   (double)(os_clock_ns() - into->started_ns) / 1e9);
+    }
+    if (program_is_interrupted()) { /* not all was tried, so nothing has passed */
+        report_say(into, "until then%s: %u passed, %u failed, %u skipped\n", on, total->passed,
+                   total->failed, total->skipped);
+        return EXIT_FAIL;
+    }
     if (total->passed + total->failed == 0) {
         report_say(into, "nothing to test%s: %u skipped\n", on, total->skipped);
         return EXIT_NOTHING;
@@ -169,16 +198,75 @@ bool run_is_wanted(const options *wanted, const char *id) {
 }
 
 static void run_pairs(const options *wanted, const session *at, tally *total) {
+    unsigned number = 0;
     for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
         for (uint32_t peer = 0; peer < at->info.device_count; peer++) {
             char id[64];
             (void)snprintf(id, sizeof(id), "share/%u-%u", owner, peer);
             if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
                 run_is_wanted(wanted, id) && !program_is_interrupted()) {
+                report_progress(wanted->report, "sharing, device %u -> device %u (pair %u of %u)",
+                                owner, peer, ++number, run_pair_count(wanted, at));
                 run_pair(wanted, at, owner, peer, total);
             }
         }
     }
+}
+
+/* Of the pairs that can share, the last one of two devices; else a device with itself. */
+static bool find_pair(const report *from, uint32_t *out_owner, uint32_t *out_user) {
+    bool found = false;
+    for (size_t i = 0; i < from->check_count; i++) {
+        uint32_t owner;
+        uint32_t user;
+        const report_check *one = &from->checks[i];
+        if (one->status == REPORT_PASS &&
+            sscanf(one->id, "share/%" SCNu32 "-%" SCNu32, &owner, &user) == 2 &&
+            (!found || owner != user)) {
+            *out_owner = owner;
+            *out_user = user;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void refuse(report *into, const session *at, uint32_t device, int timeout_ms) {
+    char line[ROLE_LINE_MAX];
+    char id[64];
+    watchdog_expect("trying wrong input", timeout_ms);
+    const char *why = refuse_check(at->context, device);
+    watchdog_rest();
+    (void)snprintf(id, sizeof(id), "refused/%u", device);
+    (void)snprintf(line, sizeof(line), "wrong input, device %u: %s", device,
+                   why != NULL
+                       ? why
+                       : "damaged and revoked tickets and an unknown name were refused, and "
+                         "the right ticket taken");
+    report_add_check(into, id, why == NULL ? REPORT_PASS : REPORT_FAIL, line);
+}
+
+/* What is the same for all pairs that can share is tried with one of them. */
+static void run_once(const options *wanted, const session *at, tally *total) {
+    report *into = wanted->report;
+    const unsigned passed = report_count(into, REPORT_PASS);
+    const unsigned failed = report_count(into, REPORT_FAIL);
+    uint32_t owner = wanted->device == DEVICE_ANY ? 0 : wanted->device;
+    uint32_t user = wanted->peer == DEVICE_ANY ? owner : wanted->peer;
+    if (program_is_interrupted() || total->failed > 0 ||
+        (run_is_wanted(wanted, "share") && !find_pair(into, &owner, &user))) {
+        return;
+    }
+    if (run_is_wanted(wanted, "peer")) {
+        report_say(into, "memory of device %u used by device %u, between two programs:\n", owner,
+                   user);
+        peer_run(wanted, at, owner, user);
+    }
+    if (run_is_wanted(wanted, "refused") && !program_is_interrupted()) {
+        refuse(into, at, owner, wanted->timeout_ms);
+    }
+    total->passed += report_count(into, REPORT_PASS) - passed;
+    total->failed += report_count(into, REPORT_FAIL) - failed;
 }
 
 /* In this very program, so only where the cases have shown that it can be survived; unless something is demanded. */
@@ -208,7 +296,10 @@ int run(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
-    run_pairs(wanted, &at, &total);
+    do {
+        run_pairs(wanted, &at, &total);
+    } while (run_again(wanted));
+    run_once(wanted, &at, &total);
     run_ways(wanted, &at, &total);
     if (total.passed + total.failed > 0) {
         report_say(wanted->report,
@@ -216,10 +307,11 @@ int run(const options *wanted) {
                    "consumer, once each%s\n",
                    at.info.is_emulated ? " (emulated)" : "");
     }
-    if (total.passed + total.failed == 0 && !run_is_wanted(wanted, "share")) {
+    if (total.passed + total.failed == 0 && !run_is_wanted(wanted, "share") &&
+        !program_is_interrupted()) {
         code = EXIT_PASS; /* which ways there are was all that was asked for, as by the command */
     } else {
-        code = run_summarize(wanted->report, &at, &total);
+        code = run_summarize(wanted, &at, &total);
     }
     run_end(wanted, &at);
     return code;

@@ -22,8 +22,14 @@ void run_end(const options *wanted, session *at);
 bool run_can_reach(struct report *into, const char *what, const session *at, uint32_t owner,
                    uint32_t peer, bool *out_can);
 
+/** Whether one more round is to be run: until --duration is over. */
+bool run_again(const options *wanted);
+
 /** Says what all cases came to. @return EXIT_PASS, EXIT_FAIL, or EXIT_NOTHING when none could be tried */
-int run_summarize(const struct report *into, const session *at, const struct tally *total);
+int run_summarize(const options *wanted, const session *at, const struct tally *total);
+
+/** How many pairs of devices are meant by --device and --peer. */
+unsigned run_pair_count(const options *wanted, const session *at);
 
 /** Whether a device is meant by --device or --peer. */
 bool run_is_chosen(uint32_t chosen, uint32_t device);

@@ -13,6 +13,7 @@
 #include "pattern.h"
 #include "produce.h"
 #include "quantity.h"
+#include "wrap.h"
 
 #define WORD sizeof(uint32_t)
 /* What is given by ticket of a buffer that has been handed over as a whole already. */
@@ -183,7 +184,7 @@ static int give(giver *self) {
     bool good = make(self) &&
                 share(&self->role, self->server, self->buffer, self->bytes, &self->ticket, text);
     if (good) {
-        printf("ticket %s\n", text);
+        wrap_say("ticket %s\n", text);
         role_step(&self->role, "waiting for a consumer with the ticket");
         good = serve(self);
     }
@@ -191,12 +192,11 @@ static int give(giver *self) {
     (void)gpuipc_buffer_release(self->buffer);
     quantity_bytes(self->bytes, size);
     if (good) {
-        printf(ROLE_PASS "device %u, %s by ticket: opened, verified and released\n", self->device,
-               size);
+        wrap_say(ROLE_PASS "device %u, %s by ticket: opened, verified and released\n", self->device,
+                 size);
     } else {
-        printf(ROLE_FAIL "device %u, %s by ticket: %s\n", self->device, size, self->role.failure);
+        wrap_say(ROLE_FAIL "device %u, %s by ticket: %s\n", self->device, size, self->role.failure);
     }
-    fflush(stdout);
     return good ? EXIT_PASS : EXIT_FAIL;
 }
 

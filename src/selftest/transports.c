@@ -52,6 +52,7 @@ static gpuipc_status measure(const session *at, const gpuipc_transport_pair *pai
     const gpuipc_transport which = way->info.transport;
     watchdog_expect("measuring a transport", MEASURE_MS);
     if (gpuipc_transport_measure(at->context, which, pair, &found) != GPUIPC_OK) {
+        way->measured.wrong_words = found.wrong_words;
         (void)snprintf(way->failure, sizeof(way->failure), "%s", gpuipc_error_text());
         return GPUIPC_OK; /* a finding about this way, no failure of the run */
     }
@@ -65,9 +66,10 @@ gpuipc_status transports_try(const options *wanted, const session *at, report_wa
         .struct_size = sizeof(pair), .owner = way->owner, .user = way->user};
     const gpuipc_transport which = way->info.transport;
     way->info.struct_size = sizeof(way->info);
-    report_progress(wanted->report, "%s %s, device %u -> device %u",
+    report_progress(wanted->report, "%s %s, device %u -> device %u (%u of %u)",
                     measures ? "measuring" : "trying", gpuipc_transport_name(which), way->owner,
-                    way->user);
+                    way->user, ++wanted->report->ways_tried,
+                    run_pair_count(wanted, at) * GPUIPC_TRANSPORT_COUNT);
     watchdog_expect("trying a transport", wanted->timeout_ms);
     gpuipc_status status = gpuipc_transport_query(at->context, which, &pair, &way->info);
     if (status == GPUIPC_OK && way->info.available && measures) {

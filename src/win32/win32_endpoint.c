@@ -213,18 +213,22 @@ gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *di
                                    const char *name, const os_log *log, os_name **out_name) {
     char path[OS_PATH_MAX];
     bool replaced = false;
+    os_handle checked;
     gpuipc_status status = win32_name_check(directory, name);
     if (status == GPUIPC_OK) {
         status = os_directory_resolve(directory, path, sizeof(path));
+    }
+    if (status == GPUIPC_OK) { /* held open, so that nobody can put another in its place */
+        status = win32_directory_open(path, false, &checked);
     }
     if (status != GPUIPC_OK) {
         return status;
     }
     os_name *made = malloc(sizeof(*made));
-    if (made == NULL) {
-        return status_out_of_memory(sizeof(*made));
-    }
-    status = win32_name_publish(path, name, listener->pipe_name, &made->file, &replaced);
+    status = made == NULL
+                 ? status_out_of_memory(sizeof(*made))
+                 : win32_name_publish(path, name, listener->pipe_name, &made->file, &replaced);
+    os_handle_close(&checked);
     if (status != GPUIPC_OK) {
         free(made);
         return status;

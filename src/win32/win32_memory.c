@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Shared memory of a fixed size: sections that the paging file backs. */
+/** @file Shared memory of a fixed size: sections that the paging file backs. And pages of the process's own. */
 #include "win32.h"
 
 #include <inttypes.h>
@@ -96,6 +96,15 @@ static const char *attributes_words(ULONG attributes) {
     return "of another kind than gpuipc makes";
 }
 
+/** Whether the handle may map it to read and to write; what it may not even be asked, it may not. */
+static bool may_write(os_handle handle) {
+    const ACCESS_MASK wanted = SECTION_MAP_READ | SECTION_MAP_WRITE;
+    PUBLIC_OBJECT_BASIC_INFORMATION known;
+    return NtQueryObject(win32_handle_native(handle), ObjectBasicInformation, &known, sizeof(known),
+                         NULL) >= 0 &&
+           (known.GrantedAccess & wanted) == wanted;
+}
+
 gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes) {
     section_information information;
     NTSTATUS code = section_query(handle, &information);
@@ -105,6 +114,9 @@ gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes) {
     if (information.attributes != SEC_COMMIT) {
         return status_fail(GPUIPC_ERR_PROTOCOL, "the handle is memory %s (attributes 0x%lx)",
                            attributes_words(information.attributes), information.attributes);
+    }
+    if (!may_write(handle)) {
+        return status_fail(GPUIPC_ERR_PROTOCOL, "the handle is memory that may only be read");
     }
     *out_bytes = (uint64_t)information.size.QuadPart;
     return GPUIPC_OK;
@@ -131,6 +143,23 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
     }
     *out_address = address;
     return GPUIPC_OK;
+}
+
+gpuipc_status os_pages_allocate(size_t bytes, void **out_pages) {
+    void *pages = VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+    if (pages == NULL) {
+        return win32_fail_as(GPUIPC_ERR_OUT_OF_MEMORY, GetLastError(), "VirtualAlloc",
+                             "no memory of %zu bytes", bytes);
+    }
+    *out_pages = pages;
+    return GPUIPC_OK;
+}
+
+void os_pages_free(void *pages, size_t bytes) {
+    (void)bytes;
+    if (pages != NULL) {
+        (void)VirtualFree(pages, 0, MEM_RELEASE);
+    }
 }
 
 /** The system knows by the address how long the mapping is. */

@@ -318,6 +318,47 @@ void os_poller_wake(os_poller *poller) {
     poller_signal(poller);
 }
 
+struct os_process_watch {
+    os_poller *poller;
+    HANDLE wait;
+};
+
+static void CALLBACK process_ended(void *context, BOOLEAN timed_out) {
+    const os_process_watch *watch = context;
+    (void)timed_out;
+    os_poller_wake(watch->poller);
+}
+
+gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
+                              os_process_watch **out_watch) {
+    if (!os_handle_is_valid(peer->process)) {
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "there is no handle of the process");
+    }
+    os_process_watch *watch = malloc(sizeof(*watch));
+    if (watch == NULL) {
+        return status_out_of_memory(sizeof(*watch));
+    }
+    *watch = (os_process_watch){.poller = poller};
+    if (!RegisterWaitForSingleObject(&watch->wait, win32_handle_native(peer->process),
+                                     process_ended, watch, INFINITE, WT_EXECUTEONLYONCE)) {
+        const DWORD code = GetLastError();
+        free(watch);
+        return win32_fail(code, "RegisterWaitForSingleObject",
+                          "the end of process %llu cannot be waited for",
+                          (unsigned long long)peer->process_id);
+    }
+    *out_watch = watch;
+    return GPUIPC_OK;
+}
+
+/* learn.microsoft.com, UnregisterWaitEx: with INVALID_HANDLE_VALUE it waits for the callback, which takes no lock. */
+void os_process_watch_destroy(os_process_watch *watch) {
+    if (watch != NULL) {
+        (void)UnregisterWaitEx(watch->wait, INVALID_HANDLE_VALUE);
+        free(watch);
+    }
+}
+
 intptr_t os_poller_native(os_poller *poller) {
     return poller->event.value;
 }

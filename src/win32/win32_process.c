@@ -14,6 +14,7 @@
 
 #define BOOT_KEY       L"Software\\gpuipc\\boot"
 #define BOOT_ID_DIGITS 32
+#define HANDLES_MAX    16711680u
 
 uint32_t os_fork_generation(void) {
     return 0;
@@ -91,6 +92,17 @@ void os_boot_id(uint8_t id[16]) {
     }
     status_restore(&why);
     memcpy(id, found, sizeof(found));
+}
+
+/* "Pushing the Limits of Windows: Handles" (M. Russinovich): 16,711,680 for each process. Views of memory have no
+ * number of their own. */
+void os_limits_get(os_limits *out_limits) {
+    SYSTEM_INFO system;
+    GetSystemInfo(&system);
+    *out_limits = (os_limits){.handles = HANDLES_MAX,
+                              .mappings = UINT64_MAX,
+                              .addresses = (uintptr_t)system.lpMaximumApplicationAddress -
+                                           (uintptr_t)system.lpMinimumApplicationAddress};
 }
 
 uint64_t os_process_id(void) {

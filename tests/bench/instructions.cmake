@@ -9,6 +9,7 @@ if(NOT GPUIPC_VALGRIND)
 else()
   add_executable(bench_instructions instructions.c)
   target_link_libraries(bench_instructions PRIVATE gpuipc_test_support gpuipc_static)
+  set_target_properties(bench_instructions PROPERTIES GPUIPC_MEASURES_CALLS ON)
   add_dependencies(bench_instructions gpuipc_emulated)
   add_test(NAME bench.instructions COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/instructions_check ${GPUIPC_VALGRIND}
            $<TARGET_FILE:bench_instructions> ${CMAKE_CURRENT_SOURCE_DIR}/instructions.txt

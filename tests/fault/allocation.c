@@ -26,6 +26,7 @@ void __wrap_free(void *memory);
 static _Atomic uint64_t watched_thread;
 static uint64_t fails_at;
 static size_t most_bytes;
+static bool (*asked)(void);
 static uint64_t count;
 
 /* What the watched thread has and has not freed. Another thread may free it: the last who holds an object does. */
@@ -40,12 +41,13 @@ static bool is_watched(void) {
     return thread != 0 && thread == thread_state_own_number();
 }
 
-static void watch(uint64_t fail_at, size_t most) {
+static void watch(uint64_t fail_at, size_t most, bool (*is_denied)(void)) {
     /* This thread's error record is a variable of the thread as well, and where the emulation of those
      * gets no memory it ends the process; so it is there before anything is denied. */
     (void)gpuipc_error_get();
     fails_at = fail_at;
     most_bytes = most;
+    asked = is_denied;
     count = 0;
     atomic_store(&live, 0);
     for (size_t i = 0; i < LIVE_MAX; i++) {
@@ -55,11 +57,15 @@ static void watch(uint64_t fail_at, size_t most) {
 }
 
 void allocation_watch(uint64_t fail_at) {
-    watch(fail_at, SIZE_MAX);
+    watch(fail_at, SIZE_MAX, NULL);
 }
 
 void allocation_watch_large(size_t most) {
-    watch(0, most);
+    watch(0, most, NULL);
+}
+
+void allocation_watch_asked(bool (*is_denied)(void)) {
+    watch(0, SIZE_MAX, is_denied);
 }
 
 int64_t allocation_live(void) {
@@ -74,7 +80,8 @@ uint64_t allocation_unwatch(int64_t *out_live) {
 
 /* Counts one; true when it is the one that fails. */
 static bool fails_now(size_t bytes) {
-    return is_watched() && (++count == fails_at || bytes > most_bytes);
+    return is_watched() &&
+           (++count == fails_at || bytes > most_bytes || (asked != NULL && asked()));
 }
 
 static void *made(void *memory) {

@@ -7,6 +7,7 @@
 #ifndef GPUIPC_TEST_ALLOCATION_H
 #define GPUIPC_TEST_ALLOCATION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,9 @@ void allocation_watch(uint64_t fail_at);
 
 /** The same, but every allocation of more than @p most bytes answers NULL, and no other. */
 void allocation_watch_large(size_t most);
+
+/** The same, but whoever is asked says of each whether it answers NULL. */
+void allocation_watch_asked(bool (*is_denied)(void));
 
 /** How many of them are not freed, by whichever thread. */
 int64_t allocation_live(void);

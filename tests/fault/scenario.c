@@ -4,25 +4,21 @@
 
 #include <string.h>
 
+#include "base/status.h"
+#include "cuda/context.h"
 #include "named_calls.h"
 #include "os.h"
-
-#define SEGMENTS 3
+#include "scenario_parts.h"
+#include "sync/deferred.h"
 
 /* Windows shares no pools. */
 #define HAS_POOLS (os_shareable_handle_type != CU_MEM_HANDLE_TYPE_WIN32)
-
-/* Every piece answers OK or ends the function by the label: none goes on after a failure. */
-#define TRY(call)                                                                                  \
-    if ((status = (call)) != GPUIPC_OK) {                                                          \
-        goto give_back;                                                                            \
-    }
 
 static gpuipc_status cuda(CUresult result) {
     return result == CUDA_SUCCESS ? GPUIPC_OK : GPUIPC_ERR_CUDA;
 }
 
-static gpuipc_status make_context(scenario_state *state, gpuipc_context **out_context) {
+gpuipc_status scenario_make_context(scenario_state *state, gpuipc_context **out_context) {
     const gpuipc_context_config config = {
         .struct_size = sizeof(config),
         .driver = "emulated",
@@ -32,9 +28,9 @@ static gpuipc_status make_context(scenario_state *state, gpuipc_context **out_co
     return gpuipc_context_create(&config, out_context);
 }
 
-static gpuipc_status make_buffer(scenario_state *state, gpuipc_buffer **out_buffer) {
+gpuipc_status scenario_make_buffer(scenario_state *state, gpuipc_buffer **out_buffer) {
     const gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                         .bytes = SEGMENTS * state->unit,
+                                         .bytes = SCENARIO_SEGMENTS * state->unit,
                                          .segment_bytes = state->unit};
     return gpuipc_buffer_create(state->context, &config, out_buffer);
 }
@@ -53,9 +49,9 @@ static gpuipc_status prepare_nothing(scenario_state *state) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status prepare_context(scenario_state *state) {
+gpuipc_status scenario_prepare_context(scenario_state *state) {
     gpuipc_device_info info = {.struct_size = sizeof(info)};
-    gpuipc_status status = make_context(state, &state->context);
+    gpuipc_status status = scenario_make_context(state, &state->context);
     if (status == GPUIPC_OK) {
         status = gpuipc_device_get_info(state->context, 0, &info);
         state->unit = info.granularity_bytes;
@@ -63,17 +59,17 @@ static gpuipc_status prepare_context(scenario_state *state) {
     return status;
 }
 
-static gpuipc_status prepare_buffer(scenario_state *state) {
-    gpuipc_status status = prepare_context(state);
-    return status == GPUIPC_OK ? make_buffer(state, &state->buffer) : status;
+gpuipc_status scenario_prepare_buffer(scenario_state *state) {
+    gpuipc_status status = scenario_prepare_context(state);
+    return status == GPUIPC_OK ? scenario_make_buffer(state, &state->buffer) : status;
 }
 
 /* Two buffers, and a stream of the program's own. */
-static gpuipc_status prepare_data(scenario_state *state) {
+gpuipc_status scenario_prepare_data(scenario_state *state) {
     gpuipc_status status;
     const driver *drv = &state->driver;
-    TRY(prepare_buffer(state))
-    TRY(make_buffer(state, &state->other))
+    TRY(scenario_prepare_buffer(state))
+    TRY(scenario_make_buffer(state, &state->other))
     TRY(driver_open("emulated", &state->driver))
     TRY(cuda(drv->cuDevicePrimaryCtxRetain(&state->cuda_context, 0)))
     TRY(cuda(drv->cuCtxPushCurrent(state->cuda_context)))
@@ -86,7 +82,7 @@ give_back: /* scenario_end does */
 static gpuipc_status prepare_loan(scenario_state *state) {
     gpuipc_mark made;
     gpuipc_status status;
-    TRY(prepare_data(state))
+    TRY(scenario_prepare_data(state))
     TRY(gpuipc_buffer_lend(state->buffer, state->stream, &made))
     TRY(gpuipc_buffer_cancel_loan(state->buffer, &made))
     TRY(cuda(state->driver.cuStreamSynchronize(state->stream)))
@@ -104,7 +100,7 @@ static gpuipc_status prepare_own_memory(scenario_state *state) {
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     const void *rights;
     gpuipc_status status;
-    TRY(prepare_context(state))
+    TRY(scenario_prepare_context(state))
     TRY(os_handle_attributes(&rights))
     prop.win32HandleMetaData = (void *)(uintptr_t)rights;
     TRY(driver_open("emulated", &state->driver))
@@ -122,7 +118,7 @@ give_back: /* scenario_end does */
 /* What a context keeps from its first use on is made. */
 static gpuipc_status prepare_pool(scenario_state *state) {
     gpuipc_buffer *made;
-    gpuipc_status status = prepare_context(state);
+    gpuipc_status status = scenario_prepare_context(state);
     if (status == GPUIPC_OK && HAS_POOLS) {
         status = make_memory(state, GPUIPC_TRANSPORT_POOL, &made);
         if (status == GPUIPC_OK) {
@@ -136,7 +132,7 @@ static gpuipc_status prepare_pool(scenario_state *state) {
 static gpuipc_status prepare_p2p(scenario_state *state) {
     gpuipc_buffer *made = NULL;
     gpuipc_status status;
-    TRY(prepare_context(state))
+    TRY(scenario_prepare_context(state))
     TRY(make_memory(state, GPUIPC_TRANSPORT_P2P, &made))
     TRY(gpuipc_buffer_set_access(made, 1, GPUIPC_ACCESS_READ_WRITE))
 give_back:
@@ -148,7 +144,7 @@ give_back:
 static gpuipc_status prepare_pinned(scenario_state *state) {
     gpuipc_status status;
     const driver *drv = &state->driver;
-    TRY(prepare_context(state))
+    TRY(scenario_prepare_context(state))
     TRY(driver_open("emulated", &state->driver))
     TRY(cuda(drv->cuDevicePrimaryCtxRetain(&state->cuda_context, 0)))
     TRY(cuda(drv->cuCtxPushCurrent(state->cuda_context)))
@@ -163,7 +159,7 @@ give_back: /* scenario_end does */
 
 static gpuipc_status run_context(scenario_state *state) {
     gpuipc_context *made;
-    gpuipc_status status = make_context(state, &made);
+    gpuipc_status status = scenario_make_context(state, &made);
     if (status == GPUIPC_OK) {
         (void)gpuipc_context_destroy(made);
     }
@@ -175,8 +171,8 @@ static gpuipc_status run_life(scenario_state *state) {
     gpuipc_buffer *made = NULL;
     uint32_t word = 7;
     gpuipc_status status;
-    TRY(prepare_context(state))
-    TRY(make_buffer(state, &made))
+    TRY(scenario_prepare_context(state))
+    TRY(scenario_make_buffer(state, &made))
     TRY(gpuipc_buffer_write(made, 0, &word, sizeof(word)))
 give_back:
     (void)gpuipc_buffer_release(made);
@@ -187,7 +183,7 @@ give_back:
 
 static gpuipc_status run_create(scenario_state *state) {
     gpuipc_buffer *made;
-    gpuipc_status status = make_buffer(state, &made);
+    gpuipc_status status = scenario_make_buffer(state, &made);
     if (status == GPUIPC_OK) {
         (void)gpuipc_buffer_release(made);
     }
@@ -226,7 +222,7 @@ static void ends_close(ends *both) {
     (void)gpuipc_listener_close(both->listener);
 }
 
-static gpuipc_status send_one(gpuipc_connection *to, gpuipc_buffer *buffer, gpuipc_stream stream) {
+gpuipc_status scenario_send(gpuipc_connection *to, gpuipc_buffer *buffer, gpuipc_stream stream) {
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .bytes = "text",
                                      .bytes_size = 4,
@@ -236,8 +232,8 @@ static gpuipc_status send_one(gpuipc_connection *to, gpuipc_buffer *buffer, gpui
     return gpuipc_connection_send(to, &message, 0);
 }
 
-static gpuipc_status receive_one(gpuipc_connection *from, uint32_t flags,
-                                 gpuipc_buffer **out_buffer) {
+gpuipc_status scenario_receive(gpuipc_connection *from, uint32_t flags,
+                               gpuipc_buffer **out_buffer) {
     char bytes[4];
     gpuipc_incoming message = {.struct_size = sizeof(message),
                                .bytes = bytes,
@@ -254,8 +250,8 @@ static gpuipc_status run_share(scenario_state *state) {
     uint32_t word;
     gpuipc_status status;
     TRY(ends_open(state, &both))
-    TRY(send_one(both.client, state->buffer, NULL))
-    TRY(receive_one(both.server, 0, &opened))
+    TRY(scenario_send(both.client, state->buffer, NULL))
+    TRY(scenario_receive(both.server, 0, &opened))
     TRY(gpuipc_buffer_read(opened, 0, &word, sizeof(word)))
 give_back:
     (void)gpuipc_buffer_release(opened);
@@ -272,8 +268,8 @@ static gpuipc_status run_memory(scenario_state *state, gpuipc_transport transpor
     gpuipc_status status;
     TRY(make_memory(state, transport, &made))
     TRY(ends_open(state, &both))
-    TRY(send_one(both.client, made, NULL))
-    TRY(receive_one(both.server, 0, &opened))
+    TRY(scenario_send(both.client, made, NULL))
+    TRY(scenario_receive(both.server, 0, &opened))
     TRY(gpuipc_buffer_write(opened, 0, &word, sizeof(word)))
 give_back:
     (void)gpuipc_buffer_release(opened);
@@ -306,7 +302,7 @@ static gpuipc_status run_staged(scenario_state *state) {
     gpuipc_status status;
     TRY(ends_open(state, &both))
     TRY(gpuipc_connection_send(both.client, &message, 0))
-    TRY(receive_one(both.server, 0, &opened))
+    TRY(scenario_receive(both.server, 0, &opened))
 give_back:
     (void)gpuipc_buffer_release(opened);
     ends_close(&both);
@@ -330,10 +326,10 @@ static gpuipc_status run_relay(scenario_state *state) {
     gpuipc_buffer *third = NULL;
     gpuipc_status status;
     TRY(ends_open(state, &both))
-    TRY(send_one(both.client, state->buffer, state->stream))
-    TRY(receive_one(both.server, GPUIPC_RECEIVE_KEEP_HANDLES, &second))
-    TRY(send_one(both.server, second, NULL))
-    TRY(receive_one(both.client, 0, &third))
+    TRY(scenario_send(both.client, state->buffer, state->stream))
+    TRY(scenario_receive(both.server, GPUIPC_RECEIVE_KEEP_HANDLES, &second))
+    TRY(scenario_send(both.server, second, NULL))
+    TRY(scenario_receive(both.client, 0, &third))
 give_back:
     (void)gpuipc_buffer_release(second);
     (void)gpuipc_buffer_release(third);
@@ -341,23 +337,17 @@ give_back:
     return status;
 }
 
+/* The handles are the caller's, and are closed when nothing fails any more. */
 static gpuipc_status run_native(scenario_state *state) {
-    gpuipc_native_segment segments[SEGMENTS];
     gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
     gpuipc_buffer *opened = NULL;
-    size_t count = 0;
     gpuipc_status status;
-    TRY(gpuipc_native_export(state->buffer, segments, SEGMENTS, &layout, &count))
-    TRY(gpuipc_native_import(state->context, segments, count, &layout, GPUIPC_DEVICE(1),
-                             GPUIPC_ACCESS_READ, &opened))
+    TRY(gpuipc_native_export(state->buffer, state->segments, SCENARIO_SEGMENTS, &layout,
+                             &state->segment_count))
+    TRY(gpuipc_native_import(state->context, state->segments, state->segment_count, &layout,
+                             GPUIPC_DEVICE(1), GPUIPC_ACCESS_READ, &opened))
 give_back:
     (void)gpuipc_buffer_release(opened);
-    for (size_t i = 0; i < count; i++) {
-        os_handle handle = OS_HANDLE_NONE;
-        if (os_handle_adopt(segments[i].handle.value, &handle) == GPUIPC_OK) {
-            os_handle_close(&handle);
-        }
-    }
     return status;
 }
 
@@ -413,8 +403,8 @@ static gpuipc_status run_loan(scenario_state *state) {
     gpuipc_loan_state states[2];
     gpuipc_status status;
     TRY(ends_open(state, &both))
-    TRY(send_one(both.client, state->buffer, NULL))
-    TRY(receive_one(both.server, 0, &opened))
+    TRY(scenario_send(both.client, state->buffer, NULL))
+    TRY(scenario_receive(both.server, 0, &opened))
     TRY(gpuipc_buffer_lend(state->buffer, state->stream, &loans[0]))
     TRY(gpuipc_buffer_lend(state->buffer, state->stream, &loans[1]))
     TRY(gpuipc_buffer_take_loan(opened, &loans[0]))
@@ -483,14 +473,22 @@ give_back:
 }
 
 const scenario scenarios[] = {
-    {"context", prepare_nothing, run_context}, {"create", prepare_context, run_create},
-    {"life", prepare_nothing, run_life},       {"wrap", prepare_own_memory, run_wrap},
-    {"share", prepare_buffer, run_share},      {"relay", prepare_data, run_relay},
-    {"native", prepare_buffer, run_native},    {"data", prepare_data, run_data},
-    {"access", prepare_buffer, run_access},    {"legacy", prepare_context, run_legacy},
-    {"host", prepare_context, run_host},       {"pool", prepare_pool, run_pool},
-    {"staged", prepare_pinned, run_staged},    {"p2p", prepare_p2p, run_p2p},
-    {"ticket", prepare_data, run_ticket},      {"loan", prepare_loan, run_loan},
+    {"context", prepare_nothing, run_context},
+    {"create", scenario_prepare_context, run_create},
+    {"life", prepare_nothing, run_life},
+    {"wrap", prepare_own_memory, run_wrap},
+    {"share", scenario_prepare_buffer, run_share},
+    {"relay", scenario_prepare_data, run_relay},
+    {"native", scenario_prepare_buffer, run_native},
+    {"data", scenario_prepare_data, run_data},
+    {"access", scenario_prepare_buffer, run_access},
+    {"legacy", scenario_prepare_context, run_legacy},
+    {"host", scenario_prepare_context, run_host},
+    {"pool", prepare_pool, run_pool},
+    {"staged", prepare_pinned, run_staged},
+    {"p2p", prepare_p2p, run_p2p},
+    {"ticket", scenario_prepare_data, run_ticket},
+    {"loan", prepare_loan, run_loan},
     {"channel", prepare_loan, run_channel},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
@@ -512,9 +510,29 @@ gpuipc_status scenario_begin(const scenario *self, scenario_state *state) {
     return self->prepare(state);
 }
 
+void scenario_settle(const scenario_state *state) {
+    const gpuipc_error why = status_save();
+    context *ctx;
+    if (context_acquire(state->context, &ctx) == GPUIPC_OK) {
+        (void)deferred_work_off(ctx);
+        context_unreference(ctx);
+    }
+    status_restore(&why);
+}
+
 void scenario_end(scenario_state *state) {
     const driver *drv = &state->driver;
     CUcontext popped;
+    for (size_t i = 0; i < state->segment_count; i++) {
+        os_handle handle = OS_HANDLE_NONE;
+        if (os_handle_adopt(state->segments[i].handle.value, &handle) == GPUIPC_OK) {
+            os_handle_close(&handle);
+        }
+    }
+    (void)gpuipc_connection_close(state->client);
+    (void)gpuipc_connection_close(state->connection);
+    (void)gpuipc_listener_close(state->listener);
+    (void)gpuipc_server_destroy(state->server);
     (void)gpuipc_buffer_release(state->buffer);
     (void)gpuipc_buffer_release(state->other);
     if (state->stream != NULL) {

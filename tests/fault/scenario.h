@@ -16,13 +16,23 @@
 #include "driver.h"
 #include "unique.h"
 
+/** Of a buffer. */
+#define SCENARIO_SEGMENTS 3
+
 /** What a scenario works with. */
 typedef struct scenario_state {
     char directory[RUNTIME_DIRECTORY_MAX];
     gpuipc_context *context;
     gpuipc_buffer *buffer; /**< three segments on device 0 */
     gpuipc_buffer *other;  /**< likewise */
-    driver driver;         /**< as a program that uses CUDA beside gpuipc has it */
+    gpuipc_listener *listener;
+    gpuipc_connection *client;     /**< of the listener */
+    gpuipc_connection *connection; /**< its other end */
+    gpuipc_server *server;
+    gpuipc_ticket ticket;
+    gpuipc_native_segment segments[SCENARIO_SEGMENTS]; /**< exported; the handles are its own */
+    size_t segment_count;
+    driver driver; /**< as a program that uses CUDA beside gpuipc has it */
     CUcontext cuda_context;
     CUstream stream;
     CUdeviceptr own_address; /**< two granules that the program mapped itself, side by side */
@@ -48,6 +58,8 @@ const scenario *scenario_find(const char *name);
 
 /** Makes the directory and runs prepare. */
 gpuipc_status scenario_begin(const scenario *self, scenario_state *state);
+/** What waits for the devices is done by calls that may. The error record stays. */
+void scenario_settle(const scenario_state *state);
 /** Gives back what prepare made. */
 void scenario_end(scenario_state *state);
 

@@ -29,24 +29,13 @@ typedef struct outcome {
     int64_t live;
 } outcome;
 
-/* What waits for the devices is done by calls that may. */
-static void end_what_is_deferred(const scenario_state *state) {
-    const gpuipc_error why = status_save();
-    context *ctx;
-    if (context_acquire(state->context, &ctx) == GPUIPC_OK) {
-        (void)deferred_work_off(ctx);
-        context_unreference(ctx);
-    }
-    status_restore(&why);
-}
-
 static outcome run(const scenario *what, uint64_t fail_at) {
     outcome result;
     scenario_state state;
     check_ok(scenario_begin(what, &state));
     allocation_watch(fail_at);
     result.status = what->run(&state);
-    end_what_is_deferred(&state);
+    scenario_settle(&state);
     /* Another thread of the library's may be the last that holds an object. */
     for (int i = 0; i < SOON_MS && allocation_live() > 0; i++) {
         os_sleep_ms(1);

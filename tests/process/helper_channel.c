@@ -75,6 +75,18 @@ static void publish(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
+/* publish-late: one frame, which is ready when the default stream is there */
+static void publish_late(helper_state *self, const char *arguments) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    (void)self;
+    (void)arguments;
+    gpuipc_status status = gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, -1, &frame);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_publish(channel, &frame, NULL);
+    }
+    helper_say_status(status);
+}
+
 /* loan: and nothing more */
 static void loan(helper_state *self, const char *arguments) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
@@ -180,6 +192,7 @@ static void read_frames(helper_state *self, const char *arguments) {
 
 const helper_command helper_channel_commands[] = {{"channel", make},
                                                   {"publish-frames", publish},
+                                                  {"publish-late", publish_late},
                                                   {"loan-frame", loan},
                                                   {"subscribe", subscribe},
                                                   {"subscribe-name", subscribe_name},

@@ -34,6 +34,7 @@ typedef struct helper_command {
 /** Ended by an entry without a name. */
 extern const helper_command helper_channel_commands[];  /**< helper_channel.c */
 extern const helper_command helper_contents_commands[]; /**< helper_contents.c */
+extern const helper_command helper_flood_commands[];    /**< helper_flood.c */
 extern const helper_command helper_manifest_commands[]; /**< helper_manifest.c */
 extern const helper_command helper_mark_commands[];     /**< helper_mark.c */
 extern const helper_command helper_memory_commands[];   /**< helper_memory.c */
@@ -42,6 +43,9 @@ extern const helper_command helper_point_commands[];    /**< helper_point.c */
 extern const helper_command helper_raw_commands[];      /**< helper_raw.c */
 extern const helper_command helper_system_commands[];   /**< posix_helper_system.c and its twin */
 extern const helper_command helper_ticket_commands[];   /**< helper_ticket.c */
+
+/** Ends the connections of helper_flood.c. */
+void helper_flood_end(void);
 
 /** Ends the server of helper_ticket.c. */
 void helper_ticket_end(void);

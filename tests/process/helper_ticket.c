@@ -59,11 +59,13 @@ static void revoke(helper_state *self, const char *arguments) {
 
 /* ticket TEXT: opens it; the buffer is one more of the helper's */
 static void ticket(helper_state *self, const char *arguments) {
+    const gpuipc_open_config config = {.struct_size = sizeof(config),
+                                       .policy = helper_endpoint(self).policy};
     gpuipc_ticket wanted;
     gpuipc_status status = ticket_of(arguments, &wanted);
     if (status == GPUIPC_OK) {
         status =
-            gpuipc_buffer_open(self->context, &wanted, NULL, &self->buffers[self->buffer_count]);
+            gpuipc_buffer_open(self->context, &wanted, &config, &self->buffers[self->buffer_count]);
     }
     self->buffer_count += status == GPUIPC_OK;
     helper_say_status(status);

@@ -4,9 +4,13 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "posix_system.h"
@@ -15,6 +19,10 @@ void raw_handle_close(intptr_t handle) {
     if (handle >= 0) {
         close((int)handle);
     }
+}
+
+intptr_t raw_handle_copy(intptr_t handle) {
+    return fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
 }
 
 /* A memfd that is sealed as the emulated driver's memory is, but is not its memory. */
@@ -28,13 +36,43 @@ static intptr_t open_sealed_memfd(void) {
     return fd;
 }
 
-static intptr_t open_memfd(void) {
-    int fd = memfd_create("not-gpu-memory", MFD_CLOEXEC);
-    if (fd >= 0 && ftruncate(fd, 2 << 20) != 0) {
+/* Of 2 MiB, with these seals. */
+static int open_memory(int seals) {
+    int fd = memfd_create("not-gpu-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 && (ftruncate(fd, 2 << 20) != 0 || fcntl(fd, F_ADD_SEALS, seals) != 0)) {
         raw_handle_close(fd);
         return -1;
     }
     return fd;
+}
+
+static intptr_t open_memfd(void) {
+    return open_memory(F_SEAL_SEAL);
+}
+
+/* It can still shrink under who has mapped it, and its sender has shrunk it. */
+static intptr_t open_truncated_memfd(void) {
+    int fd = open_memory(F_SEAL_GROW);
+    if (fd >= 0 && ftruncate(fd, 4096) != 0) {
+        raw_handle_close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Of a fixed size, but nobody may write it. */
+static intptr_t open_read_only_memfd(void) {
+    return open_memory(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+}
+
+/* Of a fixed size, opened by its sender for reading alone. */
+static intptr_t open_memfd_for_reading(void) {
+    char path[64];
+    int fd = open_memory(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int reading = fd < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    raw_handle_close(fd);
+    return reading;
 }
 
 static intptr_t open_pipe(void) {
@@ -66,17 +104,51 @@ static intptr_t open_directory(void) {
     return open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+static intptr_t open_path(void) {
+    return open("/proc/self/exe", O_PATH | O_CLOEXEC);
+}
+
+static intptr_t open_epoll(void) {
+    return epoll_create1(EPOLL_CLOEXEC);
+}
+
+/* Of this very process. (A C library may have no pidfd_open(2).) */
+static intptr_t open_pidfd(void) {
+    return syscall(SYS_pidfd_open, getpid(), 0);
+}
+
+static intptr_t open_timerfd(void) {
+    return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+}
+
+static intptr_t open_dev_zero(void) {
+    return open("/dev/zero", O_RDWR | O_CLOEXEC);
+}
+
+static intptr_t open_nvidiactl(void) {
+    return open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+}
+
 static const struct {
     const char *name;
     intptr_t (*open)(void);
 } kinds[] = {{"a memfd", open_memfd}, /* RAW_HANDLE_MEMORY */
              {"a sealed memfd", open_sealed_memfd},
+             {"a memfd that was truncated", open_truncated_memfd},
+             {"a memfd that nobody may write", open_read_only_memfd},
+             {"a memfd for reading alone", open_memfd_for_reading},
              {"a file", open_file},
              {"/dev/null", open_dev_null},
              {"an eventfd", open_eventfd},
              {"a socket", open_socket},
              {"the end of a pipe", open_pipe},
-             {"a directory", open_directory}};
+             {"a directory", open_directory},
+             {"an O_PATH descriptor", open_path},
+             {"an epoll set", open_epoll},
+             {"a pidfd", open_pidfd},
+             {"a timerfd", open_timerfd},
+             {"/dev/zero", open_dev_zero},
+             {"/dev/nvidiactl", open_nvidiactl}};
 
 const int raw_handle_kinds = sizeof(kinds) / sizeof(*kinds);
 
@@ -86,6 +158,10 @@ intptr_t raw_handle_open(int kind) {
 
 const char *raw_handle_kind_name(int kind) {
     return kinds[kind].name;
+}
+
+bool raw_handle_is_memory(int kind) {
+    return kinds[kind].open == open_sealed_memfd;
 }
 
 /* Two TCP sockets of this machine, connected. */

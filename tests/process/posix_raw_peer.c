@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file See raw_peer.h. */
-#include "raw_peer.h"
+#include "posix_raw_socket.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@ struct raw_peer {
 
 struct raw_listener {
     int fd;
+    struct sockaddr_un address;
 };
 
 static bool address_make(const char *directory, const char *name, struct sockaddr_un *address) {
@@ -50,6 +51,10 @@ static raw_peer *peer_make(int fd) {
     return self;
 }
 
+int raw_socket(const raw_peer *of) {
+    return of->fd;
+}
+
 raw_peer *raw_connect(const char *directory, const char *name) {
     return peer_make(socket_at(directory, name, connect));
 }
@@ -59,6 +64,7 @@ raw_listener *raw_listen(const char *directory, const char *name) {
     raw_listener *self = fd < 0 || listen(fd, 4) != 0 ? NULL : malloc(sizeof(*self));
     if (self != NULL) {
         self->fd = fd;
+        (void)address_make(directory, name, &self->address); /* which has been bound */
     } else if (fd >= 0) {
         close(fd);
     }
@@ -77,6 +83,7 @@ raw_peer *raw_accept(raw_listener *listener, int timeout_ms) {
 }
 
 void raw_listener_close(raw_listener *listener) {
+    (void)unlink(listener->address.sun_path);
     close(listener->fd);
     free(listener);
 }

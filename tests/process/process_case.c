@@ -10,6 +10,16 @@
 static uint8_t bytes_out[GPUIPC_MESSAGE_BYTES_MAX];
 static uint8_t bytes_in[GPUIPC_MESSAGE_BYTES_MAX];
 
+/* A context keeps its pool from the first buffer of one on. */
+static void warm_up_pool(const process_case *self) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_POOL, .bytes = MEBIBYTES_2};
+    gpuipc_buffer *made = NULL;
+    if (gpuipc_buffer_create(self->context, &config, &made) == GPUIPC_OK) { /* not everywhere */
+        check_ok(gpuipc_buffer_release(made));
+    }
+}
+
 /* Everything once that a driver keeps something of its own open for. */
 static void warm_up(const process_case *self) {
     gpuipc_native_segment segment;
@@ -41,6 +51,7 @@ static void warm_up(const process_case *self) {
     check_ok(gpuipc_connection_close(near_end));
     check_ok(gpuipc_connection_close(far_end));
     check_ok(gpuipc_listener_close(listener));
+    warm_up_pool(self);
 }
 
 void process_case_begin(process_case *self, const gpuipc_context_config *config) {
@@ -58,8 +69,7 @@ void process_case_begin(process_case *self, const gpuipc_context_config *config)
     check_ok(gpuipc_listener_open(self->context, self->name, NULL, &self->listener));
 }
 
-/* What waits for the devices is done by calls that may. */
-static void end_what_is_deferred(const process_case *self) {
+void process_case_settle(const process_case *self) {
     gpuipc_buffer *buffer = process_case_buffer(self, 0, MEBIBYTES_2, 0, 1, 0);
     check_ok(gpuipc_buffer_await_returns(buffer, 0));
     check_ok(gpuipc_buffer_release(buffer));
@@ -67,7 +77,7 @@ static void end_what_is_deferred(const process_case *self) {
 
 void process_case_end(process_case *self) {
     check_ok(gpuipc_listener_close(self->listener));
-    end_what_is_deferred(self);
+    process_case_settle(self);
     cr_assert_eq(leak_gate_end(&self->gate), 0, "%s", self->gate.text);
     check_ok(gpuipc_context_destroy(self->context));
     runtime_directory_remove(self->directory);

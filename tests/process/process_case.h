@@ -30,6 +30,9 @@ typedef struct process_case {
 void process_case_begin(process_case *self, const gpuipc_context_config *config);
 void process_case_end(process_case *self);
 
+/** Ends what waits for the devices, and is done by calls that may: before a gate. */
+void process_case_settle(const process_case *self);
+
 /** How many devices there are. */
 uint32_t process_case_devices(const process_case *self);
 

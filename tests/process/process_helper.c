@@ -71,6 +71,7 @@ int main(int count, char **arguments) {
     while (helper_hear(line, sizeof(line))) {
         if (!run_command(helper_memory_commands, &self, line) &&
             !run_command(helper_contents_commands, &self, line) &&
+            !run_command(helper_flood_commands, &self, line) &&
             !run_command(helper_manifest_commands, &self, line) &&
             !run_command(helper_mark_commands, &self, line) &&
             !run_command(helper_message_commands, &self, line) &&
@@ -82,6 +83,7 @@ int main(int count, char **arguments) {
             helper_say("there is no command \"%s\"", line);
         }
     }
+    helper_flood_end();
     helper_point_end();
     helper_channel_end();
     helper_ticket_end();

@@ -169,6 +169,36 @@ Test(channel, a_killed_writer_leaves_what_it_published) {
     process_case_end(&at);
 }
 
+/* The stream that was to use the frame goes on, and who gives it back is told what it was. */
+Test(channel, a_writer_that_is_killed_before_its_frame_is_ready) {
+    partner writer;
+    gpuipc_subscription *reader = NULL;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    uint32_t word = 0;
+    gpuipc_context *within = NULL; /* its link to the server ends with it */
+    process_case_begin(&at, NULL);
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .runtime_directory = at.directory};
+    check_ok(gpuipc_context_create(&config, &within));
+    gpuipc_buffer *behind = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+    partner_start(&writer, &at, NULL, NULL);
+    partner_do(&writer, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&writer, "GPUIPC_OK", "channel 4 frames");
+    check_ok(gpuipc_subscription_open_named(within, "frames", NULL, &reader));
+    partner_do(&writer, "GPUIPC_OK", "gate");
+    partner_do(&writer, "GPUIPC_OK", "publish-late");
+    check_ok(gpuipc_subscription_take(reader, NULL, PATIENCE_MS, &frame));
+    check_ok(gpuipc_buffer_fill_async(behind, 0, sizeof(word), 4711, 4, NULL));
+    partner_kill(&writer);
+    check_ok(gpuipc_buffer_read(behind, 0, &word, sizeof(word)));
+    cr_assert_eq(word, 4711);
+    check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(reader, &frame, GPUIPC_NO_STREAM));
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_buffer_release(behind));
+    check_ok(gpuipc_context_destroy(within));
+    process_case_end(&at);
+}
+
 /* In an event loop: nothing is rung for it. */
 Test(channel, a_wait_handle_tells_of_a_killed_writer) {
     partner writer;

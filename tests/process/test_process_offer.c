@@ -250,3 +250,39 @@ Test(offer, handles_by_another_courier) {
     partner_end(&other);
     end();
 }
+
+/* Handles that came by a courier of the caller's own are looked at as closely. */
+Test(offer, handles_of_another_courier_that_are_no_gpu_memory) {
+    begin();
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
+    gpuipc_native_segment segment;
+    gpuipc_native_segment bad;
+    gpuipc_native_layout layout = {.struct_size = sizeof(layout)};
+    gpuipc_buffer *opened;
+    size_t count;
+    check_ok(gpuipc_native_export(buffer, &segment, 1, &layout, &count));
+    for (int kind = 0; kind < raw_handle_kinds; kind++) {
+        intptr_t handle = raw_handle_open(kind);
+        if (handle == RAW_HANDLE_NONE) {
+            continue; /* this machine has none */
+        }
+        bad = (gpuipc_native_segment){.handle = {handle}, .bytes = segment.bytes};
+        gpuipc_status status = gpuipc_native_import(at.context, &bad, 1, &layout, 0, 0, &opened);
+        cr_assert_eq(status, GPUIPC_ERR_NOT_GPU_MEMORY, "%s: %s", raw_handle_kind_name(kind),
+                     gpuipc_status_name(status));
+        raw_handle_close(handle);
+    }
+    bad = (gpuipc_native_segment){.handle = {-1}, .bytes = segment.bytes};
+    check_status(GPUIPC_ERR_NOT_GPU_MEMORY,
+                 gpuipc_native_import(at.context, &bad, 1, &layout, 0, 0, &opened));
+    bad = segment;
+    bad.bytes *= 2;
+    check_status(GPUIPC_ERR_SIZE_MISMATCH,
+                 gpuipc_native_import(at.context, &bad, 1, &layout, 0, 0, &opened));
+    check_ok(gpuipc_native_import(at.context, &segment, 1, &layout, 0, 0, &opened));
+    check_ok(marks_check(opened, 1, 0));
+    check_ok(gpuipc_buffer_release(opened));
+    raw_handle_close(segment.handle.value);
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}

@@ -22,7 +22,11 @@ Test(selftest, passes_on_the_emulated_driver_and_says_so_first) {
     selftest_expect_text(&found, "opening changed free memory by 0 B (emulated");
     selftest_expect_text(&found, "kernel: not run (emulated driver)");
     selftest_expect_text(&found, "(emulated); opened by ticket in ");
-    cr_assert(strstr(found.last, "passed on the emulated driver, no GPU was used: 8 passed, 0 "
+    selftest_expect_text(&found, "memory of device 1 used by device 0, between two programs:\n");
+    selftest_expect_text(&found, "pass  vmm, rung 4, streams of both wait for each other: yes");
+    selftest_expect_text(&found, "pass  vmm, rung 5, the death of either is noticed: yes");
+    selftest_expect_text(&found, "pass  wrong input, device 1: damaged and revoked tickets and an");
+    cr_assert(strstr(found.last, "passed on the emulated driver, no GPU was used: 14 passed, 0 "
                                  "failed, 0 skipped") == found.last,
               "%s", found.last);
 }
@@ -33,7 +37,7 @@ Test(selftest, measures_copies) {
     selftest_expect_code(&found, 0);
     selftest_expect_text(&found, "through the shared mapping ");
     selftest_expect_text(&found, " GB/s (emulated), inside one process ");
-    selftest_expect_text(&found, "2 passed, 0 failed, 0 skipped");
+    selftest_expect_text(&found, "8 passed, 0 failed, 0 skipped");
 }
 
 Test(selftest, says_every_step_when_asked) {
@@ -134,10 +138,21 @@ Test(selftest, doctor_says_what_is_in_the_way_and_what_to_do) {
     selftest_expect_text(&found, "D16  not so: ");
     selftest_expect_text(&found, "causes looked for: 0 block");
 
-    found = selftest_run((selftest_words){"doctor", "--driver=/nowhere/libcuda.so.1", NULL}, NULL);
-    selftest_expect_code(&found, 1);
     found = selftest_run((selftest_words){"doctor", "now", NULL}, NULL);
     selftest_expect_code(&found, 2);
+}
+
+/* It says nothing about the installed driver, which is another file. */
+Test(selftest, doctor_says_that_a_library_that_was_named_is_not_there) {
+    char folder[4096];
+    char option[sizeof(folder) + 64];
+    cr_assert(system_own_folder(folder, sizeof(folder)));
+    (void)snprintf(option, sizeof(option), "--driver=%s" SYSTEM_SEPARATOR "nowhere", folder);
+    const selftest_outcome found = selftest_run((selftest_words){"doctor", option, NULL}, NULL);
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "D39  blocks  the library that was named as the CUDA driver");
+    selftest_expect_text(&found, "found:    there is no ");
+    cr_assert(strstr(found.all, "D03  ") == NULL, "%s", found.all);
 }
 
 /* The pairs that can are tested, those that cannot are named. */
@@ -149,7 +164,7 @@ Test(selftest, skips_what_cannot_reach_each_other) {
     selftest_expect_text(&found, "skip  device 0 -> device 2: ");
     selftest_expect_text(&found, "skip  device 2 -> device 1: ");
     selftest_expect_text(&found, "pass  device 1 -> device 0, 1 MiB");
-    selftest_expect_text(&found, "5 passed, 0 failed, 4 skipped");
+    selftest_expect_text(&found, "11 passed, 0 failed, 4 skipped");
 }
 
 /* A failure of the driver, wherever it comes, is a failure of the test, and one that says where. (But for the

@@ -59,6 +59,7 @@ Test(selftest_json, a_run_has_numbers_and_nulls) {
     cr_assert_gt(number_of(vmm, "gb_per_s"), 0);
     cr_assert_str_eq(text_of(vmm, "gb_per_s_source"), "estimated");
     cr_assert(cJSON_IsNull(get(vmm, "both_ways_gb_per_s")), "it was not measured");
+    cr_assert(cJSON_IsNull(get(vmm, "wrong_words")));
     cr_assert(cJSON_IsFalse(get(fabric, "available")) && cJSON_IsNull(get(fabric, "gb_per_s")));
     cr_assert_gt(strlen(text_of(fabric, "reason")), 3);
     const cJSON *check = cJSON_GetArrayItem(get(root, "checks"), 0);
@@ -66,6 +67,7 @@ Test(selftest_json, a_run_has_numbers_and_nulls) {
     cr_assert_str_eq(text_of(check, "title"), "device 0 -> device 1, 1 MiB");
     cr_assert_str_eq(text_of(check, "status"), "pass");
     cr_assert_gt(number_of(check, "seconds"), 0);
+    cr_assert_eq(number_of(check, "rounds"), 1);
     cr_assert_gt(number_of(get(check, "values"), "hand_over_us"), 0);
     cr_assert_gt(number_of(get(check, "values"), "ticket_us"), 0);
     cJSON_Delete(root);
@@ -112,6 +114,54 @@ Test(selftest_json, why_nothing_could_be_tried) {
     cJSON_Delete(root);
 }
 
+static void check_ids(const char *const *words, const char *a, const char *b) {
+    const selftest_outcome found = selftest_run(words, NULL);
+    selftest_expect_code(&found, 0);
+    cJSON *root = cJSON_Parse(found.all);
+    cr_assert_not_null(root, "%s", found.all);
+    const cJSON *checks = get(root, "checks");
+    const int count = cJSON_GetArraySize(checks);
+    unsigned seen = 0;
+    for (int i = 0; i < count; i++) {
+        const char *id = text_of(cJSON_GetArrayItem(checks, i), "id");
+        seen += strcmp(id, a) == 0 || strcmp(id, b) == 0;
+        for (int k = 0; k < i; k++) {
+            cr_assert_str_neq(id, text_of(cJSON_GetArrayItem(checks, k), "id"));
+        }
+    }
+    cr_assert_eq(seen, 2, "%s", found.all);
+    cJSON_Delete(root);
+}
+
+Test(selftest_json, every_check_has_an_id_of_its_own) {
+    check_ids((selftest_words){"ring", "--driver=emulated", "--members=3", "--json", NULL},
+              "ring/vmm/0", "ring/host/2");
+    check_ids((selftest_words){"matrix", "--driver=emulated", "--device=0", "--peer=0",
+                               "--duration=1", "--json", NULL},
+              "measure/vmm/0-0", "measure/host/0-0");
+}
+
+/* The same twice: what a later round finds of the second is told of the second. */
+Test(selftest_json, every_round_counts_for_each_check_of_one_id) {
+    static const char first[] = "share/0-1/1048576";
+    static const char second[] = "share/0-1/1048576-2";
+    const selftest_outcome found =
+        selftest_run((selftest_words){"--driver=emulated", "--device=0", "--peer=1", "--size=1M",
+                                      "--size=1M", "--only=share", "--duration=2", "--json", NULL},
+                     NULL);
+    selftest_expect_code(&found, 0);
+    cJSON *root = cJSON_Parse(found.all);
+    cr_assert_not_null(root, "%s", found.all);
+    const cJSON *checks = get(root, "checks");
+    cr_assert_eq(cJSON_GetArraySize(checks), 2, "%s", found.all);
+    const cJSON *a = cJSON_GetArrayItem(checks, 0);
+    const cJSON *b = cJSON_GetArrayItem(checks, 1);
+    cr_assert_str_eq(text_of(a, "id"), first);
+    cr_assert_str_eq(text_of(b, "id"), second);
+    cr_assert_eq(get(a, "rounds")->valueint, get(b, "rounds")->valueint, "%s", found.all);
+    cJSON_Delete(root);
+}
+
 static char *read_whole(const char *path) {
     static char text[200000];
     FILE *file = fopen(path, "rb");
@@ -122,6 +172,29 @@ static char *read_whole(const char *path) {
     return text;
 }
 
+/* On Windows it cannot be replaced then: it is written in place, and what was there may have been longer. */
+Test(selftest_json, a_page_that_somebody_has_open_is_written) {
+    static char old[150000];
+    char directory[RUNTIME_DIRECTORY_MAX];
+    char option[RUNTIME_DIRECTORY_MAX + 64];
+    memset(old, 'x', sizeof(old) - 1);
+    cr_assert(runtime_directory_make(directory));
+    (void)snprintf(option, sizeof(option), "--html=%s/page.html", directory);
+    FILE *file = fopen(option + strlen("--html="), "wb");
+    cr_assert(file != NULL && fputs(old, file) >= 0 && fclose(file) == 0);
+    file = fopen(option + strlen("--html="), "rb");
+    cr_assert_not_null(file);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", "--driver=emulated", option, NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    cr_assert_eq(fclose(file), 0);
+    const char *page = read_whole(option + strlen("--html="));
+    cr_assert_eq(strncmp(page, "<!DOCTYPE html>", 15), 0);
+    cr_assert_null(strstr(page, "xxxxxxxx"));
+    cr_assert_eq(remove(option + strlen("--html=")), 0);
+    runtime_directory_remove(directory);
+}
+
 /* Nothing is fetched, and the data cannot end the element that they are in. */
 Test(selftest_json, the_page_contains_its_data_and_needs_nothing_else) {
     char directory[RUNTIME_DIRECTORY_MAX];
@@ -129,6 +202,8 @@ Test(selftest_json, the_page_contains_its_data_and_needs_nothing_else) {
     static const char begin[] = "type=\"application/json\">";
     cr_assert(runtime_directory_make(directory));
     (void)snprintf(option, sizeof(option), "--html=%s/page.html", directory);
+    FILE *old = fopen(option + strlen("--html="), "wb");
+    cr_assert(old != NULL && fputs("old", old) >= 0 && fclose(old) == 0);
     const selftest_outcome found = selftest_run(
         (selftest_words){"doctor", "--driver=emulated", option, NULL},
         (selftest_words){"GPUIPC_EMULATED_MACHINE=p2p=none",

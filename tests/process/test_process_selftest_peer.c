@@ -42,10 +42,10 @@ Test(selftest_peer, every_rung_is_climbed) {
         selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
     selftest_expect_code(&found, 0);
     selftest_expect_text(&found, "pass  facts: compared; different: none");
-    selftest_expect_text(&found, "pass  host, rung 4, words are seen while both run: yes");
+    selftest_expect_text(&found, "pass  host, rung 4, streams of both wait for each other: yes");
     selftest_expect_text(&found, "pass  vmm, rung 3, bytes move both ways: yes");
-    selftest_expect_text(&found, "pass  vmm, rung 4, words are seen while both run: yes");
-    selftest_expect_text(&found, "pass  vmm, rung 5, the end of the other is noticed: yes");
+    selftest_expect_text(&found, "pass  vmm, rung 4, streams of both wait for each other: yes");
+    selftest_expect_text(&found, "pass  vmm, rung 5, the death of either is noticed: yes");
     selftest_expect_text(&found, "PASS: every rung was climbed, on the emulated driver");
     selftest_peer_expect(giver, "done: every rung was climbed", 0);
 }
@@ -77,6 +77,40 @@ Test(selftest_peer, hidden_gpus_are_a_difference_and_their_uuids_are_not_in_what
     cr_assert(block != NULL && strstr(block, "GPU-") == NULL && strstr(block, "doctor-") == NULL,
               "%s", found.all);
     selftest_peer_expect(giver, "verdict of the other end: ", 1);
+}
+
+/* The stream stands still at its gate no longer than it is known that nothing will come. */
+Test(selftest_peer, streams_that_cannot_wait_are_a_failure_of_their_rung) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, EMULATED, "--timeout=5", NULL},
+                     (selftest_words){"GPUIPC_EMULATED_FAIL=cuStreamWaitValue64:*=999", NULL});
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "pass  host, rung 3, ");
+    selftest_expect_text(&found, "FAIL  host, rung 4, streams of both wait for each other: ");
+    selftest_expect_text(&found, "INCONCLUSIVE: host memory fails too, at rung 4 (");
+    selftest_peer_expect(giver, "verdict of the other end: INCONCLUSIVE", 1);
+}
+
+/* As one who runs there as somebody else: what to do is in the verdict, and so in what is pasted. */
+Test(selftest_peer, another_user_is_told_what_to_do) {
+    char option[SELFTEST_OPTION_MAX];
+    char other[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    char *user = strstr(option, ",user=");
+    cr_assert_not_null(user, "%s", option);
+    const char *rest = user + strlen(",user=");
+    (void)snprintf(other, sizeof(other), "%.*s,user=4711%s", (int)(user - option), option,
+                   rest + strcspn(rest, ","));
+    child_kill(giver);
+    child_destroy(giver);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", other, EMULATED, "--timeout=1", NULL}, NULL);
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "\ndifferent: user\n");
+    selftest_expect_text(&found, "and not the GPU; the user differs: run both as one user "
+                                 "(runAsUser), or set a policy and share the directory");
 }
 
 /* It waits for four times the time-out. */

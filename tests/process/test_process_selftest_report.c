@@ -58,6 +58,19 @@ Test(selftest_report, only_some_checks) {
     cr_assert_eq(lines_with(&found, "memory of device"), 4);
     cr_assert_eq(lines_with(&found, "nothing to test"), 0);
 
+    found = selftest_run(
+        (selftest_words){EMULATED, "--device=1", "--peer=0", "--only=peer,refused", NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    cr_assert_eq(lines_with(&found, "pass  vmm, rung "), 5, "%s", found.all);
+    cr_assert_eq(lines_with(&found, "pass  wrong input, device 1: "), 1, "%s", found.all);
+    cr_assert_eq(lines_with(&found, "pass  "), 6, "%s", found.all);
+
+    /* Streams that cannot wait for each other are no success, whatever copies say. */
+    found = selftest_run((selftest_words){EMULATED, "--quick", ONE_PAIR, "--timeout=5", NULL},
+                         (selftest_words){"GPUIPC_EMULATED_FAIL=cuStreamWaitValue64:*=999", NULL});
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "FAIL  vmm, rung 4, streams of both wait for each other: ");
+
     found = selftest_run((selftest_words){EMULATED, "--quick", "--only=share/0-10", NULL}, NULL);
     selftest_expect_code(&found, 77);
     cr_assert_eq(lines_with(&found, "pass  "), 0, "%s", found.all);
@@ -69,7 +82,7 @@ Test(selftest_report, everything) {
     selftest_expect_code(&found, 0);
     selftest_expect_text(&found, "through the shared mapping ");
     selftest_expect_text(&found, " GB/s (measured)");
-    selftest_expect_text(&found, "passed on the emulated driver, no GPU was used: 2 passed, 0");
+    selftest_expect_text(&found, "passed on the emulated driver, no GPU was used: 8 passed, 0");
 }
 
 Test(selftest_report, what_is_demanded_of_a_transport) {
@@ -101,10 +114,13 @@ Test(selftest_report, a_matrix) {
     selftest_expect_text(&found, "\nvmm, GB/s one way (emulated)\n            0         1\n  0  ");
     selftest_expect_text(&found, "vmm, GB/s both ways together (emulated)");
     selftest_expect_text(&found, "host, latency in us (emulated)");
+    selftest_expect_text(
+        &found,
+        "\nvmm, wrong words (emulated)\n            0         1\n  0         0         0\n");
     selftest_expect_text(&found, "fabric: not available between any two devices");
     selftest_expect_text(&found, "Row: the device that owns the memory.");
     cr_assert_eq(lines_with(&found, "pass  vmm, device 1 -> device 0: measured and verified"), 1);
-    selftest_expect_text(&found, " measured and verified, 0 failed\n");
+    selftest_expect_text(&found, " passed, 0 failed, 0 skipped\n");
 
     found = selftest_run((selftest_words){"matrix", EMULATED, NULL},
                          (selftest_words){"GPUIPC_EMULATED_MACHINE=p2p=none", NULL});
@@ -115,7 +131,38 @@ Test(selftest_report, a_matrix) {
                          (selftest_words){"GPUIPC_EMULATED_FAIL=cuEventElapsedTime:*=999", NULL});
     selftest_expect_code(&found, 1);
     selftest_expect_text(&found, "FAIL  vmm, device 0 -> device 1: ");
-    selftest_expect_text(&found, "      FAIL");
+    selftest_expect_text(&found, "one way (emulated)\n            1\n  0      FAIL\n");
+    selftest_expect_text(&found, "fabric: not available between the devices that were asked for");
+}
+
+/* Over and over: each check is told once, and counted each time. */
+Test(selftest_report, a_duration) {
+    selftest_outcome found = selftest_run(
+        (selftest_words){EMULATED, "--quick", ONE_PAIR, "--only=share", "--duration=2", NULL},
+        NULL);
+    selftest_expect_code(&found, 0);
+    cr_assert_eq(lines_with(&found, "pass  device 0 -> device 1, 1 MiB"), 1, "%s", found.all);
+    selftest_expect_text(&found, "rounds: ");
+    found =
+        selftest_run((selftest_words){"matrix", EMULATED, ONE_PAIR, "--duration=2", NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    cr_assert_eq(lines_with(&found, "pass  vmm, device 0 -> device 1"), 1, "%s", found.all);
+    selftest_expect_text(&found, "rounds: ");
+}
+
+/* Each meets its own programs, under random names. */
+Test(selftest_report, two_runs_at_once) {
+    child_process *other;
+    child_end how;
+    char line[CHILD_LINE_MAX];
+    check_ok(child_start(SELFTEST_TOOL, (selftest_words){EMULATED, "--quick", NULL}, NULL, &other));
+    const selftest_outcome found = selftest_run((selftest_words){EMULATED, "--quick", NULL}, NULL);
+    while (child_read_line(other, line, sizeof(line), PATIENCE_MS) == GPUIPC_OK) {
+    }
+    check_ok(child_wait(other, PATIENCE_MS, &how));
+    child_destroy(other);
+    selftest_expect_code(&found, 0);
+    cr_assert(how.exited && how.code == 0, "%d", how.code);
 }
 
 Test(selftest_report, a_machine_with_eight_gpus) {
@@ -166,7 +213,7 @@ Test(selftest_report, tap) {
                      (selftest_words){"GPUIPC_EMULATED_MACHINE=p2p=none", NULL});
     selftest_expect_code(&found, 0);
     cr_assert_str_eq(found.first, "TAP version 13");
-    selftest_expect_text(&found, "\n1..4\nok 1 - share/0-0/1048576: ");
+    selftest_expect_text(&found, "\n1..10\nok 1 - share/0-0/1048576: ");
     selftest_expect_text(&found, "ok 2 - share/0-1 # SKIP ");
     found = selftest_run((selftest_words){EMULATED, "--quick", ONE_PAIR, "--tap", NULL},
                          (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemCreate:1=2", NULL});
@@ -223,6 +270,10 @@ Test(selftest_report, wrong_usage) {
                                            {"--min-gbps=vmm=fast", NULL},
                                            {"--min-gbps=vmm=nan", NULL},
                                            {"--html=/nowhere/at/all.html", NULL},
+                                           {"--junit=/nowhere/at/all.xml", NULL},
+                                           {"--duration=0", NULL},
+                                           {"--duration=soon", NULL},
+                                           {"doctor", "--duration=3", NULL},
                                            {"doctor", "--require=vmm", NULL},
                                            {"matrix", "--quick", NULL},
                                            {"matrix", "--only=share", NULL},

@@ -14,6 +14,14 @@ void raw_handle_close(intptr_t handle) {
     }
 }
 
+intptr_t raw_handle_copy(intptr_t handle) {
+    HANDLE copy;
+    return DuplicateHandle(GetCurrentProcess(), (HANDLE)handle, GetCurrentProcess(), &copy, 0,
+                           FALSE, DUPLICATE_SAME_ACCESS)
+               ? (intptr_t)copy
+               : RAW_HANDLE_NONE;
+}
+
 /* Most calls answer NULL when they fail. */
 static intptr_t handle_or_none(HANDLE handle) {
     return handle != NULL ? (intptr_t)handle : RAW_HANDLE_NONE;
@@ -110,4 +118,8 @@ intptr_t raw_handle_open(int kind) {
 
 const char *raw_handle_kind_name(int kind) {
     return kinds[kind].name;
+}
+
+bool raw_handle_is_memory(int kind) {
+    return kinds[kind].open == open_memory || kinds[kind].open == open_larger_memory;
 }

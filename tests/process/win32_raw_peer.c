@@ -110,7 +110,7 @@ raw_peer *raw_connect(const char *directory, const char *name) {
 static bool name_write(raw_listener *self, const wchar_t *path, const char *pipe_name) {
     char line[PATH_UNITS];
     DWORD written;
-    int length = snprintf(line, sizeof(line), "courier %s\n", pipe_name);
+    int length = snprintf(line, sizeof(line), "gpuipc 1 %s\n", pipe_name);
     self->file = CreateFileW(path, GENERIC_WRITE | DELETE, FILE_SHARE_READ | FILE_SHARE_DELETE,
                              NULL, CREATE_NEW, FILE_FLAG_DELETE_ON_CLOSE, NULL);
     return self->file != INVALID_HANDLE_VALUE &&
@@ -127,7 +127,7 @@ raw_listener *raw_listen(const char *directory, const char *name) {
         return NULL;
     }
     unique_name(unique);
-    (void)snprintf(text, sizeof(text), "\\\\.\\pipe\\courier-%s", unique);
+    (void)snprintf(text, sizeof(text), "\\\\.\\pipe\\gpuipc-%s", unique);
     MultiByteToWideChar(CP_UTF8, 0, text, -1, pipe_name, PATH_UNITS);
     self->next = peer_make(
         CreateNamedPipeW(pipe_name,

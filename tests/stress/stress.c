@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "form.h"
 #include "leak_gate.h"
 #include "os.h"
 
-/* What a short form takes, and how much longer than it should a program may take before it counts as hung. */
+/* What each form takes, and how much longer than it should a program may take before it counts as hung. */
 #define SHORT_SECONDS 3u
+#define FULL_SECONDS  600u
 #define GRACE_SECONDS 60u
 
 #define BUFFER_BYTES 4096
@@ -24,6 +26,7 @@ static struct {
     unsigned seconds;
     uint64_t frames;
     uint64_t kill_every;
+    uint64_t calls;
     uint64_t end_ns;
     bool is_peer;
     leak_gate gate;
@@ -117,10 +120,16 @@ static void begin(void) {
     STRESS_OK(os_thread_start(watch, NULL, &all.watch));
 }
 
+void stress_set_seconds(unsigned seconds) {
+    all.seconds = seconds;
+}
+
 void stress_begin(const char *name, int argc, char **argv) {
     all.name = name;
     all.seed = 1;
-    all.seconds = SHORT_SECONDS;
+    if (all.seconds == 0) {
+        all.seconds = (unsigned)form_choose(SHORT_SECONDS, FULL_SECONDS);
+    }
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--seconds") == 0) {
             all.seconds = (unsigned)strtoul(argv[i + 1], NULL, 10);
@@ -130,9 +139,11 @@ void stress_begin(const char *name, int argc, char **argv) {
             all.frames = strtoull(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--kill-every") == 0) {
             all.kill_every = strtoull(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--calls") == 0) {
+            all.calls = strtoull(argv[i + 1], NULL, 10);
         } else {
-            stress_fail("there is no argument \"%s\"; there are --seconds and --seed, and for "
-                        "frames --frames and --kill-every",
+            stress_fail("there is no argument \"%s\"; there are --seconds and --seed, for frames "
+                        "--frames and --kill-every, and for threads --calls",
                         argv[i]);
         }
     }
@@ -165,8 +176,23 @@ uint64_t stress_frames(void) {
     return all.frames == 0 ? UINT64_MAX : all.frames;
 }
 
+uint64_t stress_calls(uint64_t otherwise) {
+    return all.calls == 0 ? otherwise : all.calls;
+}
+
 uint64_t stress_kill_every(uint64_t otherwise) {
     return all.kill_every == 0 ? otherwise : all.kill_every;
+}
+
+uint64_t stress_driver_objects(void) {
+    gpuipc_emulated_live now;
+    if (all.gate.get_live == NULL) {
+        return 0;
+    }
+    all.gate.get_live(&now);
+    return now.allocations + now.reservations + now.mappings + now.plain + now.streams +
+           now.events + now.contexts + now.primary + now.pools + now.pooled + now.ipc + now.pinned +
+           now.managed + now.graphs + now.graph_execs;
 }
 
 int stress_end(const char *format, ...) {

@@ -4,9 +4,11 @@
  * which hangs and says where. A plain main() each, so that they run under every sanitizer.
  *
  *     stress_NAME [--seconds N] [--seed N]
+ *     stress_long [--frames N] [--plant WHAT]         (what it does so often; what it must see: stress_long.c)
+ *     stress_threads [--calls N]    (besides: of each thread at most)
  *     stress_channel [--frames N] [--kill-every N]    (besides: it ends with so many frames; a kill after so many)
  *
- * Without arguments: the short form of CTest, with seed 1. Exit code 0: every answer was one that may be, and nothing was
+ * Without arguments: seed 1, and as long as form.h says. Exit code 0: every answer was one that may be, and nothing was
  * left behind; 1: what was wrong, with the seed; 4: it hung, and where.
  */
 #ifndef GPUIPC_STRESS_H
@@ -21,10 +23,12 @@
 /** Enough for anything that waits for a peer that lives, on a machine that is busy. */
 #define STRESS_SOON_MS 20000
 /** How many actors the watch can tell of. */
-#define STRESS_ACTORS 32
+#define STRESS_ACTORS 64
 
 /** Reads the arguments, says seed and time, and begins to watch; and to look for what is left behind. */
 void stress_begin(const char *name, int argc, char **argv);
+/** Before that: how long it may take, where it does not end with its time. */
+void stress_set_seconds(unsigned seconds);
 /** The same for a process that the program itself started: without a summary, and for so many seconds more at most. */
 void stress_begin_peer(const char *name, uint64_t seed, unsigned seconds);
 /** Whether the time is not over. */
@@ -33,8 +37,12 @@ uint64_t stress_seed(void);
 unsigned stress_seconds(void);
 /** How many frames at most. */
 uint64_t stress_frames(void);
+/** How many calls of each thread at most. */
+uint64_t stress_calls(uint64_t otherwise);
 /** After how many frames a reader is killed, on the average. */
 uint64_t stress_kill_every(uint64_t otherwise);
+/** How many objects of the emulated driver there are; 0 with another driver. */
+uint64_t stress_driver_objects(void);
 /** Ends the watch, looks for what is left behind, and says how much was done. @return the exit code */
 int stress_end(const char *format, ...) GPUIPC_PRINTF(1, 2);
 

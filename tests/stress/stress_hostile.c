@@ -59,7 +59,8 @@ static int run_hostile(char **arguments) {
     while (stress_goes_on()) {
         /* one that is slow to open is dropped before it has: on Windows the opening says so */
         static const gpuipc_status may[] = {GPUIPC_ERR_LIMIT, GPUIPC_ERR_NOT_FOUND,
-                                            GPUIPC_ERR_CONNECTION_BROKEN, GPUIPC_OK};
+                                            GPUIPC_ERR_SERVER_BUSY, GPUIPC_ERR_CONNECTION_BROKEN,
+                                            GPUIPC_OK};
         gpuipc_subscription *opened = NULL;
         object *behind;
         stress_now(READER, "gpuipc_subscription_open_named");

@@ -14,6 +14,7 @@
 #ifndef GPUIPC_TEST_LEAK_GATE_H
 #define GPUIPC_TEST_LEAK_GATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "emulated.h"
@@ -26,11 +27,15 @@ typedef struct leak_gate {
     os_library *driver; /**< NULL: there is no emulated driver beside this program */
     gpuipc_emulated_live_fn get_live;
     gpuipc_emulated_live live;
-    char text[2048]; /**< after the end: one line for each leak */
+    bool is_broken;  /**< the beginning failed, which text says */
+    char text[2048]; /**< after a look, and the end: one line for each leak */
 } leak_gate;
 
 /** Notes what there is. On a failure of its own the end reports that as a leak. */
 void leak_gate_begin(leak_gate *gate);
+
+/** As the end, which is still to come: for what comes back a little later. */
+int leak_gate_look(leak_gate *gate);
 
 /** @return how many things are there now that were not, and 0 at best; text names them */
 int leak_gate_end(leak_gate *gate);

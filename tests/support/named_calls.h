@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Every failing call of a public function is looked at: its error record has its status, and names it and no other.
- *  A test or a helper that includes this makes all its calls so. ci/check-calls knows that none is missing. */
+ *  What each call answers is noted (call_log.h). Every test and every helper makes all its calls so: who links
+ *  gpuipc_test_support includes this before all else. ci/check-calls knows that none is missing. */
 #ifndef GPUIPC_TEST_NAMED_CALLS_H
 #define GPUIPC_TEST_NAMED_CALLS_H
 
@@ -12,9 +13,12 @@
 #include <gpuipc/gpuipc_manifest.h>
 #include <gpuipc/gpuipc_native.h>
 
+#include "call_log.h"
+
 /** @return @p status. Ends the process when the record is not about this call, in whichever thread. */
 static inline gpuipc_status named_call(const char *name, gpuipc_status status) {
     const gpuipc_error *error = gpuipc_error_get();
+    call_log_note(name, status);
     if (status != GPUIPC_OK && (error->status != status || strcmp(error->operation, name) != 0)) {
         fprintf(stderr, "%s answered %s, and the record is: %s\n", name, gpuipc_status_name(status),
                 gpuipc_error_text());

@@ -71,6 +71,22 @@ static bool type_is_counted(const wchar_t *type) {
     return false;
 }
 
+static void CALLBACK never_called(void *context, BOOLEAN timed_out) {
+    (void)context;
+    (void)timed_out;
+}
+
+/* The system's thread that waits for others' objects (RegisterWaitForSingleObject) has events of its own, which go when
+ * nothing is waited for any more: from now on something is. Where that cannot be, a test sees the events. */
+static void keep_waiting_thread(void) {
+    static HANDLE never;
+    static HANDLE wait;
+    if (never == NULL && (never = CreateEventW(NULL, TRUE, FALSE, NULL)) != NULL) {
+        (void)RegisterWaitForSingleObject(&wait, never, never_called, NULL, INFINITE,
+                                          WT_EXECUTEONLYONCE);
+    }
+}
+
 /* Number by number. NtQuerySystemInformation has a list of all handles of all processes, but asking for
  * it ends Wine's server, and everything that runs, when there is a process that has none yet, as a new
  * one has for a moment (measured under Wine 8: enum_handles of server/handle.c). */
@@ -79,6 +95,7 @@ bool resource_list_handles(resource_list *out_list) {
     unsigned char byte;
     /* The generator of random numbers opens its device when it is first used. */
     (void)os_random(&byte, sizeof(byte));
+    keep_waiting_thread();
     bool complete = true;
     uintptr_t last = highest_standard_handle();
     for (uintptr_t value = 4; complete && (value <= last || value - last <= 4 * GAP_MAX);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The nouns of src/common. First those that need no driver.
-set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c)
-foreach(unit list wire manifest struct_size range_tree peer_name object)
+set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c ticket_check.c)
+foreach(unit list wire manifest struct_size range_tree peer_name object quota)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
 
@@ -38,7 +38,7 @@ add_dependencies(test_unit_drop drop_helper)
 foreach(unit ready returns release_wait mark loan)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 endforeach()
-gpuipc_add_test(unit interrupt DRIVER SOURCES test_interrupt.c interrupt_calls.c ticket_server.c
+gpuipc_add_test(unit interrupt DRIVER SOURCES test_interrupt.c interrupt_calls.c stream_gate.c ticket_server.c
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit wait_handle DRIVER SOURCES test_wait_handle.c stream_gate.c ${system}_native_ready.c
                 LIBRARIES gpuipc_core_fixture)
@@ -68,6 +68,7 @@ set_tests_properties(unit.native_no_dmabuf PROPERTIES TIMEOUT 120
 # With an IMEX channel, which the emulated driver has only when told so.
 set_property(TEST unit.transport_memory unit.transport_failure APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MACHINE=imex=1)
 
+gpuipc_add_test(unit log_rate SOURCES test_log_rate.c LIBRARIES gpuipc_test_support)
 gpuipc_add_test(unit dlpack DRIVER SOURCES test_dlpack.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit buffer_find DRIVER SOURCES test_buffer_find.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit buffer_memory DRIVER SERIAL SOURCES test_buffer_memory.c
@@ -78,6 +79,10 @@ if(NOT WIN32)
   gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c
                   LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_runtime_directory PRIVATE _GNU_SOURCE)
+  gpuipc_add_test(unit posix_admission SOURCES test_posix_admission.c LIBRARIES gpuipc_core_fixture)
+  target_compile_definitions(test_unit_posix_admission PRIVATE _GNU_SOURCE)
+  add_dependencies(test_unit_posix_admission posix_helper)
+  gpuipc_reliability_row(unit.posix_admission)
   target_sources(test_unit_export_record PRIVATE posix_deferred.c)
   target_sources(test_unit_drop PRIVATE posix_drop.c)
   target_sources(test_unit_interrupt PRIVATE posix_interrupt.c)
@@ -115,6 +120,9 @@ gpuipc_add_test(unit channel SOURCES test_channel.c test_channel_hostile.c test_
                 ${channel_calls} ${system}_native_ready.c channel_case.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # a clock that steps
                     LINKER:--wrap=os_bell_find) # bells that are gone
+gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
+target_sources(test_unit_errors PRIVATE ${system}_errors.c)
+set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
 gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit device DRIVER SOURCES test_device.c LIBRARIES gpuipc_core_fixture)
@@ -146,4 +154,6 @@ if(GPUIPC_BUILD_SELFTEST)
                   SOURCES test_selftest_judgement.c ${PROJECT_SOURCE_DIR}/src/selftest/pattern.c
                   LIBRARIES gpuipc_core_fixture)
   target_include_directories(test_unit_selftest_judgement PRIVATE ${PROJECT_SOURCE_DIR}/src/selftest)
+  gpuipc_add_test(unit selftest_wrap SOURCES test_selftest_wrap.c ${PROJECT_SOURCE_DIR}/src/selftest/wrap.c)
+  target_include_directories(test_unit_selftest_wrap PRIVATE ${PROJECT_SOURCE_DIR}/src/selftest)
 endif()

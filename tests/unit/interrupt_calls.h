@@ -10,7 +10,7 @@ typedef struct interrupt_call {
     gpuipc_status (*make)(void *unused); /**< waits for ever */
 } interrupt_call;
 
-#define INTERRUPT_CALLS 9u
+#define INTERRUPT_CALLS 17u
 extern const interrupt_call interrupt_calls[INTERRUPT_CALLS];
 
 /** For TestSuite: a context whose waits may be interrupted, and all that the calls need. */

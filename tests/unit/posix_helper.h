@@ -20,5 +20,13 @@ int role_in_flight(char **arguments);
 int role_connect_as(char **arguments);
 int role_old_kernel(char **arguments);
 int role_namespace(char **arguments);
+int role_no_proc(char **arguments);
+
+/* posix_helper_visit.c */
+int role_visit(char **arguments);
+int role_race(char **arguments);
+
+/* posix_helper_fuse.c */
+int role_fuse(char **arguments);
 
 #endif

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -141,4 +142,31 @@ int role_namespace(char **arguments) {
     /* Not by exit(): what a leak sanitizer does then takes a new process, and in a namespace whose first one
      * has ended there can be none (fork(2), ENOMEM). */
     _exit(ended ? WEXITSTATUS(how) : 1);
+}
+
+/** no-proc DIRECTORY NAME: where there is no /proc, listens until the end of its input, and connects to itself. */
+int role_no_proc(char **arguments) {
+    os_directory directory = {arguments[0], false};
+    os_listener *listener;
+    os_connection *connection;
+    char line[64];
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/proc", "tmpfs", MS_RDONLY, NULL) != 0) {
+        helper_say("no namespace");
+        return 0;
+    }
+    gpuipc_status status = os_listener_open(&directory, arguments[1], NULL, &listener);
+    helper_say_status(status);
+    if (status != GPUIPC_OK) {
+        return 1;
+    }
+    while (helper_hear(line, sizeof(line))) {
+    }
+    status = os_connection_open(&directory, arguments[1], os_deadline_after(0), &connection);
+    helper_say_status(status);
+    if (status == GPUIPC_OK) {
+        os_connection_destroy(connection);
+    }
+    os_listener_destroy(listener);
+    _exit(0); /* not by exit(): a leak sanitizer reads /proc */
 }

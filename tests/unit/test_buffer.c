@@ -198,7 +198,7 @@ Test(buffer, codes_of_the_driver_have_their_status) {
         {"cuMemSetAccess:1=217", GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED},
         {"cuMemSetAccess:1=2", GPUIPC_ERR_OUT_OF_DEVICE_MEMORY},
         {"cuMemSetAccess:1=101", GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED},
-        {"cuMemSetAccess:1=100", GPUIPC_ERR_NO_DEVICE},
+        {"cuMemSetAccess:1=100", GPUIPC_ERR_CUDA},
         {"cuMemSetAccess:1=999", GPUIPC_ERR_CUDA},
     };
     core_need_emulated();

@@ -115,6 +115,9 @@ Test(buffer_wrap, the_access_is_what_the_program_gave) {
     }
     give_access(0, own.base, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     check_wrap_refused(GPUIPC_ERR_NOT_DEVICE_MEMORY, "no device has access", own.base, core_unit);
+    gpuipc_pointer_info info = GPUIPC_POINTER_INFO_INIT;
+    check_status(GPUIPC_ERR_NOT_DEVICE_MEMORY,
+                 gpuipc_pointer_classify(core_context, own.base, core_unit, &info));
     own_memory_undo(&own);
 }
 

@@ -74,6 +74,24 @@ static void run_beside(gpuipc_delivery delivery) {
     check_ok(gpuipc_subscription_close(good));
 }
 
+/* The writer's words are in the same page. */
+Test(channel_hostile, a_frame_larger_than_its_slot_is_none) {
+    object *behind;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    check_ok(object_acquire(OBJECT_SUBSCRIPTION, reader, &behind));
+    channel_case_send();
+    channel_write(((subscription *)behind)->page, channel_entry(0, CHANNEL_USED),
+                  CHANNEL_CASE_SLOT + 1);
+    check_status(GPUIPC_ERR_PROTOCOL,
+                 gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &frame));
+    channel_case_send(); /* its slot is back */
+    cr_assert_eq(channel_case_receive(reader), 2);
+    object_unreference(behind);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
 Test(channel_hostile, a_reader_of_every_frame) {
     run_beside(GPUIPC_DELIVERY_ALL);
 }

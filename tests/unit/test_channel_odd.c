@@ -18,6 +18,20 @@ static gpuipc_status open_on(uint32_t device, gpuipc_subscription **out_reader) 
     return gpuipc_subscription_open(core_context, &channel_case_ticket, &config, out_reader);
 }
 
+/* A ticket of this process for a device that does not reach the memory. */
+static void check_buffer_is_out_of_reach(void) {
+    const gpuipc_open_config far = {.struct_size = sizeof(far), .device = GPUIPC_DEVICE(1)};
+    gpuipc_buffer *own = core_buffer(core_unit, 0);
+    gpuipc_buffer *opened = NULL;
+    gpuipc_ticket of;
+    check_ok(gpuipc_buffer_share(channel_case_server, own, NULL, &of));
+    check_status(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
+                 gpuipc_buffer_open(core_context, &of, &far, &opened));
+    cr_assert_null(opened);
+    check_ok(gpuipc_server_revoke(channel_case_server, &of));
+    check_ok(gpuipc_buffer_release(own));
+}
+
 /* It takes no place either. */
 Test(channel_apart, a_device_that_cannot_reach_the_slots_is_told) {
     gpuipc_subscription *reader = NULL;
@@ -28,6 +42,7 @@ Test(channel_apart, a_device_that_cannot_reach_the_slots_is_told) {
     }
     check_status(GPUIPC_ERR_DEVICE_NOT_FOUND, open_on(GPUIPC_DEVICE(7), &reader));
     cr_assert_null(reader);
+    check_buffer_is_out_of_reach();
     check_ok(open_on(GPUIPC_DEVICE(0), &reader));
     channel_case_send();
     cr_assert_eq(channel_case_receive(reader), 1);

@@ -138,16 +138,31 @@ Test(diagnose_rules, each_variable_alone) {
 
 static const os_facts bare_facts = {.handle_limit = OS_NO_NUMBER, .ptrace_scope = -1};
 
-static void expect_no_context(const os_facts *facts, gpuipc_status status, int64_t code,
-                              const char *ids) {
+static void expect_choice(const os_facts *facts, const char *choice, gpuipc_status status,
+                          int64_t code, const char *ids) {
     diagnosis found = {0};
     const gpuipc_error error = {.status = status,
                                 .native_code = code,
                                 .native_origin =
                                     code != 0 ? GPUIPC_NATIVE_CUDA : GPUIPC_NATIVE_NONE,
                                 .sentence = "libcuda.so.1 is not here"};
-    cr_assert_eq(rules_no_context(&found, facts, &error), ids[0] != '\0');
+    cr_assert_eq(rules_no_context(&found, facts, &error, choice), ids[0] != '\0');
     expect_of(&found, gpuipc_status_name(status), ids);
+}
+
+static void expect_no_context(const os_facts *facts, gpuipc_status status, int64_t code,
+                              const char *ids) {
+    expect_choice(facts, "auto", status, code, ids);
+}
+
+/* Loaded, it is the driver, whatever its name. */
+Test(diagnose_rules, a_library_that_was_named_and_does_not_load_is_no_installed_driver) {
+    clear_environment();
+    expect_choice(&healthy_facts, "/nowhere", GPUIPC_ERR_DRIVER_FAILED, 0, "D39");
+    expect_choice(&bare_facts, "emulated", GPUIPC_ERR_DRIVER_FAILED, 0, "D39");
+    expect_choice(&bare_facts, "auto", GPUIPC_ERR_DRIVER_FAILED, 0, "D03");
+    expect_choice(&bare_facts, "/nowhere", GPUIPC_ERR_DRIVER_FAILED, 999, "D03");
+    expect_choice(&bare_facts, "/nowhere", GPUIPC_ERR_DRIVER_TOO_OLD, 0, "D02");
 }
 
 Test(diagnose_rules, why_there_is_no_context) {
@@ -177,7 +192,7 @@ Test(diagnose_rules, a_container_is_told_with_what_its_toolkit_was_told) {
     const gpuipc_error error = {.status = GPUIPC_ERR_NO_DRIVER, .sentence = "no library"};
     clear_environment();
     core_environment_set("NVIDIA_DRIVER_CAPABILITIES", "graphics");
-    cr_assert(rules_no_context(&found, &healthy_facts, &error));
+    cr_assert(rules_no_context(&found, &healthy_facts, &error, "auto"));
     const char *evidence = found.findings[FINDING_CONTAINER_WITHOUT_DRIVER].evidence;
     cr_assert_str_eq(evidence,
                      "no library; the kernel's driver is NVIDIA UNIX x86_64 Kernel Module  "

@@ -136,13 +136,13 @@ Test(export_record, what_dead_clients_leave_does_not_grow) {
         export_table *table;
         check_ok(export_table_new(ctx, gone, &table));
         check_ok(export_begin(table, &lender->exports, &one, &at));
-        export_table_leave(table, false);
+        export_table_leave(table, false, false);
         const size_t left = lender->exports.lent.count - HELD;
         most = left > most ? left : most;
     }
     cr_assert_leq(most, 2, "%zu", most);
     export_forget(&lender->exports, false);
-    export_table_leave(held, false);
+    export_table_leave(held, false, false);
     point_peer_unreference(gone, false);
     buffer_unreference(lender);
 }
@@ -215,7 +215,7 @@ Test(export_record, a_point_is_given_out_once_until_it_is_released_and_written) 
         cr_assert_eq(again.value, taken[77].value + 2);
     }
     export_forget(&lender->exports, false);
-    export_table_leave(table, false);
+    export_table_leave(table, false, false);
     buffer_unreference(lender);
 }
 
@@ -237,7 +237,7 @@ Test(export_record, there_is_a_limit_to_what_is_not_returned) {
     export_cancel(one, &at);
     check_ok(export_begin(table, &lender->exports, &one, &at));
     export_forget(&lender->exports, false);
-    export_table_leave(table, false);
+    export_table_leave(table, false, false);
     buffer_unreference(lender);
 }
 

@@ -108,7 +108,7 @@ Test(import_record, the_last_word_is_stored_once) {
     import_record_passed(self.of);
     import_record_end(self.of);
     cr_assert(point_is_reached(&returned), "the next one's word is overwritten");
-    point_page_return_rest(self.theirs);
+    point_page_return_rest(self.theirs, false);
     cr_assert_not(point_is_reached(&released), "the next one is forgotten");
     import_record_end(next);
     cr_assert(point_is_reached(&released));
@@ -128,7 +128,7 @@ Test(import_record, one_that_is_closed_late_leaves_the_next_one_open) {
     const point_word returned = point_returned_word(&mine);
     check_ok(import_record_new(&again, false, &next));
     import_record_end(self.of);
-    point_page_return_rest(self.theirs);
+    point_page_return_rest(self.theirs, false);
     cr_assert_not(point_is_reached(&returned), "the next one is forgotten");
     import_record_end(next);
     import_record_unreference(next, false);

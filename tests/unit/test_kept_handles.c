@@ -348,7 +348,7 @@ Test(kept_handles, a_hand_over_forgets_a_few_of_those_that_came_back) {
     }
     cr_assert_lt(lent->exports.lent.count, COUNT, "it comes round to all");
     export_forget(&lent->exports, false);
-    export_table_leave(table, false);
+    export_table_leave(table, false, false);
     buffer_unreference(lent);
     check_ok(gpuipc_buffer_release(handle));
     connection_unreference(end);

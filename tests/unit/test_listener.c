@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/quota.h"
+
 TestSuite(listener, .init = core_start, .fini = core_finish, .timeout = 60);
 
 static gpuipc_status open_listener(const char *name, gpuipc_listener **out_listener) {
@@ -121,6 +123,20 @@ Test(listener, a_wrong_config_is_refused) {
                  gpuipc_connection_open(core_context, "a", &config, 0, &connection));
     cr_assert_null(listener);
     cr_assert_null(connection);
+}
+
+Test(listener, a_process_that_has_its_part_of_the_handles_is_not_connected_to) {
+    static const quota_amount few = {.of = {4, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    gpuipc_listener *listener;
+    gpuipc_connection *connection = NULL;
+    check_ok(open_listener("greedy", &listener));
+    quota_pretend(&few);
+    check_status(GPUIPC_ERR_LIMIT, open_connection("greedy", SOON_MS, &connection));
+    cr_assert_null(connection);
+    quota_pretend(NULL);
+    check_ok(open_connection("greedy", SOON_MS, &connection));
+    check_ok(gpuipc_connection_close(connection));
+    check_ok(gpuipc_listener_close(listener));
 }
 
 /* ---- who is let in ----------------------------------------------------------------------- */

@@ -337,6 +337,31 @@ Test(mark, arguments_are_checked) {
 
 /* ---- the 16 bytes -------------------------------------------------------------------------------- */
 
+Test(mark, is_not_waited_for_in_a_context_that_is_given_up) {
+    gpuipc_context *second = core_context_new();
+    gpuipc_buffer *theirs = NULL;
+    core_pair other;
+    core_pair_open(&other, second, core_context);
+    check_ok(core_send(other.client, &sent, 1));
+    check_ok(core_receive(other.server, &theirs, 1));
+    core_pair_close(&other);
+    stream_gate_close(producer);
+    const gpuipc_mark made = make();
+    check_ok(gpuipc_context_destroy(second));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_await_mark(theirs, &made, SOON_MS));
+    check_ok(gpuipc_buffer_release(theirs));
+}
+
+Test(mark, of_a_default_stream_is_refused_while_another_is_captured) {
+    gpuipc_mark made = make();
+    core_set_captured(true, NULL);
+    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_mark(sent, NULL, &made));
+    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_await_mark_async(opened, &made, NULL));
+    core_set_captured(false, NULL);
+    check_ok(gpuipc_buffer_mark(sent, NULL, &made));
+    check_ok(gpuipc_buffer_await_mark(opened, &made, SOON_MS));
+}
+
 Test(mark, has_the_bytes_of_the_wire_format) {
     static const uint8_t frozen[] = {1, 0, 0x2C, 1, 0x44, 0x33, 0x22, 0x11,
                                      5, 0, 0,    0, 0,    0,    0xC7, 0xE0};

@@ -83,6 +83,7 @@ Test(measure_machine, without_memory_is_not_measured) {
     check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
                  gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured));
     cr_assert_eq(measured.bytes, 0);
+    cr_assert_eq(measured.wrong_words, 0);
     check_ok(gpuipc_context_destroy(made));
 }
 
@@ -108,6 +109,7 @@ Test(measure_machine, whose_copies_are_wrong_is_found_out) {
     check_refused(GPUIPC_ERR_WRONG_DATA, "instead of",
                   gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured));
     cr_assert_eq(measured.bytes, 0);
+    cr_assert_eq(measured.wrong_words, 2 * (4u << 20) / sizeof(uint32_t), "all of both ways");
     cr_assert_eq(machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair).bandwidth_source,
                  GPUIPC_FIGURE_ESTIMATED);
     check_ok(gpuipc_context_destroy(made));

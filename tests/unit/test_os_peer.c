@@ -101,3 +101,48 @@ Test(os_peer, nothing_is_known_of_a_peer_without_number_and_handle) {
     cr_assert_eq(os_peer_is_running(&peer), -1, "a number may have been given out anew");
     os_peer_close(&peer);
 }
+
+/* ---- a poller that is woken by the end of a process ------------------------------------------ */
+
+static size_t wait_for_wake(os_poller *poller, int timeout_ms) {
+    void *tag = poller;
+    size_t count;
+    check_ok(os_poller_wait(poller, os_deadline_after(timeout_ms), &tag, 1, &count));
+    cr_assert(count == 0 || tag == OS_POLLER_WOKEN);
+    return count;
+}
+
+Test(os_peer, a_poller_is_woken_once_when_a_process_ends) {
+    leak_gate gate;
+    leak_gate_begin(&gate);
+    os_pair pair;
+    os_peer peer;
+    os_poller *poller;
+    os_process_watch *watch;
+    os_process_watch *unwanted;
+    os_pair_listen(&pair);
+    child_process *helper = helper_start("connect", &pair);
+    check_ok(os_listener_accept(pair.listener, os_deadline_after(SOON_MS), &pair.server));
+    check_ok(os_connection_get_peer(pair.server, &peer));
+    check_ok(os_poller_create(&poller));
+    check_ok(os_poller_watch(poller, &peer, &unwanted));
+    os_process_watch_destroy(unwanted);
+    check_ok(os_poller_watch(poller, &peer, &watch));
+    cr_assert_eq(wait_for_wake(poller, 0), 0);
+    child_kill(helper);
+    cr_assert_eq(wait_for_wake(poller, SOON_MS), 1);
+    cr_assert_eq(os_peer_is_running(&peer), 0);
+    cr_assert_eq(wait_for_wake(poller, 0), 0);
+    os_process_watch_destroy(watch);
+    check_ok(os_poller_watch(poller, &peer, &watch)); /* which has ended already */
+    cr_assert_eq(wait_for_wake(poller, SOON_MS), 1);
+    os_process_watch_destroy(watch);
+    os_process_watch_destroy(NULL);
+    os_peer_close(&peer);
+    check_status(GPUIPC_ERR_NOT_SUPPORTED, os_poller_watch(poller, &peer, &watch));
+    os_poller_destroy(poller);
+    check_ok(child_wait(helper, SOON_MS, NULL));
+    child_destroy(helper);
+    os_pair_close(&pair);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+}

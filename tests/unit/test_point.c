@@ -116,12 +116,30 @@ Test(point, what_nobody_borrowed_is_returned_with_the_connection) {
     other = next_point(pages.mine);
     const point there = {pages.theirs, kept.index, kept.value};
     point_set_open(&there, true);
-    point_page_return_rest(pages.theirs);
+    point_page_return_rest(pages.theirs, false);
     const point_word of_kept = point_returned_word(&kept);
     const point_word of_other = point_released_word(&other);
     cr_assert_not(is_reached(pages.mine, &of_kept));
     cr_assert(is_reached(pages.mine, &of_other));
     point_set_open(&there, false);
+    pages_end(&pages);
+}
+
+/* Its peer may give a point out again that was open at the first look. */
+Test(point, what_is_given_out_again_after_the_first_look_is_returned_by_the_last) {
+    both pages = pages_make();
+    point lent = next_point(pages.mine);
+    const point there = {pages.theirs, lent.index, lent.value};
+    const point_word closed = point_released_word(&there);
+    point_set_open(&there, true);
+    point_page_return_rest(pages.theirs, false);
+    point_set_open(&there, false);
+    point_raise(&closed);
+    lent.value += 2;
+    const point_word returned = point_returned_word(&lent);
+    cr_assert_not(is_reached(pages.mine, &returned));
+    point_page_return_rest(pages.theirs, true);
+    cr_assert(is_reached(pages.mine, &returned));
     pages_end(&pages);
 }
 
@@ -131,7 +149,7 @@ Test(point, what_was_never_given_out_is_not_touched) {
     both pages = pages_make();
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
         point_page_give_out(pages.mine, given[i]);
-        point_page_return_rest(pages.theirs);
+        point_page_return_rest(pages.theirs, false);
         for (uint32_t index = 0; index < POINT_COUNT; index++) {
             const point at = {pages.mine, index, 2};
             const point_word released = point_released_word(&at);
@@ -149,7 +167,7 @@ Test(point, a_number_given_out_that_cannot_be_stands_for_all) {
         const point last = {pages.mine, POINT_COUNT - 1, 2};
         const point_word released = point_released_word(&last);
         point_page_give_out(pages.mine, given[i]);
-        point_page_return_rest(pages.theirs);
+        point_page_return_rest(pages.theirs, false);
         cr_assert(is_reached(pages.mine, &released), "%u", given[i]);
         pages_end(&pages);
     }

@@ -67,6 +67,22 @@ Test(point_ways, a_host_function_writes) {
     cr_assert(deferred_run(ctx->deferred));
 }
 
+/* A graph would call the function, and the mark would be made by no stream. */
+Test(point_ways, a_mark_is_not_captured) {
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 1};
+    gpuipc_buffer *buffer;
+    gpuipc_mark none;
+    CUstream stream;
+    core_enter_device(0);
+    check_ok(gpuipc_buffer_create(made, &config, &buffer));
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    core_set_captured(true, stream);
+    check_status(GPUIPC_ERR_NOT_SUPPORTED, gpuipc_buffer_mark(buffer, stream, &none));
+    core_set_captured(false, NULL);
+    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
 Test(point_ways, a_host_function_that_is_refused) {
     point_word word;
     point_word passage;

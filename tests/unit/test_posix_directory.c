@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The runtime directory: which one, and which are refused. Names that do not fit. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,12 +14,15 @@
 
 #include "check.h"
 #include "child.h"
+#include "form.h"
 #include "leak_gate.h"
 #include "os_pair.h"
 #include "posix.h"
 #include "thread_state.h"
 
 TestSuite(posix_directory, .timeout = 60);
+/* Of those that do something more often in the full form; in the short one CTest's own limit is what ends them. */
+#define MANY_TIMES_S 1800
 
 static const uid_t other_user = 65534;
 
@@ -420,5 +424,223 @@ Test(posix_directory, another_user_cannot_connect_unless_its_group_may) {
     cr_assert_not(peer.same_user);
     cr_assert_str_eq(peer.user, "65534");
     os_peer_close(&peer);
+    os_pair_close(&pair);
+}
+
+/* ---- a directory that is exchanged ------------------------------------------------------------- */
+
+/* A runtime directory in "real", which is exchanged for a link to "foreign" again and again. */
+typedef struct exchange {
+    os_pair pair;
+    os_pair real; /**< its path is that of the directory that is exchanged */
+    char link[RUNTIME_DIRECTORY_MAX];
+    char foreign[RUNTIME_DIRECTORY_MAX];
+    os_thread *thread;
+    atomic_bool is_over;
+    atomic_ullong count;
+    atomic_ullong failed; /**< the thread cannot fail the test */
+} exchange;
+
+static void exchange_go_on(void *argument) {
+    exchange *self = argument;
+    while (!atomic_load(&self->is_over)) {
+        const bool failed =
+            renameat2(AT_FDCWD, self->real.path, AT_FDCWD, self->link, RENAME_EXCHANGE) != 0;
+        atomic_fetch_add(failed ? &self->failed : &self->count, 1u);
+    }
+}
+
+static void exchange_prepare(exchange *self) {
+    os_pair_name(&self->pair);
+    self->real = self->pair;
+    (void)snprintf(self->real.path, sizeof(self->real.path), "%.30s/real", self->pair.path);
+    (void)snprintf(self->link, sizeof(self->link), "%.30s/link", self->pair.path);
+    (void)snprintf(self->foreign, sizeof(self->foreign), "%.30s/foreign", self->pair.path);
+    cr_assert_eq(mkdir(self->real.path, 0700), 0);
+    cr_assert_eq(mkdir(self->foreign, 0700), 0);
+    cr_assert_eq(chmod(self->foreign, 0777), 0); /* which the check would refuse */
+    cr_assert_eq(symlink(self->foreign, self->link), 0);
+}
+
+static void exchange_begin(exchange *self) {
+    exchange_prepare(self);
+    check_ok(os_thread_start(exchange_go_on, self, &self->thread));
+    while (atomic_load(&self->count) + atomic_load(&self->failed) == 0) {
+        os_sleep_ms(1);
+    }
+}
+
+/* Nobody exchanges them any more. */
+static void exchange_remove(exchange *self) {
+    (void)rmdir(self->foreign);
+    (void)unlink(self->real.path); /* one of the two is the link */
+    (void)unlink(self->link);
+    (void)rmdir(self->real.path);
+    (void)rmdir(self->link);
+    os_pair_close(&self->pair);
+}
+
+static void exchange_end(exchange *self) {
+    atomic_store(&self->is_over, true);
+    os_thread_join(self->thread);
+    cr_assert_eq(atomic_load(&self->failed), 0, "so many exchanges failed, and %llu did not",
+                 (unsigned long long)atomic_load(&self->count));
+    exchange_remove(self);
+}
+
+static unsigned exchange_count_foreign(const exchange *self) {
+    unsigned count = 0;
+    DIR *all = opendir(self->foreign);
+    cr_assert_not_null(all);
+    for (const struct dirent *one = readdir(all); one != NULL; one = readdir(all)) {
+        count += one->d_name[0] != '.';
+    }
+    closedir(all);
+    return count;
+}
+
+/* What was checked is what is bound. Who listens has looked at the directory when he waits for its lock. */
+Test(posix_directory, what_is_exchanged_after_it_was_checked_is_not_bound_in) {
+    static exchange all;
+    os_thread *thread;
+    exchange_prepare(&all);
+    int lock = open(all.real.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert_eq(flock(lock, LOCK_EX), 0);
+    listening own = {.pair = &all.real};
+    check_ok(os_thread_start(listen_in_thread, &own, &thread));
+    while (atomic_load(&own.thread) == 0) {
+        os_sleep_ms(1);
+    }
+    cr_assert(thread_state_wait_asleep(atomic_load(&own.thread), SOON_MS));
+    cr_assert_eq(renameat2(AT_FDCWD, all.real.path, AT_FDCWD, all.link, RENAME_EXCHANGE), 0);
+    cr_assert_eq(flock(lock, LOCK_UN), 0);
+    os_thread_join(thread);
+    cr_assert_eq(own.status, GPUIPC_OK, "%s", gpuipc_status_name(own.status));
+    cr_assert_eq(exchange_count_foreign(&all), 0);
+    close(lock);
+    exchange_remove(&all);
+}
+
+/* Each time the name is in the directory that is this user's, or it is refused. */
+Test(posix_directory, nothing_is_bound_in_a_directory_that_is_exchanged_meanwhile,
+     .timeout = MANY_TIMES_S) {
+    static exchange all;
+    const uint64_t times = form_choose(2000, 100000);
+    unsigned bound = 0;
+    exchange_begin(&all);
+    for (uint64_t i = 0; i < times; i++) {
+        os_directory directory = {all.real.path, false};
+        os_listener *listener;
+        gpuipc_status status = os_listener_open(&directory, all.real.name, NULL, &listener);
+        cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_UNSAFE_DIRECTORY, "%s",
+                  gpuipc_error_text());
+        cr_assert_eq(exchange_count_foreign(&all), 0, "bound elsewhere after %llu",
+                     (unsigned long long)i);
+        if (status == GPUIPC_OK) {
+            bound++;
+            os_listener_destroy(listener);
+        }
+    }
+    cr_assert_gt(bound, 0);
+    exchange_end(&all);
+}
+
+typedef struct usurper {
+    char name[200];
+    char link[200];
+    char victim[200];
+    atomic_bool is_over;
+    atomic_ullong placed; /**< links, where the name is or was */
+} usurper;
+
+static void usurp_go_on(void *argument) {
+    usurper *self = argument;
+    while (!atomic_load(&self->is_over)) {
+        if (symlink(self->victim, self->link) == 0) {
+            atomic_fetch_add(&self->placed, rename(self->link, self->name) == 0 ? 1u : 0u);
+        }
+    }
+}
+
+/* One of a group that shares the directory puts a link where the socket was just made: what it leads to keeps its
+ * rights. */
+Test(posix_directory, a_link_in_the_place_of_a_new_socket_changes_no_other_file,
+     .timeout = MANY_TIMES_S) {
+    static usurper other;
+    struct stat after;
+    os_thread *thread;
+    os_pair pair;
+    os_pair_name(&pair);
+    cr_assert_eq(chmod(pair.path, 0770), 0);
+    socket_path(&pair, other.name, sizeof(other.name));
+    (void)snprintf(other.link, sizeof(other.link), "%s/link", pair.path);
+    (void)snprintf(other.victim, sizeof(other.victim), "%s/victim", pair.path);
+    close(open(other.victim, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    check_ok(os_thread_start(usurp_go_on, &other, &thread));
+    const os_deadline begun = os_deadline_after(SOON_MS); /* on a busy machine it begins late */
+    while (atomic_load(&other.placed) == 0 && !os_deadline_passed(begun)) {
+        os_sleep_ms(1);
+    }
+    for (uint64_t i = 0; i < form_choose(3000, 100000); i++) {
+        gpuipc_status status = listen_once(&pair, true);
+        cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_NAME_IN_USE ||
+                      status == GPUIPC_ERR_UNSAFE_DIRECTORY || status == GPUIPC_ERR_OS,
+                  "%s", gpuipc_error_text());
+        cr_assert_eq(stat(other.victim, &after), 0);
+        cr_assert_eq(after.st_mode & 07777u, 0600, "changed after %llu", (unsigned long long)i);
+        (void)unlink(other.name);
+    }
+    atomic_store(&other.is_over, true);
+    os_thread_join(thread);
+    cr_assert_gt(atomic_load(&other.placed), 0);
+    os_pair_close(&pair);
+}
+
+/* A socket of the same name waits where the link leads; nobody may come there. */
+Test(posix_directory, nobody_connects_into_a_directory_that_is_exchanged_meanwhile,
+     .timeout = MANY_TIMES_S) {
+    static exchange all;
+    const uint64_t times = form_choose(10000, 200000);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    exchange_begin(&all);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%.60s/%.30s.sock", all.foreign,
+                   all.real.name);
+    int trap = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    cr_assert_eq(bind(trap, (struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(listen(trap, 8), 0);
+    for (uint64_t i = 0; i < times; i++) {
+        gpuipc_status status = connect_once(&all.real, false);
+        cr_assert(status == GPUIPC_ERR_NOT_FOUND || status == GPUIPC_ERR_UNSAFE_DIRECTORY,
+                  "%s after %llu: %s", gpuipc_status_name(status), (unsigned long long)i,
+                  gpuipc_error_text());
+        cr_assert_lt(accept(trap, NULL, NULL), 0, "somebody came after %llu",
+                     (unsigned long long)i);
+    }
+    close(trap);
+    (void)unlink(address.sun_path);
+    exchange_end(&all);
+}
+
+Test(posix_directory, without_a_proc_names_are_made_and_reached_all_the_same) {
+    char line[CHILD_LINE_MAX];
+    os_pair pair;
+    child_process *helper;
+    os_pair_name(&pair);
+    const char *const arguments[] = {"no-proc", pair.path, pair.name, NULL};
+    check_ok(child_start("posix_helper", arguments, NULL, &helper));
+    check_ok(child_read_line(helper, line, CHILD_LINE_MAX, SOON_MS));
+    if (strcmp(line, "no namespace") == 0) {
+        check_ok(child_wait(helper, SOON_MS, NULL));
+        child_destroy(helper);
+        os_pair_close(&pair);
+        cr_skip_test("a /proc can be hidden only in a mount namespace of one's own");
+    }
+    cr_assert_str_eq(line, "GPUIPC_OK");
+    check_ok(connect_once(&pair, false)); /* from where there is one */
+    child_close_input(helper);
+    check_ok(child_read_line(helper, line, CHILD_LINE_MAX, SOON_MS));
+    cr_assert_str_eq(line, "GPUIPC_OK");
+    check_ok(child_wait(helper, SOON_MS, NULL));
+    child_destroy(helper);
     os_pair_close(&pair);
 }

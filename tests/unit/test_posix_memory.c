@@ -2,6 +2,7 @@
 /** @file Shared memory: handles that are none, and what the seals forbid. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -12,6 +13,26 @@
 #include "os.h"
 
 TestSuite(posix_memory, .timeout = 60);
+
+/* Memory of a fixed size that nobody may write any more. */
+static int sealed_for_reading(void) {
+    int fd = memfd_create("read-only", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    cr_assert_eq(ftruncate(fd, 4096), 0);
+    cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL),
+                 0);
+    return fd;
+}
+
+/* Memory of ours, whose descriptor may only read it. */
+static int opened_for_reading(void) {
+    char path[64];
+    os_handle made;
+    check_ok(os_memory_create("read-only", 4096, &made));
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", (int)made.value);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    os_handle_close(&made);
+    return fd;
+}
 
 /** @return a descriptor that is no sealed memory, the @p kind -th; -1: there are no more kinds */
 static int impostor(size_t kind) {
@@ -45,6 +66,10 @@ static int impostor(size_t kind) {
     }
     case 10:
         return open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    case 11:
+        return sealed_for_reading();
+    case 12:
+        return opened_for_reading();
     default:
         return -1;
     }
@@ -52,7 +77,7 @@ static int impostor(size_t kind) {
 
 Test(posix_memory, what_is_no_sealed_memory_is_refused) {
     enum {
-        KINDS = 11
+        KINDS = 13
     };
     leak_gate gate;
     leak_gate_begin(&gate);

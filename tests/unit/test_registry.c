@@ -33,7 +33,7 @@ static void begin(void) {
 }
 
 static void finish(void) {
-    export_table_leave(table, false);
+    export_table_leave(table, false, false);
     connection_unreference(to);
     core_pair_close(&pair);
     context_unreference(ctx);

@@ -3,6 +3,8 @@
  *  anything; and the ways in which a server is made to serve, and ends. */
 #include "asker.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "memory/registry.h"
@@ -191,6 +193,52 @@ Test(server_clients, anything_but_a_request_costs_a_client_its_connection) {
     bytes[0] = WIRE_OPEN;
     bytes[20] ^= 1; /* a damaged ticket */
     check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
+}
+
+typedef struct log_book {
+    atomic_uint count;
+    atomic_uint left_out;
+} log_book;
+
+static void write_log(void *user_data, gpuipc_log_level level, const char *sentence) {
+    log_book *book = user_data;
+    unsigned left_out = 0;
+    cr_assert_eq(level, GPUIPC_LOG_WARNING);
+    if (sscanf(sentence, "left out %u sentences", &left_out) == 1) {
+        atomic_fetch_add(&book->left_out, left_out);
+    } else {
+        atomic_fetch_add(&book->count, 1u);
+    }
+}
+
+#define BAD_REQUESTS 200u
+
+/* The log is no place that others can fill. */
+Test(server_clients, a_flood_of_bad_requests_is_told_of_a_few_times_and_counted) {
+    static log_book book;
+    gpuipc_context_config config = core_context_config();
+    gpuipc_context *own;
+    gpuipc_buffer *sent;
+    config.log = write_log;
+    config.log_user_data = &book;
+    check_ok(gpuipc_context_create(&config, &own));
+    const gpuipc_buffer_config ask = {.struct_size = sizeof(ask), .bytes = core_unit};
+    check_ok(gpuipc_buffer_create(own, &ask, &sent));
+    check_ok(gpuipc_server_create(own, NULL, &server));
+    of = asker_share(server, sent);
+    asker_begin(&honest, other, &of);
+    const uint64_t begun_ns = os_clock_ns();
+    for (unsigned i = 0; i < BAD_REQUESTS; i++) {
+        check_costs_its_connection(WIRE_MESSAGE, "hello", 5);
+    }
+    const uint64_t seconds = (os_clock_ns() - begun_ns) / UINT64_C(1000000000) + 2;
+    cr_assert_leq(atomic_load(&book.count), 16 * seconds);
+    asker_end(&honest);
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+    check_ok(gpuipc_buffer_release(sent));
+    check_ok(gpuipc_context_destroy(own));
+    cr_assert_eq(atomic_load(&book.count) + atomic_load(&book.left_out), BAD_REQUESTS);
 }
 
 Test(server_clients, memory_that_a_client_sends_is_not_taken) {

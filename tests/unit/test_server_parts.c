@@ -33,30 +33,38 @@ Test(server_parts, finds_what_expires_next_among_many) {
 }
 
 Test(server_parts, a_client_has_no_more_open_than_it_may) {
+    enum {
+        MOST = 1000
+    };
     const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE};
+    /* a quarter of it, 512 bytes each: holder.c */
+    const quota_amount totals = {{[QUOTA_MEMORY] = 4 * 512 * MOST}};
     places room = {.most = 1, .most_of_user = 1};
     linked_list left = {0};
     hold_list of_share = {.count = 0};
     holder *whom = NULL;
     holder *second = NULL;
     hold *made = NULL;
+    quota_pretend(&totals);
     check_ok(holder_new(&room, &peer, &left, &whom));
     cr_assert_not_null(whom);
     check_ok(holder_new(&room, &peer, &left, &second));
     cr_assert_null(second);
-    for (uint32_t i = 0; i < HOLDER_MOST; i++) {
-        cr_assert_not(holder_is_full(whom));
+    for (uint32_t i = 0; i < MOST; i++) {
+        cr_assert(holder_take_room(whom));
         made = hold_new();
         cr_assert_not_null(made);
         hold_begin(made, &of_share, whom);
     }
-    cr_assert(holder_is_full(whom));
+    cr_assert_not(holder_take_room(whom));
     hold_settle(made, &(point){.page = NULL});
-    cr_assert_not(holder_is_full(whom));
+    cr_assert(holder_take_room(whom));
+    holder_return_room(whom);
     hold_list_clear(&of_share, false);
-    holder_leave(whom, &left);
+    holder_leave(whom, &left, NULL);
     cr_assert_eq(room.count, 0);
     places_destroy(&room);
+    quota_pretend(NULL);
 }
 
 Test(server_parts, knows_a_process_by_its_number_and_its_handle) {

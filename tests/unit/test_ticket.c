@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "ticket/ticket.h"
+#include "ticket_check.h"
 
 TestSuite(ticket, .timeout = 60);
 
@@ -41,28 +42,10 @@ static gpuipc_ticket frozen_ticket(void) {
     return made;
 }
 
-/* CRC-32 bit by bit, to mend the check of what a test has changed. */
-static gpuipc_ticket with_check(gpuipc_ticket of) {
-    uint32_t crc = UINT32_MAX;
-    for (size_t i = 0; i < sizeof(of.bytes); i++) {
-        if (i >= 12 && i < 16) {
-            continue;
-        }
-        crc ^= of.bytes[i];
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc & 1) != 0 ? (crc >> 1) ^ 0xEDB88320u : crc >> 1;
-        }
-    }
-    for (unsigned i = 0; i < 4; i++) {
-        of.bytes[12 + i] = (uint8_t)(~crc >> (8 * i));
-    }
-    return of;
-}
-
 static gpuipc_ticket changed(size_t at, uint8_t value) {
     gpuipc_ticket made = frozen_ticket();
     made.bytes[at] = value;
-    return with_check(made);
+    return ticket_with_check(made);
 }
 
 static gpuipc_status from_bytes(const gpuipc_ticket *of) {
@@ -235,6 +218,30 @@ Test(ticket, altered_text_is_damaged) {
     check_refused(GPUIPC_ERR_TICKET_DAMAGED, "more bits", from_text(text));
 }
 
+/* RFC 4648, section 5, without padding: of 64 bytes 86 characters, the last of which has four bits of none. */
+static void write_text(const gpuipc_ticket *of, char text[GPUIPC_TICKET_TEXT_SIZE]) {
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    strcpy(text, "gpuipc1:");
+    for (size_t bit = 0; bit < sizeof(of->bytes) * 8; bit += 6) {
+        const size_t at = bit / 8;
+        const unsigned next = at + 1 < sizeof(of->bytes) ? of->bytes[at + 1] : 0;
+        const unsigned both = (unsigned)of->bytes[at] << 8 | next;
+        text[8 + bit / 6] = letters[both >> (10 - bit % 8) & 63];
+    }
+    text[GPUIPC_TICKET_TEXT_SIZE - 1] = '\0';
+}
+
+Test(ticket, text_of_another_version_is_told_from_damage) {
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_ticket of = frozen_ticket();
+    write_text(&of, text);
+    cr_assert_str_eq(text, frozen_text);
+    of = changed(0, 2);
+    write_text(&of, text);
+    check_status(GPUIPC_ERR_TICKET_VERSION, from_text(text));
+}
+
 Test(ticket, of_damaged_bytes_there_is_no_text) {
     gpuipc_ticket of = frozen_ticket();
     char text[GPUIPC_TICKET_TEXT_SIZE] = "untouched";
@@ -246,6 +253,15 @@ Test(ticket, of_damaged_bytes_there_is_no_text) {
 }
 
 /* ---- a part of a range --------------------------------------------------------------------- */
+
+Test(ticket, of_what_cannot_be_read_there_is_no_part) {
+    gpuipc_ticket part;
+    gpuipc_ticket of = frozen_ticket();
+    of.bytes[40]++;
+    check_status(GPUIPC_ERR_TICKET_DAMAGED, gpuipc_ticket_narrow(&of, 0, 1, &part));
+    of = changed(0, 2);
+    check_status(GPUIPC_ERR_TICKET_VERSION, gpuipc_ticket_narrow(&of, 0, 1, &part));
+}
 
 Test(ticket, narrowed_stands_for_a_part_of_the_range) {
     const gpuipc_ticket whole = frozen_ticket();
@@ -270,6 +286,14 @@ Test(ticket, narrowed_stands_for_a_part_of_the_range) {
     check_status(GPUIPC_ERR_OUT_OF_RANGE, gpuipc_ticket_narrow(&whole, 1, UINT64_MAX, &part));
     check_status(GPUIPC_ERR_OUT_OF_RANGE, gpuipc_ticket_narrow(&whole, 0, 0, &part));
     cr_assert_eq(memcmp(&part, &whole, sizeof(part)), 0);
+}
+
+Test(ticket, of_a_damaged_one_there_is_no_part) {
+    gpuipc_ticket damaged = frozen_ticket();
+    gpuipc_ticket part = frozen_ticket();
+    damaged.bytes[GPUIPC_TICKET_BYTES - 1] ^= 1u;
+    check_status(GPUIPC_ERR_TICKET_DAMAGED, gpuipc_ticket_narrow(&damaged, 0, 1, &part));
+    cr_assert_eq(memcmp(part.bytes, frozen, sizeof(frozen)), 0);
 }
 
 Test(ticket, calls_refuse_null) {

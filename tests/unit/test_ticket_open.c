@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Opening what a ticket stands for: asking its server, and opening again. */
+#include <stdatomic.h>
+
 #include "memory/buffer.h"
 #include "stream_gate.h"
 #include "ticket/ticket_cache.h"
@@ -546,6 +548,52 @@ Test(ticket_open, a_context_that_is_given_up_ends_its_links_at_once) {
                        call.why.sentence);
     core_check_pattern(opened, 3);
     drop(opened);
+    ticket_server_close(&server);
+    drop(original);
+}
+
+static atomic_bool slow_is_asked;
+static atomic_bool slow_may_answer;
+
+static void await_flag(atomic_bool *flag) {
+    while (!atomic_load(flag)) {
+        os_sleep_ms(1);
+    }
+}
+
+static int answer_slowly(void *user_data, const gpuipc_peer_info *peer) {
+    (void)user_data;
+    (void)peer;
+    atomic_store(&slow_is_asked, true);
+    await_flag(&slow_may_answer);
+    return 1;
+}
+
+static gpuipc_status call_open_slowly(void *argument) {
+    opening_call *self = argument;
+    return open_as(&self->wanted, (gpuipc_open_config){.policy = answer_slowly}, &self->opened);
+}
+
+/* Its server has closed its end before, and so learns of what it lent by the page alone. */
+Test(ticket_open, what_had_come_over_a_busy_link_is_returned_when_its_context_is_given_up) {
+    static const ticket_step let_in[] = {{TICKET_ACCEPT, 0}, {0, 0}};
+    const gpuipc_outgoing lent = {
+        .struct_size = sizeof(lent), .buffers = &original, .buffer_count = 1};
+    opening_call call = {.wanted = whole()};
+    core_waiter waiter;
+    ticket_server_begin(&server, let_in);
+    core_waiter_begin(&waiter, call_open_slowly, &call);
+    ticket_server_end(&server);
+    await_flag(&slow_is_asked);
+    check_ok(gpuipc_connection_send(server.connection, &lent, SOON_MS));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(original, 0));
+    check_ok(gpuipc_connection_close(server.connection));
+    server.connection = NULL;
+    check_ok(gpuipc_context_destroy(client));
+    client = NULL;
+    atomic_store(&slow_may_answer, true);
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    check_ok(gpuipc_buffer_await_returns(original, SOON_MS));
     ticket_server_close(&server);
     drop(original);
 }

@@ -100,10 +100,10 @@ static HANDLE token_open(void) {
 /** @return a handle that is no memory of os_memory_create's, the @p kind -th, with a word of the
  *  sentence that refuses it; NULL: there are no more kinds */
 static HANDLE impostor(size_t kind, const char **word) {
-    static const char *const words[] = {"Event",    "Mutant",    "Semaphore",   "File",
-                                        "File",     "File",      "Job",         "Process",
-                                        "Token",    "a file's",  "a file's",    "a program",
-                                        "reserved", "looked at", "another kind"};
+    static const char *const words[] = {"Event",    "Mutant",    "Semaphore",    "File",
+                                        "File",     "File",      "Job",          "Process",
+                                        "Token",    "a file's",  "a file's",     "a program",
+                                        "reserved", "looked at", "another kind", "only be read"};
     *word = kind < sizeof(words) / sizeof(words[0]) ? words[kind] : "";
     switch (kind) {
     case 0:
@@ -136,6 +136,8 @@ static HANDLE impostor(size_t kind, const char **word) {
         return section_with(SECTION_MAP_READ | SECTION_MAP_WRITE);
     case 14:
         return section_based();
+    case 15:
+        return section_with(SECTION_QUERY | SECTION_MAP_READ);
     default:
         return NULL;
     }
@@ -143,7 +145,7 @@ static HANDLE impostor(size_t kind, const char **word) {
 
 Test(win32_memory, what_is_no_memory_of_ours_is_refused) {
     enum {
-        KINDS = 15
+        KINDS = 16
     };
     leak_gate gate;
     leak_gate_begin(&gate);
@@ -234,15 +236,15 @@ Test(win32_memory, memory_mapped_for_reading_takes_no_bytes) {
     CloseHandle(file);
 }
 
-Test(win32_memory, a_handle_for_reading_cannot_be_mapped_for_writing) {
+Test(win32_memory, a_handle_for_reading_is_refused_and_cannot_be_mapped_for_writing) {
     os_handle handle;
-    uint64_t bytes;
+    uint64_t bytes = 77;
     void *address = &bytes;
     leak_gate gate;
     leak_gate_begin(&gate);
     check_ok(os_handle_adopt((intptr_t)section_with(SECTION_QUERY | SECTION_MAP_READ), &handle));
-    check_ok(os_memory_inspect(handle, &bytes));
-    cr_assert_eq(bytes, MEMORY_BYTES);
+    check_refused(GPUIPC_ERR_PROTOCOL, "may only be read", os_memory_inspect(handle, &bytes));
+    cr_assert_eq(bytes, 77);
     check_refused(GPUIPC_ERR_OS, "cannot be mapped",
                   os_memory_map(handle, MEMORY_BYTES, true, &address));
     cr_assert_eq(gpuipc_error_get()->native_code, ERROR_ACCESS_DENIED);

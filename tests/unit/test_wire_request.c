@@ -50,6 +50,11 @@ Test(wire, a_wish_for_a_channel_is_the_frozen_bytes) {
     check_ok(wire_decode_request(made, sizeof(made), &found));
     cr_assert(found.wish == WIRE_SUBSCRIBE && found.delivery == 1 && found.first == 2 &&
               found.held == 5);
+    made[2] = GPUIPC_DELIVERY_NEWEST + 1;
+    check_status(GPUIPC_ERR_PROTOCOL, wire_decode_request(made, sizeof(made), &found));
+    made[2] = GPUIPC_DELIVERY_NEWEST;
+    made[3] = GPUIPC_FIRST_OLDEST + 1;
+    check_status(GPUIPC_ERR_PROTOCOL, wire_decode_request(made, sizeof(made), &found));
 }
 
 Test(wire, a_reply_is_the_frozen_bytes) {

@@ -76,6 +76,9 @@ static void end(context *self, size_t part_count, bool is_forked) {
 }
 
 static void destroy(object *base) {
+    if (!object_is_forked(base)) {
+        context_log_settle((context *)base);
+    }
     end((context *)base, PART_COUNT, object_is_forked(base));
 }
 
@@ -106,8 +109,7 @@ static gpuipc_status settle_cache(context *self) {
                : copy_text(path, &self->cache_directory);
 }
 
-/* The config's driver, else the environment's (empty counts as unset), else the installed one. */
-static const char *choose_driver(const gpuipc_context_config *config) {
+const char *context_driver_choice(const gpuipc_context_config *config) {
     const char *choice = config->driver;
     if (choice == NULL) {
         choice = os_environment("GPUIPC_CUDA_DRIVER");
@@ -135,7 +137,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
     if (status == GPUIPC_OK &&
         (status = os_random(self->instance_id, sizeof(self->instance_id))) == GPUIPC_OK &&
         (status = os_random(&self->seed, sizeof(self->seed))) == GPUIPC_OK &&
-        (status = driver_open(choose_driver(config), &self->driver)) == GPUIPC_OK &&
+        (status = driver_open(context_driver_choice(config), &self->driver)) == GPUIPC_OK &&
         (status = device_list_create(self)) == GPUIPC_OK) {
         status = settle_cache(self);
     }

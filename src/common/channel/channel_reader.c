@@ -327,9 +327,6 @@ static gpuipc_status attach(offer_channel *offered, const wire_request *wish, po
                             wire_answer *out_answer, point_page **out_page) {
     channel *self = channel_of(offered);
     gpuipc_status status = GPUIPC_OK;
-    if (wish->delivery > GPUIPC_DELIVERY_NEWEST || wish->first > GPUIPC_FIRST_OLDEST) {
-        return status_fail(GPUIPC_ERR_PROTOCOL, "a reader wants frames in a way that there is not");
-    }
     if (!lock_in_time(self)) {
         *out_answer = WIRE_BUSY;
         return GPUIPC_OK;

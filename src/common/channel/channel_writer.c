@@ -169,9 +169,10 @@ static void drop_slow(channel *self, const search *what) {
     for (uint32_t i = 0; has_more(holders, i); i++) {
         channel_reader *reader = &self->readers[i];
         if ((holders >> i & 1u) != 0) {
-            context_log(self->context, GPUIPC_LOG_WARNING,
-                        "channel: dropped the reader of process %" PRIu64 ", which was too slow",
-                        reader->process_id);
+            context_log_peer(self->context,
+                             "channel: dropped the reader of process %" PRIu64
+                             ", which was too slow",
+                             reader->process_id);
             channel_reader_end(self, reader, GPUIPC_READER_DROPPED);
         }
     }
@@ -185,10 +186,10 @@ static void drop_greedy(channel *self) {
         uint32_t held;
         channel_count_held(self, reader, &lag, &held);
         if (reader->page != NULL && held > reader->max_held) {
-            context_log(self->context, GPUIPC_LOG_WARNING,
-                        "channel: dropped the reader of process %" PRIu64
-                        ", which has taken more than it may",
-                        reader->process_id);
+            context_log_peer(self->context,
+                             "channel: dropped the reader of process %" PRIu64
+                             ", which has taken more than it may",
+                             reader->process_id);
             channel_reader_end(self, reader, GPUIPC_READER_DROPPED);
         }
     }

@@ -132,6 +132,8 @@ static gpuipc_status take_ring(connection *from) {
     if (status == GPUIPC_OK) {
         from->ring_words = NULL;
         in->segments[0].host = NULL;
+        from->ring_in->charge = in->segments[0].charge;
+        in->segments[0].charge = (quota_charge){0};
     }
     return status;
 }

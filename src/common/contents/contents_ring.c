@@ -117,6 +117,7 @@ static void ring_free(contents_ring *self, bool forked) {
     if (!forked) { /* in a child it is closed already */
         os_handle_close(&self->handle);
     }
+    quota_return(&self->charge);
     point_page_unreference(self->words, forked);
     free(self->lanes);
     free(self);

@@ -23,9 +23,10 @@ typedef struct contents_ring {
     deferred deferred; /**< the first: streams may still use it although its connection is gone */
     struct context *context; /**< no reference: it ends with it at the latest */
     bool sends;
-    point_page *words; /**< a reference */
-    void *slots;       /**< CONTENTS_RING_BYTES, shared with the peer */
-    os_handle handle;  /**< of the slots, in the sender until it has been sent */
+    point_page *words;   /**< a reference */
+    void *slots;         /**< CONTENTS_RING_BYTES, shared with the peer */
+    os_handle handle;    /**< of the slots, in the sender until it has been sent */
+    quota_charge charge; /**< of the peer's process, for the slots that it sent */
     uint32_t
         device;    /**< in whose primary context the slots are registered; or GPUIPC_DEVICE_NONE */
     uint64_t next; /**< number of the next piece */

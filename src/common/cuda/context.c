@@ -2,6 +2,7 @@
 /** @file See context.h. */
 #include "cuda/context.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,19 +70,50 @@ os_directory context_directory(const context *self) {
     return (os_directory){.path = self->runtime_directory, .shared = self->shared_directory};
 }
 
-void context_log(const context *self, gpuipc_log_level level, const char *format, ...) {
+static void write_log(const context *self, gpuipc_log_level level, const char *format,
+                      va_list arguments) {
     char sentence[512];
-    va_list arguments;
-    if (self->config.log == NULL) {
-        return;
-    }
-    va_start(arguments, format);
     (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
-    va_end(arguments);
-    /* The callback may call the library. */
+    /* A callback that calls the library all the same changes nothing of this call. */
     const char *const call = status_call();
     const gpuipc_error why = status_save();
     self->config.log(self->config.log_user_data, level, sentence);
     status_restore(&why);
     status_enter(call);
+}
+
+void context_log(const context *self, gpuipc_log_level level, const char *format, ...) {
+    va_list arguments;
+    if (self->config.log != NULL) {
+        va_start(arguments, format);
+        write_log(self, level, format, arguments);
+        va_end(arguments);
+    }
+}
+
+static void log_left_out(const context *self, uint64_t count) {
+    if (count > 0) {
+        context_log(self, GPUIPC_LOG_WARNING,
+                    "left out %" PRIu64 " sentences about other processes; %u are said in a second",
+                    count, LOG_RATE_MOST);
+    }
+}
+
+void context_log_peer(context *self, const char *format, ...) {
+    va_list arguments;
+    uint64_t left_out;
+    if (self->config.log == NULL) {
+        return;
+    }
+    const bool is_said = log_rate_admit(&self->peer_log, os_clock_ns(), &left_out);
+    log_left_out(self, left_out);
+    if (is_said) {
+        va_start(arguments, format);
+        write_log(self, GPUIPC_LOG_WARNING, format, arguments);
+        va_end(arguments);
+    }
+}
+
+void context_log_settle(context *self) {
+    log_left_out(self, log_rate_settle(&self->peer_log));
 }

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "base/log_rate.h"
 #include "base/object.h"
 #include "cuda/device.h"
 #include "driver.h"
@@ -27,6 +28,7 @@ typedef struct context {
     bool shared_directory;
     bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */
     char *cache_directory; /**< of measurements (figures.h); NULL: none */
+    log_rate peer_log;     /**< of context_log_peer() */
     gpuipc_context_config config; /**< with all of its values settled; its texts are gone */
     atomic_uint_least64_t next_buffer_id;
     atomic_uint_least64_t next_connection; /**< number of the next connection, from 1 on */
@@ -86,5 +88,9 @@ os_directory context_directory(const context *self);
 /** Says a sentence to the log, if there is one. */
 void context_log(const context *self, gpuipc_log_level level, const char *format, ...)
     GPUIPC_PRINTF(3, 4);
+/** The same, as a warning, of what another process has done: no more of them in a second than log_rate.h says. How many
+ *  were left out is said before the next one, or with the context's end. */
+void context_log_peer(context *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
+void context_log_settle(context *self);
 
 #endif

@@ -111,7 +111,9 @@ gpuipc_status device_list_create(struct context *ctx) {
     int count = 0;
     gpuipc_status status = DRIVER_CALL(drv, cuDeviceGetCount, (&count), "counting devices");
     if (status != GPUIPC_OK) {
-        return status;
+        return gpuipc_error_get()->native_code == CUDA_ERROR_NO_DEVICE
+                   ? status_change(GPUIPC_ERR_NO_DEVICE)
+                   : status;
     }
     if (count <= 0) {
         return status_fail(GPUIPC_ERR_NO_DEVICE, "the driver finds no device");

@@ -215,14 +215,12 @@ gpuipc_status driver_open(const char *choice, driver *out_driver) {
     return GPUIPC_OK;
 }
 
+/* Whether there are devices, and that one of a number is there, is known before a call is made (device.c): what a call
+ * says of it afterwards is a failure of that call. */
 static gpuipc_status status_of(CUresult result) {
     switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
         return GPUIPC_ERR_OUT_OF_DEVICE_MEMORY;
-    case CUDA_ERROR_NO_DEVICE:
-        return GPUIPC_ERR_NO_DEVICE;
-    case CUDA_ERROR_INVALID_DEVICE:
-        return GPUIPC_ERR_DEVICE_NOT_FOUND;
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
         return GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED;
     default:

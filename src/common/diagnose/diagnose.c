@@ -176,8 +176,10 @@ static gpuipc_status look_at_driver(machine *self) {
     context *ctx;
     gpuipc_status status = context_create(&self->config, &ctx);
     if (status != GPUIPC_OK) {
-        return rules_no_context(&self->found, &self->facts, gpuipc_error_get()) ? GPUIPC_OK
-                                                                                : status;
+        return rules_no_context(&self->found, &self->facts, gpuipc_error_get(),
+                                context_driver_choice(&self->config))
+                   ? GPUIPC_OK
+                   : status;
     }
     status = look_inside(self, ctx);
     gpuipc_error saved = status_save();

@@ -38,8 +38,10 @@ void rules_system(diagnosis *self, const os_facts *facts, const char *directory)
 
 /** Why there is no context.
  *  @param error as context_create() left it
+ *  @param choice the driver that was asked for, as gpuipc_context_config::driver has it
  *  @return false: that has nothing to do with the machine */
-bool rules_no_context(diagnosis *self, const os_facts *facts, const gpuipc_error *error);
+bool rules_no_context(diagnosis *self, const os_facts *facts, const gpuipc_error *error,
+                      const char *choice);
 
 /* ---- rules_gpu.c --------------------------------------------------------------------------- */
 

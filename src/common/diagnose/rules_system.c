@@ -177,9 +177,18 @@ static void find_no_gpu(diagnosis *self, const os_facts *facts, const gpuipc_err
     }
 }
 
-static void find_failed(diagnosis *self, const os_facts *facts, const gpuipc_error *error) {
-    if (error->native_origin == GPUIPC_NATIVE_CUDA &&
-        error->native_code == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) {
+/* A library that was named says nothing about the installed driver, unless it was loaded and did not start. */
+static bool is_named(const char *choice, const gpuipc_error *error) {
+    return strcmp(choice, "auto") != 0 && error->status == GPUIPC_ERR_DRIVER_FAILED &&
+           error->native_origin != GPUIPC_NATIVE_CUDA;
+}
+
+static void find_failed(diagnosis *self, const os_facts *facts, const gpuipc_error *error,
+                        const char *choice) {
+    if (is_named(choice, error)) {
+        diagnosis_add(self, FINDING_DRIVER_NAMED, GPUIPC_SEVERITY_BLOCKS, "%s", error->sentence);
+    } else if (error->native_origin == GPUIPC_NATIVE_CUDA &&
+               error->native_code == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) {
         diagnosis_add(self, FINDING_DRIVER_MISMATCH, GPUIPC_SEVERITY_BLOCKS, "%s", error->sentence);
     } else if (facts->gpu_node_refused[0] == '\0' ||
                !find_container(self, facts, error->sentence)) {
@@ -187,7 +196,8 @@ static void find_failed(diagnosis *self, const os_facts *facts, const gpuipc_err
     }
 }
 
-bool rules_no_context(diagnosis *self, const os_facts *facts, const gpuipc_error *error) {
+bool rules_no_context(diagnosis *self, const os_facts *facts, const gpuipc_error *error,
+                      const char *choice) {
     switch (error->status) {
     case GPUIPC_ERR_NO_DRIVER:
         if (!find_container(self, facts, error->sentence)) {
@@ -199,7 +209,7 @@ bool rules_no_context(diagnosis *self, const os_facts *facts, const gpuipc_error
         return true;
     case GPUIPC_ERR_NOT_SUPPORTED: /* a program that was linked with -static */
     case GPUIPC_ERR_DRIVER_FAILED:
-        find_failed(self, facts, error);
+        find_failed(self, facts, error, choice);
         return true;
     case GPUIPC_ERR_NO_DEVICE:
         find_no_gpu(self, facts, error);

@@ -100,10 +100,13 @@ gpuipc_status gpuipc_buffer_await_loan(gpuipc_buffer *handle, const gpuipc_mark 
         return status_bad_timeout(timeout_ms);
     }
     const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
     buffer *self = NULL;
     gpuipc_status status = acquire(handle, loan, &self);
     if (status == GPUIPC_OK) {
-        status = await_state(self->context, loan, GPUIPC_LOAN_OVER, deadline);
+        status = await_state(self->context, loan, GPUIPC_LOAN_OVER,
+                             context_interruptible(self->context, deadline, &interrupt));
+        status = context_answer(self->context, &interrupt, status);
         buffer_unreference(self);
     }
     return status;
@@ -142,10 +145,13 @@ gpuipc_status gpuipc_buffer_await_loan_async(gpuipc_buffer *handle, const gpuipc
         return status_bad_timeout(timeout_ms);
     }
     const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
     buffer *self = NULL;
     gpuipc_status status = acquire(handle, loan, &self);
     if (status == GPUIPC_OK) {
-        status = await_on_stream(self, loan, stream, deadline);
+        status = await_on_stream(self, loan, stream,
+                                 context_interruptible(self->context, deadline, &interrupt));
+        status = context_answer(self->context, &interrupt, status);
         buffer_unreference(self);
     }
     return status;

@@ -148,12 +148,15 @@ gpuipc_status gpuipc_buffer_await_mark(gpuipc_buffer *handle, const gpuipc_mark 
         return status_bad_timeout(timeout_ms);
     }
     const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
     buffer *self = NULL;
     mark wanted;
     point_word word;
     gpuipc_status status = find(handle, bytes, &self, &wanted, &word);
     if (status == GPUIPC_OK) {
-        status = mark_await(self->context, &wanted, &word, deadline);
+        status = mark_await(self->context, &wanted, &word,
+                            context_interruptible(self->context, deadline, &interrupt));
+        status = context_answer(self->context, &interrupt, status);
         buffer_unreference(self);
     }
     return status;

@@ -112,12 +112,15 @@ gpuipc_status gpuipc_buffer_await_ready(gpuipc_buffer *handle, int timeout_ms) {
         return status_bad_timeout(timeout_ms);
     }
     const os_deadline deadline = os_deadline_after(timeout_ms);
+    os_interrupt interrupt;
     buffer *self;
     gpuipc_status status = acquire(handle, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = await(self, false, NULL, false, NULL, deadline);
+    status = await(self, false, NULL, false, NULL,
+                   context_interruptible(self->context, deadline, &interrupt));
+    status = context_answer(self->context, &interrupt, status);
     if (status == GPUIPC_OK) { /* the word may have been stored for a stream that waits as well */
         status = buffer_check_contents(self);
     }

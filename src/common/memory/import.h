@@ -62,8 +62,9 @@ void import_enter(struct context *ctx, import_memory *self);
 /** Its one user wants no handles: they are closed, unless others have it open. */
 void import_close_handles(struct context *ctx, import_memory *self);
 
-/** Maps it for a device, or finds it mapped so. */
-gpuipc_status import_map(struct context *ctx, import_memory *self, CUdevice ordinal,
+/** Maps it for a device, or finds it mapped so. ERR_NOT_GPU_MEMORY: it lies on another device than its sender says.
+ *  @param owner on which it is said to lie; -1: on one that this process does not see */
+gpuipc_status import_map(struct context *ctx, import_memory *self, CUdevice owner, CUdevice ordinal,
                          CUmemAccess_flags flags, import_view **out_view);
 const mapping *import_view_mapping(const import_view *view);
 /** What its device may do now. */

@@ -3,6 +3,7 @@
 #ifndef GPUIPC_IMPORT_SOURCE_H
 #define GPUIPC_IMPORT_SOURCE_H
 
+#include "base/quota.h"
 #include "cuda/context.h"
 #include "cuda/driver_reference.h"
 
@@ -13,6 +14,7 @@ typedef struct import_source {
     context *context;           /**< of this side */
     uint64_t connection;        /**< its number */
     const os_peer *peer;        /**< NULL: not known */
+    quota *quota;               /**< what it may have of this process; NULL: it is this one */
     const uint8_t *exporter_id; /**< of the buffer that the segment coming in is of; 16 bytes */
     uint32_t segment_count;     /**< of that buffer, as the peer says */
     driver_reference *

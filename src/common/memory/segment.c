@@ -28,10 +28,10 @@ gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
     CUresult result =
         drv->cuMemImportFromShareableHandle(&opened.allocation, (void *)native, HANDLE_TYPE);
     /* On Linux the driver answers UNKNOWN for every handle that is not memory of its own
-     * (tests/conformance: -1, a file, a memfd, an eventfd, a socket, /dev/null); INVALID_VALUE and
-     * INVALID_HANDLE are what its documentation promises for them. */
+     * (tests/conformance: -1, a file, a memfd, an eventfd, a socket, /dev/null), and NOT_SUPPORTED for a pool's;
+     * INVALID_VALUE and INVALID_HANDLE are what its documentation promises for them. */
     if (result == CUDA_ERROR_UNKNOWN || result == CUDA_ERROR_INVALID_VALUE ||
-        result == CUDA_ERROR_INVALID_HANDLE) {
+        result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_NOT_SUPPORTED) {
         return status_fail_cuda(GPUIPC_ERR_NOT_GPU_MEMORY, result, "cuMemImportFromShareableHandle",
                                 "handle %" PRIdPTR " is no GPU memory that this driver can open",
                                 native);
@@ -90,5 +90,6 @@ void segment_release(const driver *drv, segment *self, bool forked) {
     if (!forked) {
         os_handle_close(&self->kept);
     }
+    quota_return(&self->charge);
     *self = SEGMENT_NONE;
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/quota.h"
 #include "driver.h"
 #include "memory/segment_record.h"
 
@@ -21,6 +22,7 @@ typedef struct segment {
     struct driver_reference *pool; /**< imported from a pool: the pool; of our own pool: likewise */
     struct driver_reference *made; /**< opened once in this process however often it came */
     uint32_t group;                /**< which pool of the exporter */
+    quota_charge charge;           /**< of the process that it came from */
     uint8_t name
         [SEGMENT_NAME_BYTES]; /**< what other processes know it by, where it is known by a name */
 } segment;

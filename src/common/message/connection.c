@@ -11,6 +11,9 @@
 #include "sync/ready_event.h"
 #include "sync/watch.h"
 
+/* Both packets of a connection: pages, of which only those are there that were written, and none after its end. */
+#define PACKETS_BYTES (2 * (size_t)OS_PACKET_BYTES_MAX)
+
 /* ---- the end of what comes ------------------------------------------------------------------ */
 
 /* A page that had come is taken in like any other, so that what it is of can be returned. The handles are closed. */
@@ -35,9 +38,9 @@ static void take_in_all_rest(connection *self) {
     }
 }
 
-static void return_rest(connection *self) {
+static void return_rest(connection *self, bool again) {
     for (uint32_t i = 0; i < self->points_in_count; i++) {
-        point_page_return_rest(self->points_in[i]);
+        point_page_return_rest(self->points_in[i], again);
     }
 }
 
@@ -54,10 +57,12 @@ static void settle(connection *self) {
     incoming_clear(&self->in, self->context, false);
     do {
         take_in_all_rest(self);
-        return_rest(self);
+        return_rest(self, false);
         self->context->contents->end_receiving(self, false);
     } while (!os_connection_end(self->os, &peer_closed));
-    return_rest(self); /* of what was lost with the end (Windows) */
+    /* Of what was lost with the end (Windows); also over points that were open at the first look, and were released and
+     * given out again before the end. */
+    return_rest(self, true);
     if (peer_closed) {
         point_peer_closed(self->other_end);
     }
@@ -114,16 +119,16 @@ static void destroy(object *base) {
     if (!forked) { /* in a child it is closed already */
         os_handle_close(&self->channel_page);
     }
-    export_table_leave(self->exports, forked);
+    export_table_leave(self->exports, self->is_served, forked);
     wait_handle_destroy(&self->waited);
     os_connection_destroy(self->os);
+    quota_return(&self->charge);
     point_peer_unreference(self->other_end, forked);
     if (!forked) {
         ready_event_collect(self->context, false);
         watch_tidy(self->context);
     }
-    free(self->packet_in);
-    free(self->packet_out);
+    os_pages_free(self->packet_in, PACKETS_BYTES);
     context_unreference(self->context);
     free(self);
 }
@@ -131,20 +136,27 @@ static void destroy(object *base) {
 gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *peer,
                              connection **out_connection) {
     gpuipc_status status;
+    void *packets;
     connection *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
     self->channel_page = OS_HANDLE_NONE;
-    self->packet_in = malloc(OS_PACKET_BYTES_MAX);
-    self->packet_out = malloc(OS_PACKET_BYTES_MAX);
-    if (self->packet_in == NULL || self->packet_out == NULL) {
-        status = status_out_of_memory(OS_PACKET_BYTES_MAX);
-        goto free_packets;
+    status = os_pages_allocate(PACKETS_BYTES, &packets);
+    if (status != GPUIPC_OK) {
+        goto free_self;
     }
+    self->packet_in = packets;
+    self->packet_out = self->packet_in + OS_PACKET_BYTES_MAX;
     status = point_peer_new(ctx, peer, os, &self->other_end);
     if (status != GPUIPC_OK) {
         goto free_packets;
+    }
+    status =
+        quota_take(self->other_end->quota, &(quota_amount){{[QUOTA_HANDLES] = 1}}, &self->charge);
+    if (status != GPUIPC_OK) {
+        self->other_end->process.process = OS_HANDLE_NONE; /* it stays the caller's */
+        goto unreference_peer;
     }
     object_init(&self->object, OBJECT_CONNECTION, destroy);
     object_reference(&ctx->object);
@@ -152,15 +164,20 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     self->number = atomic_fetch_add(&ctx->next_connection, 1u);
     self->os = os;
     self->peer = *peer;
-    self->from = (import_source){.context = ctx, .connection = self->number, .peer = &self->peer};
+    self->from = (import_source){.context = ctx,
+                                 .connection = self->number,
+                                 .peer = &self->peer,
+                                 .quota = self->other_end->quota};
     atomic_init(&self->broken, false);
     atomic_init(&self->ended, false);
     *out_connection = self;
     return GPUIPC_OK;
 
+unreference_peer:
+    point_peer_unreference(self->other_end, false);
 free_packets:
-    free(self->packet_in);
-    free(self->packet_out);
+    os_pages_free(packets, PACKETS_BYTES);
+free_self:
     free(self);
     return status;
 }
@@ -208,6 +225,14 @@ gpuipc_status connection_acquire(gpuipc_connection *handle, connection **out_con
 void connection_unreference(connection *self) {
     if (self != NULL) {
         object_unreference(&self->object);
+    }
+}
+
+void connection_make_room(context *ctx, gpuipc_status status) {
+    if (status == GPUIPC_ERR_LIMIT) {
+        const gpuipc_error why = status_save();
+        (void)deferred_work_off(ctx);
+        status_restore(&why);
     }
 }
 

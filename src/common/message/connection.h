@@ -16,6 +16,7 @@ typedef struct connection {
     uint64_t number; /**< of its own in the context, above 0 */
     os_connection *os;
     os_peer peer;          /**< its handle is other_end's */
+    quota_charge charge;   /**< of the peer's process, for the handle of the connection */
     point_peer *other_end; /**< a reference: the same, as the points see it */
     bool is_served;        /**< by a server: nothing but requests may come */
     atomic_bool broken;    /**< ended by an error of the protocol or a half-sent message */
@@ -69,6 +70,10 @@ gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handl
 
 gpuipc_status connection_acquire(gpuipc_connection *handle, connection **out_connection);
 void connection_unreference(connection *self);
+
+/** Where a process was refused since it, or its user, has too much here (ERR_LIMIT): ends what nothing uses any more
+ *  (deferred.h). The error record stays. No lock is held.  @param status what a call has come to */
+void connection_make_room(context *ctx, gpuipc_status status);
 
 /** What closing does before the last reference goes: threads that wait in it return, what the peer lent and nobody here
  *  has opened is returned, also what had come and was not read, and the peer sees the end. The second half is done by the

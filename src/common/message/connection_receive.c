@@ -421,6 +421,7 @@ gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incomi
     status = device_check_field(from->context, known.device);
     if (status == GPUIPC_OK) {
         status = receive(from, &known, message, deadline);
+        connection_make_room(from->context, status);
     }
     status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);

@@ -139,6 +139,27 @@ static gpuipc_status begin_import(const incoming *self, const import_source *fro
     return GPUIPC_OK;
 }
 
+/* Charged before anything is opened or mapped: each segment is a mapping of its own, now or when the buffer is opened. */
+static gpuipc_status import_new_segment(import_source *from, const transport *carrier,
+                                        const segment_record *record, os_handle *handle,
+                                        bool keep_handle, segment *out_segment) {
+    const quota_amount wanted = {{[QUOTA_HANDLES] = keep_handle && os_handle_is_valid(*handle),
+                                  [QUOTA_MAPPINGS] = 1,
+                                  [QUOTA_ADDRESSES] = record->bytes}};
+    quota_charge charge = {0};
+    gpuipc_status status = quota_take(from->quota, &wanted, &charge);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = carrier->import_segment(from, record, handle, keep_handle, out_segment);
+    if (status == GPUIPC_OK) {
+        out_segment->charge = charge;
+    } else {
+        quota_return(&charge);
+    }
+    return status;
+}
+
 /* A segment of memory that is imported once: where it is open the handle is not looked at. */
 static gpuipc_status share_segment(incoming *self, import_source *from, const transport *carrier,
                                    const segment_record *record, os_handle *handle,
@@ -158,7 +179,7 @@ static gpuipc_status share_segment(incoming *self, import_source *from, const tr
         status = check_open(*of, index, record);
     } else {
         segment *segments = import_segments(*of, &count);
-        status = carrier->import_segment(from, record, handle, keep_handle, &segments[index]);
+        status = import_new_segment(from, carrier, record, handle, keep_handle, &segments[index]);
         if (status == GPUIPC_OK && index + 1 == count) {
             import_enter(from->context, *of);
         }
@@ -188,7 +209,7 @@ static gpuipc_status import_segment(incoming *self, import_source *from,
         from->segment_count = of->segment_count;
         status = carrier->shares_imports
                      ? share_segment(self, from, carrier, record, handle, keep_handle)
-                     : carrier->import_segment(from, record, handle, keep_handle, &opened);
+                     : import_new_segment(from, carrier, record, handle, keep_handle, &opened);
         if (status != GPUIPC_OK) {
             self->failure = status_save();
         }

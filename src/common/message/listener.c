@@ -84,10 +84,10 @@ static gpuipc_status admit(const listener *self, os_connection *os, bool *out_re
     if (status == GPUIPC_OK) {
         return connection_publish(made, out_connection);
     }
+    connection_make_room(self->context, status);
     *out_refused = status != GPUIPC_ERR_OUT_OF_MEMORY && status != GPUIPC_ERR_TOO_MANY_HANDLES;
     if (*out_refused) {
-        context_log(self->context, GPUIPC_LOG_WARNING, "refused a connection: %s",
-                    gpuipc_error_get()->sentence);
+        context_log_peer(self->context, "refused a connection: %s", gpuipc_error_get()->sentence);
     }
     return status;
 }

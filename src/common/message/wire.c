@@ -310,6 +310,9 @@ gpuipc_status wire_decode_request(const uint8_t *at, size_t size, wire_request *
     if (record->wish != WIRE_SUBSCRIBE && little_endian_get(at, 8) != record->wish) {
         return bad("the reserved part of a request is not zero");
     }
+    if (record->delivery > GPUIPC_DELIVERY_NEWEST || record->first > GPUIPC_FIRST_OLDEST) {
+        return bad("a reader wants frames in a way that there is not");
+    }
     *out_record = decoded;
     return GPUIPC_OK;
 }

@@ -23,6 +23,14 @@ size_t probe_pattern_compare(const uint32_t *words, size_t count, uint64_t first
     return i;
 }
 
+uint64_t probe_pattern_wrong(const uint32_t *words, size_t count, uint64_t first, uint32_t seed) {
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        wrong += words[i] != probe_pattern_word(first + i, seed);
+    }
+    return wrong;
+}
+
 static bool fill(probe *self, CUdeviceptr at, uint32_t seed, CUstream stream) {
     for (uint64_t done = 0; done < self->bytes; done += PROBE_STRIPE_BYTES) {
         const uint64_t left = self->bytes - done;
@@ -46,16 +54,17 @@ static bool compare(probe *self, unsigned end, CUdeviceptr at, uint32_t seed, CU
             !PROBE_CALL(self, cuStreamSynchronize, (stream))) {
             return false;
         }
-        const size_t wrong = probe_pattern_compare(words, count, first, seed);
-        if (wrong < count) {
-            return probe_refuse(
+        const size_t right = probe_pattern_compare(words, count, first, seed);
+        if (right < count && self->wrong_words == 0) {
+            (void)probe_refuse(
                 self, GPUIPC_REASON_WRONG_DATA,
                 "device %u read 0x%08" PRIx32 " instead of 0x%08" PRIx32 " at byte %" PRIu64,
-                self->devices[end], words[wrong], probe_pattern_word(first + wrong, seed),
-                (first + wrong) * sizeof(*words));
+                self->devices[end], words[right], probe_pattern_word(first + right, seed),
+                (first + right) * sizeof(*words));
         }
+        self->wrong_words += probe_pattern_wrong(words + right, count - right, first + right, seed);
     }
-    return true;
+    return self->wrong_words == 0;
 }
 
 /* What is done on a stream of a device's: NULL words fill, others compare. */

@@ -39,6 +39,7 @@ typedef struct probe {
     transport_answer answer; /**< reason NONE as long as nothing was refused */
     gpuipc_status failure;   /**< the question could not be asked: host memory, the system */
     gpuipc_error record;     /**< of that failure */
+    uint64_t wrong_words;    /**< of all that was compared */
 
     CUdeviceptr at[PROBE_ENDS]; /**< how each device reaches the memory; host: each its own */
 
@@ -131,6 +132,9 @@ bool probe_exchange(probe *self);
 /** The first word that is not the pattern's, or @p count. @param first which word of the memory the
  *  first of these is */
 size_t probe_pattern_compare(const uint32_t *words, size_t count, uint64_t first, uint32_t seed);
+
+/** How many of them are wrong. */
+uint64_t probe_pattern_wrong(const uint32_t *words, size_t count, uint64_t first, uint32_t seed);
 
 /** What a word of the pattern is. */
 uint32_t probe_pattern_word(uint64_t position, uint32_t seed);

@@ -13,6 +13,8 @@
 /* How many of a table are looked at with each that is taken: more than one, so that those that are over never become more
  * than a fraction of those that are not. */
 #define LOOKS 4
+/* How many of one are looked at, or forgotten, at most while others wait for the mutex. */
+#define AT_ONCE 1024u
 /* How many tables of connections that are over are looked at with each new one: more than one, so that those whose
  * peers are gone become fewer. */
 #define TABLES_LOOKED_AT 2
@@ -130,12 +132,16 @@ void export_forget_buffer(export_record *self) {
 /* ---- many of them ------------------------------------------------------------------------------ */
 
 /* Nobody is there who would return anything. The mutex is held. */
-static void forget_all(export_table *self) {
-    while (self->busy.first != NULL) {
+static void forget_some(export_table *self, size_t most) {
+    for (; most > 0 && self->busy.first != NULL; most--) {
         export_record *one = RECORD(self->busy.first);
         forget_buffer(one);
         make_free(one);
     }
+}
+
+static void forget_all(export_table *self) {
+    forget_some(self, SIZE_MAX);
 }
 
 /* What the peer did not take in before it closed its end is not returned by anybody. */
@@ -172,10 +178,11 @@ bool export_settle_listed(export_record *self, bool asks) {
     return is_settled;
 }
 
-/* Those that are over are looked at once. */
+/* Those that are over are looked at once, a bounded number of them. */
 static void settle_left(export_table *self) {
     size_t looks = 0;
-    for (size_t left = self->busy.count; left > 0 && looks < LOOKS; left--) {
+    const size_t most = self->busy.count < AT_ONCE ? self->busy.count : AT_ONCE;
+    for (size_t left = most; left > 0 && looks < LOOKS; left--) {
         const size_t count = self->busy.count;
         (void)export_settle(RECORD(list_turn(&self->busy)));
         looks += self->busy.count == count;
@@ -201,16 +208,39 @@ static void settle_whole(export_table *self) {
     end_if_over(self);
 }
 
-/* Those that are over go, and those whose peers are gone; of the others a few hand-overs are looked at. */
+/* Of the first of those that are left: what is over goes, and some of what a peer that is gone had. One that is looked
+ * through goes to the end. @return whether it is */
+static bool look_at_first(point_context *points) {
+    export_table *one = LIST_ITEM(points->left.first, export_table, listed);
+    settle_left(one);
+    if (one->busy.count > 0 && point_peer_is_gone(one->peer)) {
+        forget_some(one, AT_ONCE);
+        if (one->busy.count > 0) {
+            return false;
+        }
+    }
+    (void)list_turn(&points->left);
+    end_if_over(one);
+    return true;
+}
+
 static void look_at_left(point_context *points) {
     for (int i = 0; i < TABLES_LOOKED_AT && points->left.count > 0; i++) {
-        export_table *one = LIST_ITEM(list_turn(&points->left), export_table, listed);
-        settle_left(one);
-        if (one->busy.count > 0 && point_peer_is_gone(one->peer)) {
-            forget_all(one);
-        }
-        end_if_over(one);
+        (void)look_at_first(points);
     }
+}
+
+void export_look_on(struct context *ctx, size_t *to_look) {
+    point_context *points = ctx->points;
+    if (*to_look == 0) {
+        return;
+    }
+    os_mutex_lock(&points->mutex);
+    *to_look = *to_look < points->left.count ? *to_look : points->left.count;
+    for (int i = 0; i<TABLES_LOOKED_AT && * to_look> 0; i++) {
+        *to_look -= look_at_first(points);
+    }
+    os_mutex_unlock(&points->mutex);
 }
 
 gpuipc_status export_table_new(struct context *ctx, point_peer *peer, export_table **out_table) {
@@ -230,15 +260,39 @@ gpuipc_status export_table_new(struct context *ctx, point_peer *peer, export_tab
     return GPUIPC_OK;
 }
 
-void export_table_leave(export_table *self, bool forked) {
+/* Each of them once, some at a time: the mutex is given back in between. */
+static void settle_in_steps(export_table *self, size_t most) {
+    os_mutex *mutex = &self->context->points->mutex;
+    os_mutex_lock(mutex);
+    const bool is_gone = point_peer_is_gone(self->peer);
+    size_t left = self->busy.count < most ? self->busy.count : most;
+    for (size_t step = 1; left > 0 && self->busy.count > 0; left--, step++) {
+        if (is_gone) {
+            forget_some(self, 1);
+        } else {
+            (void)export_settle(RECORD(list_turn(&self->busy)));
+        }
+        if (step % AT_ONCE == 0) {
+            os_mutex_unlock(mutex);
+            os_mutex_lock(mutex);
+        }
+    }
+    os_mutex_unlock(mutex);
+}
+
+void export_table_leave(export_table *self, bool is_served, bool forked) {
     if (self == NULL || forked) {
         return; /* in a child the context ends it: export_end_all() */
     }
     point_context *points = self->context->points;
+    settle_in_steps(self, is_served ? AT_ONCE : SIZE_MAX);
     os_mutex_lock(&points->mutex);
     list_remove(&self->listed);
     list_append(&points->left, &self->listed);
-    settle_whole(self);
+    if (self->page_count > 0 && (!is_served || self->busy.count <= AT_ONCE)) {
+        (void)forget_abandoned(self, self->pages[self->page_count - 1].page);
+    }
+    end_if_over(self);
     look_at_left(points);
     os_mutex_unlock(&points->mutex);
 }

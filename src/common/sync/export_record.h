@@ -94,11 +94,15 @@ void export_set_written(export_record *self, const point *at, const point_word *
 /** An event that is needed until it is returned: one of its users. */
 void export_set_event(export_record *self, const point *at, struct ready_event *event);
 
-/** The connection is over. What is not returned stays listed until it is. NULL does nothing. */
-void export_table_leave(export_table *self, bool forked);
+/** The connection is over. What is not returned stays listed until it is. NULL does nothing.
+ *  @param is_served others wait for the calling thread, so that it does little: it looks on (below) when the peer is gone */
+void export_table_leave(export_table *self, bool is_served, bool forked);
 
 /** Looks at a few of those that were left: some may be over, or their peers gone. */
 void export_look_at_left(struct context *ctx);
+/** The same, until all were looked at: a few in each call, and of one that had much a part.
+ *  @param to_look SIZE_MAX to begin with; 0 when all were */
+void export_look_on(struct context *ctx, size_t *to_look);
 /** Looks at all that is lent by a context, each table once: at its end. */
 void export_settle_all(struct context *ctx);
 /** Frees what is left of a context that ends. */

@@ -20,6 +20,9 @@
 /* Waiting on the host begins with looking again and again, since a word often comes at once. */
 #define SPIN_NS UINT64_C(50000)
 
+/* What a page costs. */
+static const quota_amount of_page = {{[QUOTA_MAPPINGS] = 1, [QUOTA_ADDRESSES] = POINT_PAGE_BYTES}};
+
 _Static_assert(sizeof(atomic_uint_least64_t) == 8, "a word has 64 bits");
 
 /* ---- words --------------------------------------------------------------------------------- */
@@ -120,18 +123,25 @@ static void page_free(point_page *self, bool forked) {
     if (!forked) { /* in a child it is closed already */
         os_handle_close(&self->handle);
     }
+    quota_return(&self->charge);
     point_peer_unreference(self->peer, forked);
     free(self->opened);
     free(self->loans);
     free(self);
 }
 
+/* Whoever has made it: it is there for the peer. */
 static gpuipc_status page_new(struct context *ctx, point_peer *peer, point_page **out_page) {
     point_page *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
     if (peer != NULL) {
+        gpuipc_status status = quota_take(peer->quota, &of_page, &self->charge);
+        if (status != GPUIPC_OK) {
+            free(self);
+            return status;
+        }
         point_peer_reference(peer);
     }
     atomic_init(&self->references, 1u);
@@ -231,9 +241,10 @@ static uint32_t given_count(const point_page *self) {
 }
 
 /* Those that were never given out are not touched: to write all of them is to make all of the page's memory. */
-void point_page_return_rest(point_page *self) {
+void point_page_return_rest(point_page *self, bool again) {
     const uint32_t given = given_count(self);
     os_mutex_lock(&self->context->points->mutex);
+    self->looked_at = again ? 0 : self->looked_at;
     for (; self->looked_at < given; self->looked_at++) {
         if (!is_still_open(self, self->looked_at)) {
             const point_word done = {self, self->looked_at * 2 + 1, POINT_RETURNED_FOR_EVER};

@@ -43,6 +43,7 @@ struct point_page {
     struct context *context; /**< no reference: whoever holds a page holds the context */
     atomic_uint_least64_t *words;
     point_peer *peer;     /**< a reference; NULL: nobody has it */
+    quota_charge charge;  /**< of that peer, for the mapping */
     point_opened *opened; /**< of a peer's: what is open here under each point; else NULL */
     uint32_t looked_at;   /**< of a peer's: as far as point_page_return_rest() has come */
     os_handle handle;     /**< of an own one, until it has been sent */
@@ -116,8 +117,9 @@ bool point_page_is_taken(const point_page *self);
 /** What is handed over under a peer's point is opened (true) or closed. */
 void point_set_open(const point *at, bool is_open);
 /** Of a page of the peer's, when no more records are taken: what was handed over and nobody here has open is returned. What
- *  the peer gave out since the last call, when it is called again. */
-void point_page_return_rest(point_page *self);
+ *  the peer gave out since the last call, when it is called again.
+ *  @param again from the first point on: what was open then may be released, and given out again, since */
+void point_page_return_rest(point_page *self, bool again);
 
 /* ---- words: point.c ------------------------------------------------------------------------ */
 

@@ -14,6 +14,15 @@ gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_con
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
+    gpuipc_status status = quota_open(process, &self->quota);
+    if (status == GPUIPC_OK) {
+        status = quota_take(self->quota, &(quota_amount){{[QUOTA_HANDLES] = 1}}, &self->charge);
+    }
+    if (status != GPUIPC_OK) {
+        quota_unreference(self->quota);
+        free(self);
+        return status;
+    }
     atomic_init(&self->references, 1u);
     self->context = ctx;
     self->process = *process;
@@ -34,6 +43,8 @@ void point_peer_unreference(point_peer *self, bool forked) {
     if (!forked) { /* in a child it is closed already */
         os_peer_close(&self->process);
     }
+    quota_return(&self->charge);
+    quota_unreference(self->quota);
     free(self);
 }
 

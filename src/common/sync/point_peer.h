@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/quota.h"
 #include "base/status.h"
 #include "os.h"
 
@@ -15,6 +16,8 @@ typedef struct point_peer {
     atomic_uint references;
     struct context *context; /**< no reference: whoever holds a peer holds the context */
     os_peer process;
+    quota *quota;        /**< what it may have of this process, a reference; NULL: it is this one */
+    quota_charge charge; /**< for the handle of its process */
     os_connection *connection; /**< NULL: this end is closed */
     bool has_closed;           /**< both found out once, for good */
     bool is_gone;
@@ -22,7 +25,8 @@ typedef struct point_peer {
 } point_peer;
 
 /** @param process copied, and its handle taken over on success  @param connection stays there until
- *         point_peer_leave(); NULL: it is over */
+ *         point_peer_leave(); NULL: it is over
+ *  ERR_LIMIT: it has as much of this process as it may */
 gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_connection *connection,
                              point_peer **out_peer);
 void point_peer_reference(point_peer *self);

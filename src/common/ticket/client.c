@@ -14,9 +14,6 @@
 #define WRONG_SECRETS_MAX 8u
 /* How long the others wait for the server when it can neither accept nor refuse who comes. */
 #define ACCEPT_PAUSE_MS 10
-/* So many refusals are logged in so long. */
-#define MOST_LOGGED 16u
-#define LOG_SPAN_NS UINT64_C(1000000000)
 /* How many may take their time to read that there are too many. */
 #define REFUSED_MAX 16u
 
@@ -184,6 +181,7 @@ static gpuipc_status admit(client_table *self, os_connection *os, client **out_c
     status = peer_check(&peer, &self->admission);
     if (status == GPUIPC_OK) {
         status = serve_from_now(self, os, &peer, out_client);
+        status = status == GPUIPC_ERR_LIMIT ? status_change(GPUIPC_ERR_SERVER_BUSY) : status;
     }
     if (status == GPUIPC_OK) {
         return GPUIPC_OK;
@@ -207,21 +205,6 @@ static void send_away(os_listener *listener, gpuipc_status why_not) {
     status_restore(&why);
 }
 
-static void log_refusal(client_table *self) {
-    const uint64_t now_ns = os_clock_ns();
-    if (self->refusals_logged > 0 && now_ns - self->logged_ns < LOG_SPAN_NS) {
-        if (self->refusals_logged >= MOST_LOGGED) {
-            return;
-        }
-    } else {
-        self->logged_ns = now_ns;
-        self->refusals_logged = 0;
-    }
-    self->refusals_logged++;
-    context_log(self->context, GPUIPC_LOG_WARNING, "server: refused a connection: %s",
-                gpuipc_error_get()->sentence);
-}
-
 /* Who connects asks at once, so that his request is mostly there by now. */
 void client_accept(client_table *self, os_listener *listener) {
     os_connection *os;
@@ -238,15 +221,15 @@ void client_accept(client_table *self, os_listener *listener) {
     if (let_in != NULL) {
         client_serve(self, let_in);
     } else {
-        log_refusal(self);
+        context_log_peer(self->context, "server: refused a connection: %s",
+                         gpuipc_error_get()->sentence);
     }
 }
 
 /* ---- what is answered ---------------------------------------------------------------------- */
 
 static void log_failure(const client_table *self, const char *what) {
-    context_log(self->context, GPUIPC_LOG_WARNING, "server: %s: %s", what,
-                gpuipc_error_get()->sentence);
+    context_log_peer(self->context, "server: %s: %s", what, gpuipc_error_get()->sentence);
 }
 
 /* @param attached NULL: nothing is */

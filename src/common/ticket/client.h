@@ -15,8 +15,6 @@ typedef struct client_table {
     share_table *shares;
     const uint8_t *server_id;
     gpuipc_endpoint_config admission;
-    uint64_t logged_ns; /**< since when the refusals below were logged */
-    uint32_t refusals_logged;
     linked_list served;
     linked_list refused; /**< told that there are too many, until they have read it */
     linked_list ended;   /**< until client_table_tidy() */

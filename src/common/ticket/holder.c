@@ -12,13 +12,16 @@
 #define HOLDERS_AT_ONCE 2u
 #define SWEPT_AT_ONCE   16u
 #define SWEPT_FOR_PLACE 256u
+/* The same when processes have ended: what others wait for meanwhile is well below a millisecond. */
+#define ENDED_AT_ONCE  64u
+#define SWEPT_OF_ENDED 1024u
 /* How many of a client's own are looked at with each that it gets, so that they become fewer; and when it has too many. */
 #define LOOKS_AT_OWN  2u
 #define LOOKS_IF_FULL 64u
 /* How many hand-overs of a holder are looked at when it is listed, others each time. */
 #define LOOKS_TO_LIST 64u
-/* A share with fewer hand-overs than this is not looked through. */
-#define FEWEST_TO_LOOK 8
+/* What a hand-over costs this process: a hold, a holding, the record and the words of its point, rounded up. */
+static const quota_amount of_hold = {{[QUOTA_MEMORY] = 512}};
 
 /* ---- the row ------------------------------------------------------------------------------- */
 
@@ -29,6 +32,9 @@ static holder *holder_of(list_link *at) {
 /* Nobody refers to it any more. */
 static void holder_free(holder *self, bool forked) {
     list_remove(&self->in_row);
+    os_process_watch_destroy(self->watch);
+    quota_return(&self->charge);
+    quota_unreference(self->quota);
     point_page_unreference(self->page, forked);
     known_process_unreference(self->process, forked);
     places_return(self->places, self->place);
@@ -105,6 +111,7 @@ static void leave_holder(hold *self) {
 
 static void end_hold(hold *self, bool forked) {
     leave_holder(self);
+    quota_return_some(&self->in->by->charge, &of_hold);
     leave(self->in, self);
     point_page_unreference(self->at.page, forked);
     free(self);
@@ -157,15 +164,6 @@ static bool reap_holding(holding *self, size_t most) {
     return left > 0;
 }
 
-static void reap(hold_list *self) {
-    list_link *next;
-    for (list_link *at = self->holdings.first; at != NULL; at = next) {
-        next = at->next;
-        (void)reap_holding(holding_of(at), SIZE_MAX);
-    }
-    self->next_look = self->count * 2 < FEWEST_TO_LOOK ? FEWEST_TO_LOOK : self->count * 2;
-}
-
 /* Takes away what is over among some of a client's. @return how many it has looked at; less than @p most: it has
  * come to the end of them */
 static uint32_t reap_some(holder *self, uint32_t most, bool gone) {
@@ -206,9 +204,6 @@ void hold_begin(hold *self, hold_list *of, holder *by) {
     list_append(&self->in->holds, &self->link);
     of->count++;
     (void)reap_some(by, LOOKS_AT_OWN, false);
-    if (of->count > of->next_look) {
-        reap(of);
-    }
 }
 
 void hold_settle(hold *self, const point *at) {
@@ -233,25 +228,43 @@ void hold_list_clear(hold_list *self, bool forked) {
 
 /* ---- holders ------------------------------------------------------------------------------- */
 
-/* Each of them once, and together at most so many of their hand-overs. One that was looked through goes to the end. */
-static void sweep(linked_list *row, size_t most_holders, uint32_t most) {
+/* Of a holder, at most so many hand-overs. *io_most becomes less. @return whether it is over, or was looked through: of a
+ * process that is gone all of it goes */
+static bool sweep_one(linked_list *row, holder *one, uint32_t *io_most) {
+    const bool gone = point_page_is_abandoned(one->page);
+    *io_most -= reap_some(one, *io_most, gone);
+    if (one->holds.count == 0) {
+        holder_free(one, false);
+        return true;
+    }
+    if (gone || one->next_look != NULL) {
+        return false;
+    }
+    list_remove(&one->in_row);
+    list_append(row, &one->in_row);
+    return true;
+}
+
+/* Each of them once, and together at most so many of their hand-overs. One that was looked through goes to the end.
+ * @return how many were */
+static size_t sweep(linked_list *row, size_t most_holders, uint32_t most) {
+    size_t done = 0;
     list_link *next = row->first;
     for (size_t left = row->count < most_holders ? row->count : most_holders; left > 0 && most > 0;
          left--) {
         holder *one = holder_of(next);
         next = next->next;
-        most -= reap_some(one, most, point_page_is_abandoned(one->page));
-        if (one->holds.count == 0) {
-            holder_free(one, false);
-        } else if (one->next_look == NULL) {
-            list_remove(&one->in_row);
-            list_append(row, &one->in_row);
-        }
+        done += sweep_one(row, one, &most);
     }
+    return done;
 }
 
 void holder_sweep(linked_list *row) {
-    sweep(row, HOLDERS_AT_ONCE, SWEPT_AT_ONCE);
+    (void)sweep(row, HOLDERS_AT_ONCE, SWEPT_AT_ONCE);
+}
+
+size_t holder_sweep_ended(linked_list *row) {
+    return sweep(row, ENDED_AT_ONCE, SWEPT_OF_ENDED);
 }
 
 gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, holder **out_holder) {
@@ -262,14 +275,19 @@ gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, hol
     }
     gpuipc_status status = places_take(of, peer->user, os_clock_ns(), &place);
     if (status == GPUIPC_OK && place == NULL) {
-        sweep(left, SWEPT_FOR_PLACE, SWEPT_FOR_PLACE);
+        (void)sweep(left, SWEPT_FOR_PLACE, SWEPT_FOR_PLACE);
         status = places_take(of, peer->user, os_clock_ns(), &place);
+    }
+    if (status == GPUIPC_OK && place != NULL) {
+        *self = (holder){.places = of, .place = place, .peer = peer};
+        status = quota_open(peer, &self->quota);
+    }
+    if (status != GPUIPC_OK && place != NULL) {
+        places_return(of, place);
     }
     if (status != GPUIPC_OK || place == NULL) {
         free(self);
         self = NULL;
-    } else {
-        *self = (holder){.places = of, .place = place, .peer = peer};
     }
     if (status == GPUIPC_OK) {
         *out_holder = self;
@@ -277,7 +295,17 @@ gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, hol
     return status;
 }
 
-void holder_leave(holder *self, linked_list *row) {
+/* Where its end cannot be waited for, it is noticed when somebody sweeps. */
+static void wait_in_row(holder *self, linked_list *row, os_poller *woken) {
+    const gpuipc_error why = status_save();
+    if (woken != NULL) {
+        (void)os_poller_watch(woken, &self->page->peer->process, &self->watch);
+    }
+    status_restore(&why);
+    list_append(row, &self->in_row);
+}
+
+void holder_leave(holder *self, linked_list *row, os_poller *woken) {
     self->peer = NULL;
     known_process_unreference(self->process, false);
     self->process = NULL;
@@ -285,7 +313,7 @@ void holder_leave(holder *self, linked_list *row) {
     if (self->holds.count == 0) {
         holder_free(self, false);
     } else {
-        list_append(row, &self->in_row);
+        wait_in_row(self, row, woken);
     }
 }
 
@@ -294,11 +322,19 @@ void holder_abandon(holder *self) {
     holder_free(self, true);
 }
 
-bool holder_is_full(holder *self) {
-    if (self->holds.count >= HOLDER_MOST) {
+bool holder_take_room(holder *self) {
+    const gpuipc_error why = status_save();
+    gpuipc_status status = quota_take(self->quota, &of_hold, &self->charge);
+    if (status != GPUIPC_OK) {
         (void)reap_some(self, LOOKS_IF_FULL, false);
+        status = quota_take(self->quota, &of_hold, &self->charge);
     }
-    return self->holds.count >= HOLDER_MOST;
+    status_restore(&why);
+    return status == GPUIPC_OK;
+}
+
+void holder_return_room(holder *self) {
+    quota_return_some(&self->charge, &of_hold);
 }
 
 static void describe(const holding *self, gpuipc_holder *out) {

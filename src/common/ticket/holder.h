@@ -13,9 +13,6 @@
 #include "sync/point.h"
 #include "ticket/admission.h"
 
-/** The most hand-overs that one client may have open at once. */
-#define HOLDER_MOST 65536u
-
 typedef struct hold hold;
 typedef struct hold_list hold_list;
 typedef struct holder holder;
@@ -24,8 +21,11 @@ typedef struct holding holding;
 /** One client of a server, from its connection until it has nothing open any more. */
 struct holder {
     places *places;
-    places_user *place;  /**< that it has until it is over */
-    const os_peer *peer; /**< while it is connected */
+    places_user *place;      /**< that it has until it is over */
+    const os_peer *peer;     /**< while it is connected */
+    quota *quota;            /**< what its process may have of this one, a reference; or NULL */
+    quota_charge charge;     /**< for its hand-overs */
+    os_process_watch *watch; /**< for the end of its process, while it is in a row; or NULL */
     known_process
         *process;        /**< a reference; NULL until it matters, and after the connection's end */
     point_page *page;    /**< of the first hand-over, a reference; NULL before that */
@@ -58,25 +58,28 @@ struct hold {
 /** Those of one share. All zero is empty. */
 struct hold_list {
     linked_list holdings;
-    uint32_t count;     /**< of the hand-overs */
-    uint32_t next_look; /**< with so many of them it is worth while to look which are over */
+    uint32_t count; /**< of the hand-overs */
 };
 
 /** A client that has come. *out_holder is NULL when there is no place left for it. ERR_OUT_OF_MEMORY
  *  @param peer stays there until holder_leave()  @param left who else may be over by now */
 gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, holder **out_holder);
 
-/** Its connection ends. What it still has open keeps it, in the row; else it is over. */
-void holder_leave(holder *self, linked_list *row);
+/** Its connection ends. What it still has open keeps it, in the row; else it is over.
+ *  @param woken when its process ends, so that somebody sweeps; NULL: nobody is */
+void holder_leave(holder *self, linked_list *row, os_poller *woken);
 
 /** The same in a forked child, after all that it had open is forgotten. */
 void holder_abandon(holder *self);
 
 /** Looks at a few hand-overs of those in a row, at others each time. */
 void holder_sweep(linked_list *row);
+/** The same, at more, since processes have ended. @return how many holders it has come to the end of */
+size_t holder_sweep_ended(linked_list *row);
 
-/** Whether it has as much open as a client may have. */
-bool holder_is_full(holder *self);
+/** Whether it may have one hand-over more, for which there is room then: hold_begin() or holder_return_room() follows. */
+bool holder_take_room(holder *self);
+void holder_return_room(holder *self);
 
 /** NULL: no memory. */
 hold *hold_new(void);

@@ -62,9 +62,17 @@ server *server_find(const uint8_t id[16]) {
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* The deadline, or when something expires, if that is earlier. */
+/* Somebody has ended, and not all of his is taken away yet. It is looked at in steps, each once, so this ends. */
+static bool is_taking_away(server *self) {
+    return self->exports_to_look > 0 || share_next_expiry(&self->shares).at_ns == 0;
+}
+
+/* The deadline, or when something expires, if that is earlier; at once while there is something to take away. */
 static os_deadline until_expiry(server *self, os_deadline deadline) {
-    const os_deadline next = share_next_expiry(&self->shares);
+    os_deadline next = share_next_expiry(&self->shares);
+    if (is_taking_away(self)) {
+        next.at_ns = 0;
+    }
     return next.at_ns < deadline.at_ns ? os_deadline_inherit(next, deadline) : deadline;
 }
 
@@ -77,7 +85,9 @@ static gpuipc_status serve(server *self, os_deadline deadline, size_t *out_count
     gpuipc_status status =
         os_poller_wait(self->poller, until_expiry(self, deadline), tags, READY_MAX, &count);
     for (size_t i = 0; i < count && status == GPUIPC_OK && !atomic_load(&self->is_over); i++) {
-        if (tags[i] == OS_POLLER_WOKEN) {
+        if (tags[i] == OS_POLLER_WOKEN) { /* maybe by the end of a process */
+            share_notice_end(&self->shares);
+            self->exports_to_look = SIZE_MAX;
             continue;
         }
         if (tags[i] == self) {
@@ -89,6 +99,7 @@ static gpuipc_status serve(server *self, os_deadline deadline, size_t *out_count
     }
     client_table_tidy(&self->clients);
     share_sweep(&self->shares);
+    export_look_on(self->context, &self->exports_to_look);
     *out_count = served;
     return status;
 }
@@ -180,6 +191,7 @@ static gpuipc_status make(context *ctx, const gpuipc_server_config *config, serv
         free(self);
         return status;
     }
+    self->shares.woken = self->poller;
     self->clients = (client_table){.context = ctx,
                                    .poller = self->poller,
                                    .shares = &self->shares,
@@ -340,7 +352,7 @@ static gpuipc_status poll(server *self, os_deadline deadline) {
     while (again) {
         status = serve(self, deadline, &count);
         again = count == 0 && status == GPUIPC_OK && !atomic_load(&self->is_over) &&
-                !os_deadline_passed(deadline);
+                (!os_deadline_passed(deadline) || is_taking_away(self));
     }
     status_thread_scope()->serving = outer;
     if (status == GPUIPC_OK && atomic_load(&self->is_over)) {

@@ -176,8 +176,9 @@ void server_links_close(context *ctx, bool forked) {
         }
         at->is_closed = true;
         if (at->connection != NULL && !forked) {
+            /* Who asks settles it: a page that has come and is thrown away unread could not be returned any more. */
             atomic_store(&at->connection->ended, true);
-            os_connection_interrupt(at->connection->os);
+            os_connection_stop(at->connection->os);
         }
     }
     if (!forked) {
@@ -346,8 +347,8 @@ static gpuipc_status ask(context *ctx, server_link *self, question *what, bool *
     *out_is_usable = false;
     if (status == GPUIPC_OK || status == GPUIPC_ERR_PEER_CLOSED) { /* which may have said why */
         look_at_some(ctx->links);
-        status =
-            ticket_request_receive(self->connection, what->config, deadline, &came, out_is_usable);
+        status = ticket_request_receive(self->connection, what->config, what->decoded->bytes,
+                                        deadline, &came, out_is_usable);
     }
     if (status == GPUIPC_OK) {
         status = subscribes ? take_channel(self, &came, &what->page)

@@ -237,12 +237,16 @@ wire_answer share_find(share_table *self, const ticket *wanted, offer **out_offe
 static gpuipc_status grant_to(share_table *self, share *of, holder *by, wire_answer *out_answer,
                               share_grant *grant) {
     gpuipc_status status = GPUIPC_OK;
-    if (holder_is_full(by)) {
+    if (!holder_take_room(by)) {
         *out_answer = WIRE_BUSY;
-    } else if (of->max_processes != 0) {
+        return GPUIPC_OK;
+    }
+    if (of->max_processes != 0) {
         status = admit(self, of, by, out_answer, &grant->admitted);
     }
-    if (status == GPUIPC_OK && *out_answer == WIRE_GRANTED) {
+    if (status != GPUIPC_OK || *out_answer != WIRE_GRANTED) {
+        holder_return_room(by);
+    } else {
         grant->of = of;
         grant->offer = of->offer;
         offer_reference(of->offer);
@@ -336,7 +340,7 @@ gpuipc_status share_enter(share_table *self, const os_peer *peer, holder **out_h
 
 void share_leave(share_table *self, holder *by) {
     os_mutex_lock(&self->mutex);
-    holder_leave(by, &self->left);
+    holder_leave(by, &self->left, self->woken);
     os_mutex_unlock(&self->mutex);
 }
 
@@ -363,17 +367,32 @@ void share_sweep(share_table *self) {
            next->at_ns <= now_ns) {
         expired[count++] = bury_expired(self, next->of);
     }
-    holder_sweep(&self->left);
+    if (self->left_to_look > 0 && self->left.count > 0) {
+        const size_t done = holder_sweep_ended(&self->left);
+        self->left_to_look -= done < self->left_to_look ? done : self->left_to_look;
+    } else {
+        self->left_to_look = 0;
+        holder_sweep(&self->left);
+    }
     os_mutex_unlock(&self->mutex);
     while (count > 0) {
         offer_unreference(expired[--count], false);
     }
 }
 
+void share_notice_end(share_table *self) {
+    os_mutex_lock(&self->mutex);
+    self->left_to_look = self->left.count;
+    os_mutex_unlock(&self->mutex);
+}
+
 os_deadline share_next_expiry(share_table *self) {
+    os_deadline at = {.at_ns = 0};
     os_mutex_lock(&self->mutex);
     const expiry *next = expiry_next(&self->dated);
-    const os_deadline at = {.at_ns = next == NULL ? UINT64_MAX : next->at_ns};
+    if (self->left_to_look == 0) {
+        at.at_ns = next == NULL ? UINT64_MAX : next->at_ns;
+    }
     os_mutex_unlock(&self->mutex);
     return at;
 }

@@ -18,9 +18,11 @@ typedef struct share_table {
     os_mutex mutex;    /**< also of the holders; held for moments only, and over no driver call */
     hash_table shares; /**< by number */
     uint32_t next_id;
-    expiry_heap dated;  /**< those that expire */
-    linked_list buried; /**< those that nobody opens any more, the oldest first */
-    linked_list left;   /**< clients whose connection has ended */
+    expiry_heap dated;   /**< those that expire */
+    linked_list buried;  /**< those that nobody opens any more, the oldest first */
+    linked_list left;    /**< clients whose connection has ended */
+    size_t left_to_look; /**< so many of them since a process has ended */
+    os_poller *woken;    /**< when the process of one of them ends; NULL: nobody is */
     uint64_t
         confirm_ns; /**< so long a one-shot share waits for those who got it to say that they have it open */
     places places; /**< of the clients */
@@ -80,6 +82,9 @@ void share_leave(share_table *self, holder *by);
 int share_patience_ms(share_table *self, holder *by);
 /** So long it has been waited for. */
 void share_spend(share_table *self, holder *by, uint64_t ns);
+
+/** A process has ended: share_sweep() looks for what it had, in many rounds if it was much. */
+void share_notice_end(share_table *self);
 
 /** Gives up what has expired, and forgets who is gone, some at a time. In every round of the server. */
 void share_sweep(share_table *self);

@@ -82,7 +82,7 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
     return GPUIPC_OK;
 }
 
-static gpuipc_status take_reply(connection *from, const gpuipc_open_config *config,
+static gpuipc_status take_reply(connection *from, const gpuipc_open_config *config, uint64_t bytes,
                                 os_deadline deadline, ticket_given *out) {
     const incoming *in = &from->in;
     wire_reply reply;
@@ -96,6 +96,9 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
     if (in->buffer_count != (is_granted ? 1u : 0u)) {
         return bad_reply(from, is_granted ? "the server grants a buffer and sends none, or several"
                                           : "the server refuses and sends a buffer");
+    }
+    if (is_granted && in->buffers[0].bytes != bytes) {
+        return bad_reply(from, "the server grants another range than was asked for");
     }
     if (is_granted) {
         return open_reply(from, &reply, config, deadline, out);
@@ -135,13 +138,14 @@ void ticket_request_confirm(connection *to, const gpuipc_ticket *bytes) {
 }
 
 gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config *config,
-                                     os_deadline deadline, ticket_given *out, bool *out_is_usable) {
+                                     uint64_t bytes, os_deadline deadline, ticket_given *out,
+                                     bool *out_is_usable) {
     const bool keeps_handles = (config->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0;
     *out_is_usable = false;
     os_mutex_lock(&from->receive_mutex);
     gpuipc_status status = connection_receive_whole(from, WIRE_REPLY, keeps_handles, deadline);
     if (status == GPUIPC_OK) {
-        status = take_reply(from, config, deadline, out);
+        status = take_reply(from, config, bytes, deadline, out);
         *out_is_usable = status != GPUIPC_ERR_SERVER_BUSY && !atomic_load(&from->broken);
     } else if (status == GPUIPC_ERR_OTHER_KIND) {
         status = bad_reply(from, "the server sends what is no reply");

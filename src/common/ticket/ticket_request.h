@@ -22,9 +22,11 @@ gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
  *  error record stays. */
 void ticket_request_confirm(connection *to, const gpuipc_ticket *bytes);
 /** The reply to it. Contents that are not ready are nobody's to wait for in here.
+ *  @param bytes the length of the range that was asked for
  *  @param out_is_usable whether the next reply would be the next request's */
 gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config *config,
-                                     os_deadline deadline, ticket_given *out, bool *out_is_usable);
+                                     uint64_t bytes, os_deadline deadline, ticket_given *out,
+                                     bool *out_is_usable);
 
 /** What a server's answer, any but GRANTED, is for the caller. */
 gpuipc_status ticket_answer_status(wire_answer answer);

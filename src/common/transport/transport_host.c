@@ -179,6 +179,7 @@ static void release_segment(context *ctx, segment *of, bool forked) {
     if (!forked) { /* in a child it is closed already */
         os_handle_close(&of->kept);
     }
+    quota_return(&of->charge);
     *of = SEGMENT_NONE;
 }
 

@@ -153,6 +153,7 @@ void transport_plain_release(buffer *self) {
 void transport_plain_release_segment(context *ctx, segment *of, bool forked) {
     driver_reference_release(ctx, of->made, forked);
     driver_reference_release(ctx, of->pool, forked);
+    quota_return(&of->charge);
     *of = SEGMENT_NONE;
 }
 

@@ -85,10 +85,13 @@ gpuipc_status transport_vmm_make(buffer *self, const gpuipc_buffer_config *confi
     if ((status = round_up(config->bytes, unit, &total)) != GPUIPC_OK ||
         (status = round_up(choose_segment_bytes(self, config, total, unit), unit,
                            &segment_bytes)) != GPUIPC_OK ||
-        (status = allocate_segments(self, prop, total, segment_bytes)) != GPUIPC_OK ||
-        (status = mapping_create(&self->context->driver, self->segments, self->segment_count,
-                                 &self->mapping)) != GPUIPC_OK) {
+        (status = allocate_segments(self, prop, total, segment_bytes)) != GPUIPC_OK) {
         return status;
+    }
+    status =
+        mapping_create(&self->context->driver, self->segments, self->segment_count, &self->mapping);
+    if (status != GPUIPC_OK) { /* nobody else said how large own memory is */
+        return status == GPUIPC_ERR_SIZE_MISMATCH ? status_change(GPUIPC_ERR_CUDA) : status;
     }
     return transport_vmm_set_access(self, self->owner, GPUIPC_ACCESS_READ_WRITE);
 }
@@ -163,14 +166,15 @@ static CUmemAccess_flags flags_of(gpuipc_access access) {
 gpuipc_status transport_vmm_open(buffer *self, const buffer_source *source, gpuipc_access access) {
     context *ctx = self->context;
     const uint32_t index = self->access_device;
+    const CUdevice owner = self->owner < ctx->device_count ? ctx->devices[self->owner].ordinal : -1;
     (void)source;
     gpuipc_status status = buffer_check_peer(self, index);
     if (status != GPUIPC_OK) {
         return status;
     }
     keep_alive_for_peer(ctx, self->owner, index);
-    status =
-        import_map(ctx, self->import, ctx->devices[index].ordinal, flags_of(access), &self->view);
+    status = import_map(ctx, self->import, owner, ctx->devices[index].ordinal, flags_of(access),
+                        &self->view);
     if (status == GPUIPC_OK) {
         self->mapping = *import_view_mapping(self->view);
     }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See peer.h: the leader's second program, which lends memory and is killed. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "peer.h"
+
+static bool lend(role *at) {
+    char line[ROLE_LINE_MAX];
+    gpuipc_buffer *buffer;
+    if (!role_check(at,
+                    gpuipc_connection_open(at->session.context, at->options->name, NULL,
+                                           at->options->timeout_ms, &at->connection),
+                    "connecting") ||
+        !peer_make(at, peer_device(at), GPUIPC_TRANSPORT_VMM, pattern_consumer, &buffer)) {
+        return false;
+    }
+    bool is_lent = role_say(at, buffer, "lend %" PRIu64, PEER_BYTES) &&
+                   role_hear(at, "taken", line, NULL) != NULL;
+    if (is_lent) {
+        puts(PEER_SAYS_LENT);
+        (void)fflush(stdout);
+        (void)role_hear(at, NULL, line, NULL); /* nothing comes */
+        is_lent = role_fail(at, "this program was not killed in time");
+    }
+    (void)gpuipc_buffer_release(buffer);
+    return is_lent;
+}
+
+int peer_end(const options *wanted) {
+    role at;
+    int code = role_begin(&at, wanted, "other end");
+    if (code == EXIT_PASS) {
+        (void)lend(&at);
+        puts(at.failure);
+        role_end(&at);
+        code = EXIT_FAIL;
+    }
+    return code;
+}

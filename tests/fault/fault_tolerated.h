@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Failures that are not told, and why: fault_calls' table. */
+#ifndef GPUIPC_TEST_FAULT_TOLERATED_H
+#define GPUIPC_TEST_FAULT_TOLERATED_H
+
+#include "fault_point.h"
+
+/** @return the reason why the failure of a call need not be told, or NULL */
+const char *fault_tolerated(const char *scenario, const fault_event *event);
+
+#endif
