@@ -99,7 +99,7 @@ static nb::str represent(const array_object &self) {
                 self.core->access_device());
 }
 
-static void bind_form(nb::class_<array_object> &type) {
+static void bind_form(bound_class<array_object> &type) {
     type.def_prop_ro(
             "shape",
             [](const array_object &self) {
@@ -151,7 +151,7 @@ static void bind_form(nb::class_<array_object> &type) {
         });
 }
 
-static void bind_place(nb::class_<array_object> &type) {
+static void bind_place(bound_class<array_object> &type) {
     type.def_prop_ro(
             "buffer", [](const array_object &self) { return buffer_object{self.core}; },
             "The memory that it is in.")
@@ -176,7 +176,7 @@ static void bind_place(nb::class_<array_object> &type) {
             "It was opened with access='r': its memory may not be written.");
 }
 
-static void bind_views(nb::class_<array_object> &type) {
+static void bind_views(bound_class<array_object> &type) {
     type.def(
             "view",
             [](const array_object &self, nb::handle shape, nb::handle dtype) {
@@ -198,7 +198,7 @@ static void bind_views(nb::class_<array_object> &type) {
             "A part, by slices: the same memory.");
 }
 
-static void bind_sharing(nb::class_<array_object> &type) {
+static void bind_sharing(bound_class<array_object> &type) {
     type.def(
             "share", share_array, nb::kw_only(), nb::arg("access") = nb::none(),
             nb::arg("expires") = nb::none(), nb::arg("max_processes") = nb::none(),
@@ -229,7 +229,7 @@ static void bind_sharing(nb::class_<array_object> &type) {
 }
 
 void bind_array(nb::module_ &m) {
-    nb::class_<array_object> type(
+    bound_class<array_object> type(
         m, "Array", nb::is_weak_referenceable(),
         "Shape and type of elements over a Buffer: a way into PyTorch, CuPy, JAX, Numba and "
         "NumPy. It has no arithmetic.");
@@ -276,8 +276,8 @@ void bind_array(nb::module_ &m) {
              nb::sig("def __deepcopy__(self, memo: object) -> typing.NoReturn"))
         .def("__repr__", represent);
 
-    m.def(
-        "empty", empty, nb::arg("shape"), nb::arg("dtype"), nb::kw_only(), nb::arg("device") = 0,
+    define(
+        m, "empty", empty, nb::arg("shape"), nb::arg("dtype"), nb::kw_only(), nb::arg("device") = 0,
         nb::arg("openers") = nb::none(), nb::arg("access_devices") = nb::make_tuple(),
         nb::arg("transport") = nb::none(), nb::arg("context") = nb::none(),
         nb::sig(
@@ -287,8 +287,8 @@ void bind_array(nb::module_ &m) {
             "-> Array"),
         "Makes an Array in memory of its own that can be shared, with undefined contents. openers: the GPUs for "
         "which others will open it, as numbers here or UUIDs, as far as that is known.");
-    m.def(
-        "place", place, nb::arg("buffer"), nb::arg("shape"), nb::arg("dtype"),
+    define(
+        m, "place", place, nb::arg("buffer"), nb::arg("shape"), nb::arg("dtype"),
         nb::arg("offset") = 0, nb::arg("strides") = nb::none(),
         nb::sig(
             "def place(buffer: Buffer, shape: int | collections.abc.Sequence[int], dtype: object, offset: int = "

@@ -114,7 +114,7 @@ std::shared_ptr<memory> open_handed_over(nb::handle ticket, nb::handle device);
 void bind_wrap(nb::module_ &m);
 
 /** DLPack's and the CUDA array interface's methods of an Array. */
-void bind_exports(nb::class_<array_object> &type);
+void bind_exports(bound_class<array_object> &type);
 
 std::string manifest_of(const std::vector<gpuipc_range> &ranges);
 /** The bytes that go with an Array's ticket: a manifest of one range. */

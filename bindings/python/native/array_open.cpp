@@ -203,8 +203,8 @@ std::shared_ptr<memory> open_handed_over(const gpuipc_ticket &ticket) {
     "context: Context | None = None)"
 
 void bind_open(nb::module_ &m) {
-    m.def(
-        "open",
+    define(
+        m, "open",
         [](nb::handle ticket, nb::handle device, nb::handle access, std::optional<double> timeout,
            nb::handle stream, bool waits, nb::handle users, nb::handle context) {
             return arrays_of(
@@ -217,8 +217,8 @@ void bind_open(nb::module_ &m) {
         "may be, beside this user's. Raises errors.TicketError, or errors.Timeout when its server or the contents "
         "took more than timeout seconds. The memory is kept until the last Array of it is gone, also when its owner "
         "has ended.");
-    m.def(
-        "open_buffer",
+    define(
+        m, "open_buffer",
         [](nb::handle ticket, nb::handle device, nb::handle access, std::optional<double> timeout,
            nb::handle stream, bool waits, nb::handle users, nb::handle context) {
             return buffer_object{
@@ -226,8 +226,8 @@ void bind_open(nb::module_ &m) {
         },
         OPEN_ARGUMENTS, nb::sig("def open_buffer" OPEN_SIGNATURE " -> Buffer"),
         "As open(), but bare memory, whatever came with the ticket.");
-    m.def(
-        "share", share_any, nb::arg("shared"), nb::arg("options"),
+    define(
+        m, "share", share_any, nb::arg("shared"), nb::arg("options"),
         nb::sig(
             "def share(shared: Buffer | Array | dict[str, Array], **options: typing.Any) -> Ticket"),
         "A new ticket, as Buffer.share(): of a Buffer, of an Array, or of named Arrays that lie in one buffer.");

@@ -224,7 +224,7 @@ static std::optional<uint32_t> device_of(const buffer_object &self) {
         "process as an Array, or by its ticket");
 }
 
-static void bind_properties(nb::class_<buffer_object> &type) {
+static void bind_properties(bound_class<buffer_object> &type) {
     type.def_prop_ro(
             "address", [](const buffer_object &self) { return self.core->address(); },
             "Device address of the first byte.")
@@ -268,7 +268,7 @@ static void bind_properties(nb::class_<buffer_object> &type) {
             "The Context that it is open in.");
 }
 
-static void bind_contents(nb::class_<buffer_object> &type) {
+static void bind_contents(bound_class<buffer_object> &type) {
     type.def(
             "read", read, nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(),
             "The contents, as bytes, from offset bytes on; without nbytes to the end. Waits until they are there and the work of "
@@ -293,7 +293,7 @@ static void bind_contents(nb::class_<buffer_object> &type) {
             "Waits until the contents that it was opened with are there. Raises errors.Timeout after so many seconds.");
 }
 
-static void bind_sharing(nb::class_<buffer_object> &type) {
+static void bind_sharing(bound_class<buffer_object> &type) {
     type.def(
             "share", share_buffer, nb::kw_only(), nb::arg("offset") = 0,
             nb::arg("nbytes") = nb::none(), nb::arg("access") = nb::none(),
@@ -328,7 +328,7 @@ static void bind_sharing(nb::class_<buffer_object> &type) {
 }
 
 void bind_buffer(nb::module_ &m) {
-    nb::class_<buffer_object> type(
+    bound_class<buffer_object> type(
         m, "Buffer", nb::is_weak_referenceable(),
         "Memory of a GPU (or pinned memory of the host), made here or opened from another "
         "process.");
@@ -366,8 +366,8 @@ void bind_buffer(nb::module_ &m) {
                         self.core->access_device());
         });
 
-    m.def(
-        "create",
+    define(
+        m, "create",
         [](uint64_t nbytes, int64_t device, nb::handle openers, nb::handle access_devices,
            nb::handle transport, nb::handle context) {
             return buffer_object{

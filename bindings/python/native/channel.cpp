@@ -248,7 +248,7 @@ const char *state_name(gpuipc_reader_state state) {
 }
 
 void bind_reader(nb::module_ &m) {
-    nb::class_<gpuipc_reader_info>(m, "Reader", "How a reader of a channel stands.")
+    bound_class<gpuipc_reader_info>(m, "Reader", "How a reader of a channel stands.")
         .def_ro("process_id", &gpuipc_reader_info::process_id,
                 "0: not in this process's PID namespace.")
         .def_ro("since_ms", &gpuipc_reader_info::since_ms,
@@ -279,7 +279,7 @@ void bind_reader(nb::module_ &m) {
 /* ---- what Python sees ------------------------------------------------------------------------ */
 
 void bind_loan(nb::module_ &m) {
-    nb::class_<loan_object, frame_object>(
+    bound_class<loan_object, frame_object>(
         m, "Loan",
         "A slot of a channel to be filled. With `with` it is published at the end, or discarded when there was an "
         "exception. What is neither is discarded when the last object over it is gone.")
@@ -311,7 +311,7 @@ void bind_loan(nb::module_ &m) {
 void bind_channel(nb::module_ &m) {
     bind_reader(m);
     bind_loan(m);
-    nb::class_<channel_object>(
+    bound_class<channel_object>(
         m, "Channel", nb::is_weak_referenceable(),
         "Frames for other processes, in memory that all have open: slots are loaned, filled and published.")
         .def(

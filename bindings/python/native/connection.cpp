@@ -207,7 +207,7 @@ intptr_t connection_wait_handle(const connection &self) {
 /* ---- what Python sees ----------------------------------------------------------------------- */
 
 void bind_message(nb::module_ &m) {
-    nb::class_<message_object>(m, "Message", "What came over a connection.")
+    bound_class<message_object>(m, "Message", "What came over a connection.")
         .def_prop_ro(
             "data", [](const message_object &self) { return self.data; },
             "The bytes that were sent.")
@@ -222,8 +222,8 @@ void bind_message(nb::module_ &m) {
 }
 
 void bind_listener(nb::module_ &m) {
-    nb::class_<listener>(m, "Listener", nb::is_weak_referenceable(),
-                         "A name under which other processes of this user connect.")
+    bound_class<listener>(m, "Listener", nb::is_weak_referenceable(),
+                          "A name under which other processes of this user connect.")
         .def("accept", accept, nb::arg("timeout") = nb::none(),
              nb::sig("def accept(self, timeout: float | None = None) -> Connection"),
              "Waits for a process to connect. Raises errors.Timeout after so many seconds.")
@@ -245,7 +245,7 @@ gpuipc_connection *connection_from(nb::handle argument) {
 
 void bind_connection(nb::module_ &m) {
     bind_message(m);
-    nb::class_<connection>(
+    bound_class<connection>(
         m, "Connection", nb::is_weak_referenceable(),
         "A conversation with one process. One thread sends and one receives at a time.")
         .def(
@@ -285,16 +285,16 @@ void bind_connection(nb::module_ &m) {
             "__exit__", [](connection &self, nb::args) { close(self); },
             nb::sig("def __exit__(self, *args: object) -> None"));
     bind_listener(m);
-    m.def(
-        "listen", listen, nb::arg("name"), nb::kw_only(), nb::arg("users") = nb::none(),
+    define(
+        m, "listen", listen, nb::arg("name"), nb::kw_only(), nb::arg("users") = nb::none(),
         nb::arg("policy") = nb::none(), nb::arg("context") = nb::none(),
         nb::sig(
             "def listen(name: str, *, users: collections.abc.Iterable[int | str] | None = None, policy: "
             "collections.abc.Callable[[Peer], bool] | None = None, context: Context | None = None) -> Listener"),
         "A name under which other processes of this user connect, and of the users named. policy: is asked of "
         "each of them, in accept(), and must not use gpuipc.");
-    m.def(
-        "connect", connect, nb::arg("name"), nb::arg("timeout") = 5.0, nb::kw_only(),
+    define(
+        m, "connect", connect, nb::arg("name"), nb::arg("timeout") = 5.0, nb::kw_only(),
         nb::arg("users") = nb::none(), nb::arg("policy") = nb::none(),
         nb::arg("context") = nb::none(),
         nb::sig(
@@ -303,10 +303,10 @@ void bind_connection(nb::module_ &m) {
             "= None) -> Connection"),
         "Connects to a listener, and waits so many seconds for one to appear: then errors.NotFound. users and policy: whose it may "
         "be, as listen() has them.");
-    m.def("leaves_at_once", leaves_at_once, nb::arg("data"), nb::arg("arrays"),
-          nb::sig("def leaves_at_once(data: bytes, arrays: "
-                  "collections.abc.Iterable[Array | Buffer]) -> bool"),
-          "A message of these leaves as a whole or, when the time is over, not at all.");
+    define(m, "leaves_at_once", leaves_at_once, nb::arg("data"), nb::arg("arrays"),
+           nb::sig("def leaves_at_once(data: bytes, arrays: "
+                   "collections.abc.Iterable[Array | Buffer]) -> bool"),
+           "A message of these leaves as a whole or, when the time is over, not at all.");
 }
 
 } // namespace binding

@@ -161,7 +161,7 @@ std::vector<gpuipc_holder> holders(const context_object &self, nb::handle ticket
 }
 
 void bind_device(nb::module_ &m) {
-    nb::class_<device>(m, "Device", "A GPU of this process.")
+    bound_class<device>(m, "Device", "A GPU of this process.")
         .def_prop_ro(
             "number", [](const device &self) { return self.number; },
             "From 0 on, as CUDA counts the devices that this process sees.")
@@ -200,7 +200,7 @@ void bind_device(nb::module_ &m) {
 }
 
 void bind_holder(nb::module_ &m) {
-    nb::class_<gpuipc_holder>(m, "Holder", "A process that has a ticket's buffer open.")
+    bound_class<gpuipc_holder>(m, "Holder", "A process that has a ticket's buffer open.")
         .def_ro("process_id", &gpuipc_holder::process_id, "0: not in this process's PID namespace.")
         .def_ro("since_ms", &gpuipc_holder::since_ms, "In milliseconds since 1970.")
         .def_ro("openings", &gpuipc_holder::openings, "How often it has the buffer open.")
@@ -250,7 +250,7 @@ gpuipc_transport transport_from(nb::handle argument) {
 void bind_context(nb::module_ &m) {
     bind_device(m);
     bind_holder(m);
-    nb::class_<context_object>(
+    bound_class<context_object>(
         m, "Context", nb::is_weak_referenceable(),
         "One process's use of gpuipc: a CUDA driver, a runtime directory, a server for tickets.")
         .def(

@@ -272,7 +272,7 @@ class delivery {
 } // namespace
 
 void bind_delivery(nb::module_ &m) {
-    nb::class_<delivery>(m, "Delivery", "Tensors of PyTorch that another process has handed over.")
+    bound_class<delivery>(m, "Delivery", "Tensors of PyTorch that another process has handed over.")
         .def(
             nb::init<const nb::tuple &, const nb::bytes &, nb::object>(), nb::arg("segments"),
             nb::arg("contents"), nb::arg("make"),

@@ -199,7 +199,7 @@ nb::dict cuda_array_interface(const array_object &self) {
     return interface;
 }
 
-void bind_exports(nb::class_<array_object> &type) {
+void bind_exports(bound_class<array_object> &type) {
     type.def(
             "__dlpack__", dlpack, nb::arg("stream") = nb::none(),
             nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),

@@ -245,7 +245,7 @@ nb::str represent(nb::handle self) {
 } // namespace
 
 void bind_frame(nb::module_ &m) {
-    nb::class_<frame_object>(
+    bound_class<frame_object>(
         m, "FrameBase",
         "What Loan and Frame have in common: arrays in a slot of a channel. Where it is one array, it is taken by "
         "from_dlpack() as that is.")
@@ -284,15 +284,15 @@ void bind_frame(nb::module_ &m) {
             nb::sig("def __cuda_array_interface__(self) -> dict[str, object]"))
         .def("__reduce__", refuse_pickle, nb::sig("def __reduce__(self) -> typing.NoReturn"))
         .def("__repr__", represent);
-    m.def(
-        "frame_place",
+    define(
+        m, "frame_place",
         [](const frame_object &self) {
             return std::pair<uint64_t, uint64_t>(self.of->frame.address, self.of->form->number);
         },
         nb::arg("frame"), nb::sig("def frame_place(frame: FrameBase) -> tuple[int, int]"),
         "Which slot, and which form: what was made of both once is right again.");
-    m.def(
-        "frame_capsules", capsules, nb::arg("frame"),
+    define(
+        m, "frame_capsules", capsules, nb::arg("frame"),
         nb::sig("def frame_capsules(frame: FrameBase) -> list[tuple[str, object, str | None]]"),
         "DLPack's capsules of its slot, by name, each with the name of its type where it comes as numbers.");
 }

@@ -193,26 +193,29 @@ nb::dict classify(uint64_t address, uint64_t nbytes, nb::handle context_argument
 } // namespace
 
 void bind_machine(nb::module_ &m) {
-    m.def("transport_names", transport_names);
-    m.def("query", query, nb::arg("transport"), nb::arg("owner"), nb::arg("user"),
-          nb::arg("connection").none(), nb::arg("context").none(),
-          nb::sig("def query(transport: str, owner: int, user: int, connection: Connection | None, "
-                  "context: Context | None) -> dict[str, typing.Any]"));
-    m.def(
-        "select", select, nb::arg("owner"), nb::arg("user"), nb::arg("buffer").none(),
+    define(m, "transport_names", transport_names);
+    define(
+        m, "query", query, nb::arg("transport"), nb::arg("owner"), nb::arg("user"),
+        nb::arg("connection").none(), nb::arg("context").none(),
+        nb::sig("def query(transport: str, owner: int, user: int, connection: Connection | None, "
+                "context: Context | None) -> dict[str, typing.Any]"));
+    define(
+        m, "select", select, nb::arg("owner"), nb::arg("user"), nb::arg("buffer").none(),
         nb::arg("policy"), nb::arg("connection").none(), nb::arg("context").none(),
         nb::sig("def select(owner: int, user: int, buffer: Buffer | None, policy: str, connection: "
                 "Connection | None, context: Context | None) -> tuple[str, dict[str, str]]"));
-    m.def("measure", measure, nb::arg("transport"), nb::arg("owner"), nb::arg("user"),
-          nb::arg("context").none(),
-          nb::sig("def measure(transport: str, owner: int, user: int, context: Context | None) -> "
-                  "dict[str, typing.Any]"));
-    m.def("link", link, nb::arg("owner"), nb::arg("user"), nb::arg("context").none(),
-          nb::sig(
-              "def link(owner: int, user: int, context: Context | None) -> dict[str, typing.Any]"));
-    m.def("classify", classify, nb::arg("address"), nb::arg("nbytes"), nb::arg("context").none(),
-          nb::sig("def classify(address: int, nbytes: int, context: Context | None) -> dict[str, "
-                  "typing.Any]"));
+    define(m, "measure", measure, nb::arg("transport"), nb::arg("owner"), nb::arg("user"),
+           nb::arg("context").none(),
+           nb::sig("def measure(transport: str, owner: int, user: int, context: Context | None) -> "
+                   "dict[str, typing.Any]"));
+    define(
+        m, "link", link, nb::arg("owner"), nb::arg("user"), nb::arg("context").none(),
+        nb::sig(
+            "def link(owner: int, user: int, context: Context | None) -> dict[str, typing.Any]"));
+    define(m, "classify", classify, nb::arg("address"), nb::arg("nbytes"),
+           nb::arg("context").none(),
+           nb::sig("def classify(address: int, nbytes: int, context: Context | None) -> dict[str, "
+                   "typing.Any]"));
 }
 
 } // namespace binding

@@ -155,7 +155,7 @@ std::vector<std::pair<std::string, layout>> layouts_arranged(const nb::dict &spe
 }
 
 void bind_manifest(nb::module_ &m) {
-    nb::class_<manifest>(
+    bound_class<manifest>(
         m, "Manifest",
         "Which named arrays lie where in a buffer: bytes that go with a ticket or a message, and are the same for "
         "programs in C (gpuipc_manifest.h).")

@@ -50,11 +50,13 @@ NB_MODULE(_native, m) {
     /* At exit variables of modules still have their arrays: the process's end gives those up. */
     nb::set_leak_warnings(false);
     check_version();
+    binding::exclusive::begin(m);
     nb::register_exception_translator(translate);
     binding::deferred_begin();
     binding::lingering_begin();
-    m.def("statuses", statuses, nb::sig("def statuses() -> dict[str, tuple[int, str]]"),
-          "All statuses of the library: their numbers and sentences.");
+    binding::define(m, "statuses", statuses,
+                    nb::sig("def statuses() -> dict[str, tuple[int, str]]"),
+                    "All statuses of the library: their numbers and sentences.");
     binding::bind_ticket(m);
     binding::bind_policy(m);
     binding::bind_context(m);
@@ -74,8 +76,8 @@ NB_MODULE(_native, m) {
     binding::bind_stream(m);
     binding::bind_parcel(m);
     binding::bind_delivery(m);
-    m.def(
-        "version",
+    binding::define(
+        m, "version",
         [] {
             const uint32_t number = gpuipc_version();
             return nb::str("{}.{}.{}").format(number / 10000, number / 100 % 100, number % 100);

@@ -731,7 +731,7 @@ bool is_known(uint64_t address) {
 } // namespace
 
 void bind_parcel(nb::module_ &m) {
-    nb::class_<parcel>(m, "Parcel", "Tensors of PyTorch, to be handed over together.")
+    bound_class<parcel>(m, "Parcel", "Tensors of PyTorch, to be handed over together.")
         .def(
             nb::init<const nb::list &, nb::object, bool, nb::handle>(), nb::arg("tensors"),
             nb::arg("kept").none(), nb::arg("wraps"), nb::arg("exchange") = nb::none(),
@@ -749,16 +749,16 @@ void bind_parcel(nb::module_ &m) {
                 "def hand_over(self, streams: collections.abc.Sequence[int], open_seconds: float) -> "
                 "tuple[tuple[bytes, bytes], ...]"))
         .def("await_returns", &parcel::await_returns, nb::arg("timeout").none());
-    m.def("torch_configure", configure, nb::arg("kind"), nb::arg("openers"),
-          nb::arg("access_devices"));
-    m.def("torch_refuse", refuse, nb::arg("sentence"),
-          nb::sig("def torch_refuse(sentence: str) -> typing.NoReturn"));
-    m.def(
-        "pointer_info", pointer_info, nb::arg("address"), nb::arg("bytes"),
+    define(m, "torch_configure", configure, nb::arg("kind"), nb::arg("openers"),
+           nb::arg("access_devices"));
+    define(m, "torch_refuse", refuse, nb::arg("sentence"),
+           nb::sig("def torch_refuse(sentence: str) -> typing.NoReturn"));
+    define(
+        m, "pointer_info", pointer_info, nb::arg("address"), nb::arg("bytes"),
         nb::sig(
             "def pointer_info(address: int, bytes: int) -> tuple[str, list[str], int, int, int, str]"));
-    m.def("torch_failure", last_failure);
-    m.def("torch_is_known", is_known, nb::arg("address"));
+    define(m, "torch_failure", last_failure);
+    define(m, "torch_is_known", is_known, nb::arg("address"));
     m.attr("torch_kinds") = GPUIPC_TORCH_KINDS;
 }
 

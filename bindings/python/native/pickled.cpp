@@ -284,18 +284,18 @@ nb::list unpack(const nb::bytes &bytes) {
 } // namespace
 
 void bind_pickled(nb::module_ &m) {
-    m.def("reduce", reduce, nb::arg("array"),
-          nb::sig("def reduce(array: Array) -> tuple[object, ...]"),
-          "What copyreg calls for an Array.");
-    m.def("rebuild", rebuild, nb::arg("text"), "What pickle calls for an Array.");
-    m.def(
-        "pack", pack, nb::arg("arrays"), nb::arg("stream") = nb::none(),
+    define(m, "reduce", reduce, nb::arg("array"),
+           nb::sig("def reduce(array: Array) -> tuple[object, ...]"),
+           "What copyreg calls for an Array.");
+    define(m, "rebuild", rebuild, nb::arg("text"), "What pickle calls for an Array.");
+    define(
+        m, "pack", pack, nb::arg("arrays"), nb::arg("stream") = nb::none(),
         nb::sig(
             "def pack(arrays: collections.abc.Iterable[Array], stream: object | None = None) -> bytes"),
         "Hands several Arrays over in one: with one point at which the stream has made the contents for each "
         "memory, however many Arrays are in it. Each time for one who unpacks it.");
-    m.def(
-        "unpack", unpack, nb::arg("text"), nb::sig("def unpack(text: bytes) -> list[Array]"),
+    define(
+        m, "unpack", unpack, nb::arg("text"), nb::sig("def unpack(text: bytes) -> list[Array]"),
         "The Arrays of pack(), in the process that they were handed to. The contents are waited for at the "
         "first use.");
 }

@@ -54,8 +54,8 @@ bool peer_rule::is_admitted(const gpuipc_peer_info &peer) const {
 }
 
 void bind_policy(nb::module_ &m) {
-    nb::class_<gpuipc_peer_info>(m, "Peer",
-                                 "The process at the other end, as the operating system says.")
+    bound_class<gpuipc_peer_info>(m, "Peer",
+                                  "The process at the other end, as the operating system says.")
         .def_ro("process_id", &gpuipc_peer_info::process_id,
                 "0: not in this process's PID namespace.")
         .def_prop_ro(

@@ -136,7 +136,7 @@ class returns_wait {
 } // namespace
 
 void bind_returns(nb::module_ &m) {
-    nb::class_<returns_wait>(
+    bound_class<returns_wait>(
         m, "Returns", nb::is_weak_referenceable(),
         "What a Buffer was handed to and is to come back from, for event loops. Keeps the memory.")
         .def(
@@ -148,8 +148,8 @@ void bind_returns(nb::module_ &m) {
         .def(
             "wait", &returns_wait::await, nb::arg("timeout") = nb::none(),
             "Waits for it, but not for pickles that nobody has read. Raises errors.Timeout after so many seconds.");
-    m.def(
-        "has_pickles_out",
+    define(
+        m, "has_pickles_out",
         [](const buffer_object &of) {
             of.core->check_open();
             return of.core->has_pickles_out();

@@ -60,8 +60,11 @@ void close_those_with_policies() {
 } // namespace
 
 server_object::~server_object() {
-    auto &listed = those_with_policies();
-    listed.erase(std::remove(listed.begin(), listed.end(), this), listed.end());
+    {
+        const exclusive others;
+        auto &listed = those_with_policies();
+        listed.erase(std::remove(listed.begin(), listed.end(), this), listed.end());
+    }
     if (!is_closed_.exchange(true)) {
         (void)released([&] { return gpuipc_server_destroy(handle_); });
     }
@@ -133,7 +136,7 @@ std::vector<gpuipc_holder> holders_of(gpuipc_server *server, nb::handle ticket) 
 }
 
 void bind_server(nb::module_ &m) {
-    nb::class_<server_object>(
+    bound_class<server_object>(
         m, "Server", nb::is_weak_referenceable(),
         "Answers tickets, beside the server that each context has: for other users, with a policy "
         "of one's own, or polled by the program instead of by a thread.")

@@ -54,8 +54,8 @@ gpuipc_stream current_stream(uint32_t device) {
 }
 
 void bind_stream(nb::module_ &m) {
-    m.def(
-        "set_stream_source",
+    define(
+        m, "set_stream_source",
         [](nb::object source) {
             stream_source() = source.is_none() ? nb::object() : std::move(source);
         },

@@ -285,7 +285,7 @@ void close(const subscription_object &self) {
 /* ---- what Python sees ------------------------------------------------------------------------ */
 
 void bind_taken(nb::module_ &m) {
-    nb::class_<taken_object, frame_object>(
+    bound_class<taken_object, frame_object>(
         m, "Frame", nb::is_weak_referenceable(),
         "A frame that was taken. It is given back by give_back(), by `with`, by the loop that goes on, or when the "
         "last object over it is gone; from then on its memory is another frame's.")
@@ -333,7 +333,7 @@ void bind_taken(nb::module_ &m) {
 
 void bind_subscription(nb::module_ &m) {
     bind_taken(m);
-    nb::class_<subscription_object>(
+    bound_class<subscription_object>(
         m, "Subscription", nb::is_weak_referenceable(),
         "A reader of a channel. A loop over it takes frame after frame until the writer has ended, and gives each "
         "back when it goes on to the next. For one thread at a time.")
@@ -373,8 +373,8 @@ void bind_subscription(nb::module_ &m) {
                     "a subscription stays where it is made: subscribe in the other process");
             },
             nb::sig("def __reduce__(self) -> typing.NoReturn"));
-    m.def(
-        "subscribe", subscribe, nb::arg("channel"), nb::kw_only(), nb::arg("delivery") = "all",
+    define(
+        m, "subscribe", subscribe, nb::arg("channel"), nb::kw_only(), nb::arg("delivery") = "all",
         nb::arg("hold") = 1, nb::arg("first") = "next", nb::arg("device") = nb::none(),
         nb::arg("stream") = nb::none(), nb::arg("timeout") = 5.0, nb::arg("users") = nb::none(),
         nb::arg("context") = nb::none(),

@@ -52,7 +52,7 @@ static bool is_equal(const gpuipc_ticket &one, nb::handle other) {
 }
 
 void bind_ticket(nb::module_ &m) {
-    nb::class_<gpuipc_ticket>(
+    bound_class<gpuipc_ticket>(
         m, "Ticket",
         "64 bytes that stand for a buffer or a part of one. A secret: whoever reads it, and may "
         "connect to the server that gave it out, may open the memory.")

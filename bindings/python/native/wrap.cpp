@@ -182,8 +182,8 @@ taken take(nb::handle producer) {
 } // namespace
 
 void bind_wrap(nb::module_ &m) {
-    m.def(
-        "wrap",
+    define(
+        m, "wrap",
         [](nb::handle producer, nb::handle context) {
             const std::shared_ptr<binding::context> of = context_from(context);
             {
@@ -197,16 +197,17 @@ void bind_wrap(nb::module_ &m) {
         "An Array of memory that another library allocated: of a tensor (__dlpack__), of what has "
         "__cuda_array_interface__, or of (address, nbytes). The tensor is kept until the Array and all that was made "
         "of it are gone and no other process has it; of a bare address the memory stays the caller's to keep.");
-    m.def(
-        "range_of",
+    define(
+        m, "range_of",
         [](nb::handle producer) {
             const taken from = take(producer);
             return std::pair<uint64_t, uint64_t>(from.address, from.form.extent());
         },
         nb::arg("producer"), "Where the memory is that wrap() would take, and how much of it.");
-    m.def("lingering", lingering_count,
-          "How many pieces of memory are gone here and kept, because other processes have what was "
-          "wrapped or pickled here, or may yet open it.");
+    define(
+        m, "lingering", lingering_count,
+        "How many pieces of memory are gone here and kept, because other processes have what was "
+        "wrapped or pickled here, or may yet open it.");
 }
 
 } // namespace binding
