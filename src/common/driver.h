@@ -26,9 +26,11 @@ typedef struct driver {
     bool has_word;     /**< likewise: 64-bit words written and waited for by streams */
     bool has_dmabuf;   /**< likewise: dma-bufs of device memory, since CUDA 11.7 */
     bool has_ctxevent; /**< likewise: an event behind all work of a context, since CUDA 12.5 */
-    bool has_kernel;   /**< likewise */
-    bool is_emulated;  /**< it carries the emulated driver's mark, by whatever way it was found */
-    int version;       /**< as cuDriverGetVersion says */
+    bool
+        has_streamid; /**< likewise: a number of a stream that no other one gets, since CUDA 12.0 */
+    bool has_kernel;  /**< likewise */
+    bool is_emulated; /**< it carries the emulated driver's mark, by whatever way it was found */
+    int version;      /**< as cuDriverGetVersion says */
     os_library *library;
 } driver;
 

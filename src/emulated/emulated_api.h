@@ -171,6 +171,7 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
 #define EMULATED_HAS_hostfunc(...) __VA_ARGS__
 #define EMULATED_HAS_word(...)     __VA_ARGS__
 #define EMULATED_HAS_ctxevent(...) __VA_ARGS__
+#define EMULATED_HAS_streamid(...) __VA_ARGS__
 #define EMULATED_HAS_dmabuf(...)   __VA_ARGS__
 #define EMULATED_HAS_more(...)     __VA_ARGS__
 #define EMULATED_HAS_kernel(...)   __VA_ARGS__

@@ -71,6 +71,9 @@ static void run_stream(void *argument) {
     state_unlock();
 }
 
+/* Of all streams that were ever made. The driver's mutex is held. */
+static unsigned long long last_id;
+
 static CUresult stream_new(context *owner, stream_kind kind, stream **out) {
     free_finished(owner);
     stream *on = calloc(1, sizeof(*on));
@@ -78,6 +81,7 @@ static CUresult stream_new(context *owner, stream_kind kind, stream **out) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     on->kind = kind;
+    on->id = ++last_id;
     on->owner = owner;
     on->next = owner->streams;
     owner->streams = on;

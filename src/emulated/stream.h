@@ -28,6 +28,7 @@ typedef struct capture_place {
 typedef struct stream {
     CUstream handle; /**< of a STREAM_MADE that is not closed */
     stream_kind kind;
+    unsigned long long id; /**< that no other stream gets */
     context *owner;
     unsigned flags;
     int priority;

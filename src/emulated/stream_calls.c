@@ -73,6 +73,19 @@ static CUresult get_context(CUstream handle, CUcontext *out) {
     return CUDA_SUCCESS;
 }
 
+static CUresult get_id(CUstream handle, unsigned long long *out) {
+    stream *on;
+    CUresult result = stream_find(handle, &on);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (out == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = on->id;
+    return CUDA_SUCCESS;
+}
+
 static CUresult get_flags(CUstream handle, unsigned *out) {
     stream *on;
     CUresult result = stream_find(handle, &on);
@@ -128,6 +141,11 @@ GPUIPC_EXPORTED CUresult cuStreamSynchronize(CUstream handle) {
 GPUIPC_EXPORTED CUresult cuStreamGetCtx(CUstream handle, CUcontext *out) {
     const CUresult refused = ENTER(cuStreamGetCtx);
     return refused != CUDA_SUCCESS ? refused : entry_leave(get_context(handle, out));
+}
+
+GPUIPC_EXPORTED CUresult cuStreamGetId(CUstream handle, unsigned long long *out) {
+    const CUresult refused = ENTER(cuStreamGetId);
+    return refused != CUDA_SUCCESS ? refused : entry_leave(get_id(handle, out));
 }
 
 GPUIPC_EXPORTED CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *out, CUgreenCtx *green) {

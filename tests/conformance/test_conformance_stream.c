@@ -28,6 +28,33 @@ Test(stream, made_with_flags) {
           drv.cuStreamCreate(&stream, 0x80));
 }
 
+Test(stream, numbers_of_streams) {
+    const CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    unsigned long long ids[4] = {0};
+    unsigned long long again = 0;
+    CUstream made = NULL;
+    if (!drv.has_streamid) {
+        cr_skip("cuStreamGetId came with CUDA 12.0");
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK("cuda.h: default streams have numbers", CUDA_SUCCESS,
+              drv.cuStreamGetId(streams[i], &ids[i]));
+    }
+    cr_assert_eq(ids[0], ids[1], "NULL is the legacy stream here");
+    cr_assert_neq(ids[1], ids[2]);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(drv.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
+        CHECK("cuda.h: cuStreamGetId", CUDA_SUCCESS, drv.cuStreamGetId(made, &again));
+        cr_assert_neq(again, ids[1]);
+        cr_assert_neq(again, ids[2]);
+        cr_assert_neq(again, ids[3], "cuda.h: unique for the life of the program");
+        ids[3] = again;
+        CHECK("cuda.h: it stays", CUDA_SUCCESS, drv.cuStreamGetId(made, &again));
+        cr_assert_eq(again, ids[3]);
+        OK(drv.cuStreamDestroy(made));
+    }
+}
+
 Test(stream, default_streams) {
     CUdeviceptr address = 0;
     const CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};

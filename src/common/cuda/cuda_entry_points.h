@@ -115,6 +115,7 @@
     X(word, cuStreamBatchMemOp, _v2, 11070, (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags)) \
     X(dmabuf, cuMemGetHandleForAddressRange, , 11070, (void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags)) \
     X(ctxevent, cuCtxRecordEvent, , 12050, (CUcontext context, CUevent event)) \
+    X(streamid, cuStreamGetId, , 12000, (CUstream stream, unsigned long long *id)) \
     X(kernel, cuModuleLoadData, , 2000, (CUmodule *module, const void *image)) \
     X(kernel, cuModuleUnload, , 2000, (CUmodule module)) \
     X(kernel, cuModuleGetFunction, , 2000, (CUfunction *function, CUmodule module, const char *name)) \

@@ -43,7 +43,7 @@ static const char *find_all(const finder *by, driver *drv) {
     bool has_core = true;
     drv->has_vmm = drv->has_p2p = drv->has_legacy = drv->has_pool = true;
     drv->has_pinned = drv->has_hostfunc = drv->has_word = true;
-    drv->has_dmabuf = drv->has_ctxevent = drv->has_kernel = true;
+    drv->has_dmabuf = drv->has_ctxevent = drv->has_streamid = drv->has_kernel = true;
     /* one flag a group, so that the list can say where each entry point belongs */
     bool *const group_core = &has_core;
     bool *const group_vmm = &drv->has_vmm;
@@ -55,6 +55,7 @@ static const char *find_all(const finder *by, driver *drv) {
     bool *const group_word = &drv->has_word;
     bool *const group_dmabuf = &drv->has_dmabuf;
     bool *const group_ctxevent = &drv->has_ctxevent;
+    bool *const group_streamid = &drv->has_streamid;
     bool *const group_kernel = &drv->has_kernel;
 #define FIND(group, name, suffix, version, parameters)                                             \
     if (!find(by, #name, version, &drv->name)) {                                                   \
