@@ -173,7 +173,13 @@ static void name_of_the_librarys_own(hostile_peer *self) {
 #define NO_MEMORY "What ends a connection: handles that are no GPU memory cost the message only"
 
 static const hostile_case handles[] = {
-    COSTS("a GPU's memory as the host's", NO_MEMORY, SIZE_MISMATCH, memory_as_host_memory),
+    /* The emulated driver's memory is a file of another size; a GPU's is none. */
+    {.name = "a GPU's memory as the host's",
+     .rule = NO_MEMORY,
+     .expected = GPUIPC_ERR_SIZE_MISMATCH,
+     .expected_on_gpu = GPUIPC_ERR_NOT_GPU_MEMORY,
+     .end = HOSTILE_DROPPED,
+     .act = memory_as_host_memory},
     COSTS("memory as a pool's handle", NO_MEMORY, NOT_GPU_MEMORY, memory_as_pool),
     COSTS("a pool whose handle never came", NO_MEMORY, NOT_GPU_MEMORY,
           pool_whose_handle_never_came),

@@ -173,13 +173,19 @@ static bool expect_gone(const hostile_ground *on, const hostile_case *of, hostil
                         "when the peer has gone,", verdict);
 }
 
+static gpuipc_status expected_of(const hostile_ground *on, const hostile_case *of) {
+    return of->expected_on_gpu != GPUIPC_OK && process_case_is_emulated(&on->at) != 1
+               ? of->expected_on_gpu
+               : of->expected;
+}
+
 static bool judge(const hostile_ground *on, const hostile_case *of, hostile_peer *peer,
                   hostile_verdict *verdict) {
     const int first_ms = of->end == HOSTILE_WAITS ? HOSTILE_SHORT_MS : on->patience_ms;
     if (of->first_is_good && !expect(on, peer, GPUIPC_OK, on->patience_ms, "before it", verdict)) {
         return false;
     }
-    if (!expect(on, peer, of->expected, first_ms, "it answers", verdict)) {
+    if (!expect(on, peer, expected_of(on, of), first_ms, "it answers", verdict)) {
         return false;
     }
     switch (of->end) {

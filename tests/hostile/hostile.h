@@ -54,6 +54,7 @@ typedef struct hostile_case {
     const char *name;
     const char *rule; /**< the section of docs/wire-format.md, and what it says */
     gpuipc_status expected;
+    gpuipc_status expected_on_gpu; /**< where the driver is not the emulated one; 0: the same */
     hostile_end end;
     /** What is done: the act; or the packet is spoiled and sent; or one byte of it is another one. */
     void (*act)(hostile_peer *self);

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
@@ -38,12 +39,20 @@ Test(selftest, interrupted_it_tells_what_it_has, .timeout = 100) {
     child_destroy(tool);
 }
 
+/* A folder in which the tool's libraries are looked for before those that are there already. */
+static void write_library_path(char *out, size_t size, const char *below) {
+    char folder[4096];
+    const char *others = getenv("LD_LIBRARY_PATH");
+    cr_assert(system_own_folder(folder, sizeof(folder)));
+    const int length = snprintf(out, size, "LD_LIBRARY_PATH=%s/%s%s%s", folder, below,
+                                others != NULL ? ":" : "", others != NULL ? others : "");
+    cr_assert(length > 0 && (size_t)length < size);
+}
+
 /* "cuda" asks for a GPU, wherever a libcuda.so.1 may lead. */
 Test(selftest, does_not_take_an_emulated_libcuda_for_the_installed_one, .timeout = 100) {
-    char folder[4096];
-    char path[sizeof(folder) + 64];
-    cr_assert(system_own_folder(folder, sizeof(folder)));
-    (void)snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/emulated", folder);
+    char path[8192];
+    write_library_path(path, sizeof(path), "emulated");
     selftest_outcome found = selftest_run(
         (selftest_words){"--driver=cuda", SELFTEST_ONE_CASE, NULL}, (selftest_words){path, NULL});
     selftest_expect_code(&found, 1);
@@ -52,10 +61,8 @@ Test(selftest, does_not_take_an_emulated_libcuda_for_the_installed_one, .timeout
 
 /* A libcuda.so.1 is there: what its cuInit answers decides. */
 Test(selftest, turns_to_the_emulated_driver_only_when_there_is_no_device, .timeout = 100) {
-    char folder[4096];
-    char path[sizeof(folder) + 64];
-    cr_assert(system_own_folder(folder, sizeof(folder)));
-    (void)snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/stand-in", folder);
+    char path[8192];
+    write_library_path(path, sizeof(path), "stand-in");
     selftest_words no_device = {path, "STAND_IN_INIT=100", NULL};
     selftest_words hidden = {path, "STAND_IN_INIT=100", "CUDA_VISIBLE_DEVICES=", NULL};
     selftest_words broken = {path, "STAND_IN_INIT=803", NULL};
