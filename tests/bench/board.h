@@ -17,6 +17,8 @@ enum {
     BOARD_ANSWER = 16, /**< the partner's */
     BOARD_SLEEPS = 32, /**< the bell's */
     BOARD_GATE = 48,   /**< what streams wait for at first */
+    BOARD_OWNER_RETURNS = 64,
+    BOARD_PARTNER_RETURNS = 80,
     BOARD_SAMPLES = 512
 };
 #define BOARD_SAMPLES_MAX 65536u

@@ -86,7 +86,9 @@ void partner_take_all(partner *self, const partner_words *words);
 void partner_channel_back(partner *self, const partner_words *words);
 void partner_hops(partner *self, const partner_words *words);
 void partner_hops_by_hand(partner *self, const partner_words *words);
+void partner_calls_begin(partner *self, const partner_words *words);
 void partner_calls(partner *self, const partner_words *words);
+void partner_calls_end(partner *self, const partner_words *words);
 void partner_frames(partner *self, const partner_words *words);
 void partner_copies(partner *self, const partner_words *words);
 

@@ -244,7 +244,9 @@ static const struct {
              {"channel_back", partner_channel_back},
              {"hops", partner_hops},
              {"hops_by_hand", partner_hops_by_hand},
+             {"calls_begin", partner_calls_begin},
              {"calls", partner_calls},
+             {"calls_end", partner_calls_end},
              {"frames", partner_frames},
              {"copies", partner_copies}};
 

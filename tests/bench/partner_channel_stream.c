@@ -80,14 +80,18 @@ void partner_hops(partner *self, const partner_words *words) {
     helper_say("ready");
 }
 
-/* hops_by_hand FIRST COUNT DEVICE */
+/* hops_by_hand FIRST COUNT DEVICE GIVES_BACK */
 void partner_hops_by_hand(partner *self, const partner_words *words) {
     const uint64_t first = partner_number(words, 0);
     const uint64_t count = partner_number(words, 1);
+    const bool gives_back = partner_number(words, 3) != 0;
     CUstream stream = begin_stream((uint32_t)partner_number(words, 2));
     (void)self;
     for (uint64_t i = first; i < first + count; i++) {
         board_wait_async(&lane_here.board, stream, BOARD_TURN, i);
+        if (gives_back) {
+            board_write_async(&lane_here.board, stream, BOARD_PARTNER_RETURNS, i);
+        }
         board_write_async(&lane_here.board, stream, BOARD_ANSWER, i);
     }
     helper_say("ready");
@@ -96,6 +100,24 @@ void partner_hops_by_hand(partner *self, const partner_words *words) {
 }
 
 /* ---- the host's time in calls ------------------------------------------------------------------ */
+
+/* As programs do, it is the same one all the time. */
+static CUstream calls_stream;
+
+/* calls_begin; and calls_end */
+void partner_calls_begin(partner *self, const partner_words *words) {
+    (void)self;
+    (void)words;
+    calls_stream = begin_stream(lane_here.readers[0].device);
+    helper_say("ready");
+}
+
+void partner_calls_end(partner *self, const partner_words *words) {
+    (void)self;
+    (void)words;
+    end_stream(calls_stream);
+    helper_say("ready");
+}
 
 /* calls COUNT GATE: gives back so many frames behind the gate; and when the owner has published them again behind those,
  * takes them. What taking needs of the host's time is in samples 0 to COUNT - 1, giving back behind them. (What was given
@@ -106,8 +128,9 @@ void partner_calls(partner *self, const partner_words *words) {
     const lane_reader *from = &lane_here.readers[0];
     const board *at = &lane_here.board;
     gpuipc_frame frames[GPUIPC_CHANNEL_SLOTS_MAX];
-    CUstream stream = begin_stream(from->device);
+    CUstream stream = calls_stream;
     (void)self;
+    bench_enter((int)from->device);
     board_wait_async(at, stream, BOARD_GATE, gate);
     helper_say("ready");
     for (uint32_t i = 0; i < count; i++) {
@@ -128,7 +151,7 @@ void partner_calls(partner *self, const partner_words *words) {
     for (uint32_t i = 0; i < count; i++) {
         give_back(from, stream, &frames[i]);
     }
-    end_stream(stream);
+    bench_check_cuda(bench_driver.cuStreamSynchronize(stream), "waiting");
     helper_say("ready");
 }
 

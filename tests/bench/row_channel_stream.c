@@ -39,6 +39,7 @@ typedef struct hops {
     uint64_t number; /* of the words by hand */
     samples channel;
     samples by_hand;
+    samples words_alone; /* likewise, and nothing is given back */
 } hops;
 
 /* Of the events, in microseconds for each hop. */
@@ -73,10 +74,11 @@ static void take_channel(hops *of, uint32_t trips, samples *to) {
     pair_hear_ready(all->pair->partner);
 }
 
-static void take_by_hand(hops *of, uint32_t trips, samples *to) {
+/* As in any ring, a word says that there is a frame, and another one that its slot is free again. */
+static void take_by_hand(hops *of, uint32_t trips, bool gives_back, samples *to) {
     lanes *all = &of->lanes;
-    pair_tell(all->pair->partner, "hops_by_hand %llu %u %u", (unsigned long long)of->number + 1,
-              (unsigned)trips, (unsigned)all->device);
+    pair_tell(all->pair->partner, "hops_by_hand %llu %u %u %u", (unsigned long long)of->number + 1,
+              (unsigned)trips, (unsigned)all->device, (unsigned)gives_back);
     pair_hear_ready(all->pair->partner);
     close_gate(all);
     record(of, of->begin);
@@ -84,6 +86,9 @@ static void take_by_hand(hops *of, uint32_t trips, samples *to) {
         of->number++;
         board_write_async(&all->board, all->stream, BOARD_TURN, of->number);
         board_wait_async(&all->board, all->stream, BOARD_ANSWER, of->number);
+        if (gives_back) {
+            board_write_async(&all->board, all->stream, BOARD_OWNER_RETURNS, of->number);
+        }
     }
     record(of, of->end);
     open_gate(all);
@@ -130,7 +135,8 @@ void row_channel_hops(bench_pair *pair, const bench_row *row) {
     for (uint32_t i = 0; i <= rounds; i++) { /* the first one warms up */
         samples unused = {NULL, 0, 0};
         take_channel(&of, trips, i == 0 ? &unused : &of.channel);
-        take_by_hand(&of, trips, i == 0 ? &unused : &of.by_hand);
+        take_by_hand(&of, trips, true, i == 0 ? &unused : &of.by_hand);
+        take_by_hand(&of, trips, false, i == 0 ? &unused : &of.words_alone);
         samples_clear(&unused);
     }
     bench_check_cuda(bench_driver.cuEventDestroy(of.begin), "an event");
@@ -142,9 +148,12 @@ void row_channel_hops(bench_pair *pair, const bench_row *row) {
     found.bare = samples_figure(&of.by_hand);
     result_check_most(&found, "a hop / stream memory operations by hand",
                       found.gpuipc.median / found.bare.median, row->target);
+    result_note(&found, "by hand, and nothing given back, us",
+                samples_figure(&of.words_alone).median);
     report(&found);
     samples_clear(&of.channel);
     samples_clear(&of.by_hand);
+    samples_clear(&of.words_alone);
 }
 
 /* ---- the host's time in calls ------------------------------------------------------------------ */
@@ -224,11 +233,15 @@ void row_channel_calls(bench_pair *pair, const bench_row *row) {
     const uint32_t rounds = pair_rounds(pair, ROUNDS);
     lanes_begin(&all, pair, pair_device(pair, row->is_peer));
     lanes_subscribe(&all, lanes_add(&all, CALLS, SLOT_BYTES), CALLS);
+    pair_tell(pair->partner, "calls_begin");
+    pair_hear_ready(pair->partner);
     take_calls(&all, NULL);
     for (uint32_t i = 0; i < rounds; i++) {
         take_calls(&all, &of);
         take_calls_by_hand(&all, &of);
     }
+    pair_tell(pair->partner, "calls_end");
+    pair_hear_ready(pair->partner);
     lanes_end(&all);
     samples *const mine[] = {&of.loan, &of.publish, &of.take, &of.give_back};
     static const char *const notes[] = {"loan, us", "publish, us", "take, us", "give back, us"};
