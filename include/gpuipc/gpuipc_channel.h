@@ -147,9 +147,10 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *chan
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, which fills the slot; NULL: the default stream of the buffer's device; ::GPUIPC_NO_STREAM: it
  *        is filled
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded),
- *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity), ::GPUIPC_ERR_LIMIT (a header longer than was said),
- *         ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE. After an error it is still on loan
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded; or it was loaned
+ *         for a stream that has not come to it, and is published without one), ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than
+ *         the capacity), ::GPUIPC_ERR_LIMIT (a header longer than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE.
+ *         After an error it is still on loan
  * @ownership ends the loan  @threads any
  * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions
  * @since 0.1

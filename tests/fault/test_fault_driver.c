@@ -80,17 +80,21 @@ static const struct {
     {"cuMemHostUnregister", is_always, false, "likewise, of host memory of our own"},
     {"cuCtxDisablePeerAccess", is_always, false, "likewise, of access that we enabled"},
     {"cuStreamDestroy", is_always, false, "likewise, of a stream of our own"},
+    {"cuStreamGetId", is_always, false, "a stream without a number is taken for another one"},
+    {"cuEventQuery", is_always, false,
+     "a stream of which the driver does not say whether it has passed has not: it is asked again"},
     {"cuGetProcAddress", is_optional_entry_point, false,
      "an entry point outside the group core is an ability that may be missing"},
 };
 
 /* Which times a device's context is entered only to give something back: that it cannot be entered is
- * not told either. */
+ * not told either. Nor is it that a channel cannot ask an event: it asks again. */
 static const struct {
     const char *name; /* of the scenario */
     uint64_t number;
 } releases[] = {
-    {"host", 5}, {"host", 6}, {"legacy", 5}, {"pool", 5}, {"staged", 4}, {"staged", 6}, {"p2p", 4},
+    {"channel", 3}, {"channel", 4}, {"host", 5},   {"host", 6}, {"legacy", 5},
+    {"pool", 5},    {"staged", 4},  {"staged", 6}, {"p2p", 4},
 };
 
 static bool is_release(const scenario *what, const char *name, uint64_t number) {

@@ -120,6 +120,8 @@ gpuipc_add_test(unit channel SOURCES test_channel.c test_channel_hostile.c test_
                 ${channel_calls} ${system}_native_ready.c channel_case.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # a clock that steps
                     LINKER:--wrap=os_bell_find) # bells that are gone
+gpuipc_add_test(unit channel_stream DRIVER SOURCES test_channel_stream.c channel_case.c stream_gate.c
+                LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
 target_sources(test_unit_errors PRIVATE ${system}_errors.c)
 set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")

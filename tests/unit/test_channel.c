@@ -555,8 +555,9 @@ Test(channel, a_dropped_reader_lets_the_stream_of_the_writer_go) {
 
 enum {
     CHECK = 3, /* whose stream it is, which context is current, whether it is captured */
-    BATCH = 1, /* the words of all, at once */
-    ENTER = 2  /* the first two again, where there is something to wait for */
+    BATCH = 2, /* the words of all, at once, and an event behind them */
+    ENTER = 2, /* the first two again, where there is something to wait for */
+    NAME = 1   /* which stream it is: not asked is whether it has passed what it was given before */
 };
 
 /* The first time pages are registered, and asked about. */
@@ -574,15 +575,16 @@ static void pass_frame(gpuipc_subscription *const readers[2], CUstream makes, CU
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     gpuipc_frame came[2] = {GPUIPC_FRAME_INIT, GPUIPC_FRAME_INIT};
     core_set_failures("");
-    check_calls(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame), is_first, CHECK);
+    check_calls(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame), is_first,
+                CHECK + NAME);
     check_calls(gpuipc_channel_publish(channel_case_channel, &frame, makes), is_first,
-                CHECK + BATCH);
+                CHECK + NAME + BATCH);
     stream_gate_synchronize(makes);
     core_set_failures("");
     for (int i = 0; i < 2; i++) {
         check_calls(gpuipc_subscription_take(readers[i], uses, 0, &came[i]), is_first, CHECK);
         check_calls(gpuipc_subscription_give_back(readers[i], &came[i], uses), is_first,
-                    CHECK + BATCH);
+                    CHECK + NAME + BATCH);
     }
     stream_gate_synchronize(uses);
 }
@@ -598,7 +600,7 @@ static void pass_late_frame(gpuipc_subscription *const readers[2], CUstream make
     core_set_failures("");
     for (int i = 0; i < 2; i++) {
         check_calls(gpuipc_subscription_take(readers[i], uses, 0, &came[i]), is_first,
-                    CHECK + ENTER + BATCH);
+                    CHECK + ENTER + NAME + BATCH);
     }
     stream_gate_open();
     stream_gate_synchronize(makes);
@@ -609,7 +611,7 @@ static void pass_late_frame(gpuipc_subscription *const readers[2], CUstream make
     }
     core_set_failures("");
     check_calls(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame), is_first,
-                CHECK + ENTER + BATCH);
+                CHECK + NAME + ENTER + NAME + BATCH);
     stream_gate_open();
     stream_gate_synchronize(makes);
     check_ok(gpuipc_channel_discard(channel_case_channel, &frame));

@@ -74,6 +74,7 @@ static void destroy(object *base) {
     const bool forked = object_is_forked(base);
     ticket_name_remove(self->name);
     channel_readers_end(self, forked);
+    trail_unreference(self->trail, forked);
     if (forked) {
         buffer_unreference(self->buffer);
     } else {
@@ -90,6 +91,11 @@ static gpuipc_status make(server *from, buffer *of, const gpuipc_channel_config 
     channel *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
+    }
+    gpuipc_status status = trail_new(of->context, &self->trail);
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
     }
     self->offered = channel_offered;
     self->context = of->context;

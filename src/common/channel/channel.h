@@ -31,7 +31,6 @@ typedef struct channel_slot {
     uint64_t bytes;    /**< likewise */
     uint32_t
         holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
-    point_word written;  /**< the writer's stream has come to the publication */
     size_t header_bytes; /**< of that frame, for readers that come later */
     uint8_t header[GPUIPC_FRAME_HEADER_MAX];
 } channel_slot;
@@ -44,6 +43,7 @@ typedef struct channel {
     ticket share;      /**< what is revoked at the end */
     ticket_name *name; /**< NULL: it has none, or has ended */
     buffer *buffer;
+    trail *trail; /**< a reference: of the writer's streams, for the pages of all readers */
     gpuipc_channel_config config; /**< with all of its values settled */
     os_mutex mutex;               /**< guards the rest */
     bool has_ended;

@@ -230,11 +230,12 @@ static gpuipc_status make_bells(channel_reader *reader) {
 }
 
 /* What is still in its slot and ready, of the numbers above @p above: the oldest. */
-static bool find_kept(const channel *self, uint64_t above, uint32_t *out_slot) {
+static bool find_kept(channel *self, uint64_t above, uint32_t *out_slot) {
     bool found = false;
     for (uint32_t i = 0; i < self->config.slots; i++) {
         const channel_slot *slot = &self->slots[i];
-        if (slot->is_intact && slot->number > above && point_is_reached(&slot->written) &&
+        if (slot->is_intact && slot->number > above &&
+            trail_has_passed(self->trail, TRAIL_WRITE, i) &&
             (!found || slot->number < self->slots[*out_slot].number)) {
             *out_slot = i;
             found = true;
@@ -244,7 +245,7 @@ static bool find_kept(const channel *self, uint64_t above, uint32_t *out_slot) {
 }
 
 /* In order means without a gap: what comes before one that is not kept, or not ready, is not offered either. */
-static uint64_t before_first(const channel *self, gpuipc_first first) {
+static uint64_t before_first(channel *self, gpuipc_first first) {
     uint64_t before = self->number;
     uint32_t slot = 0;
     if (first == GPUIPC_FIRST_NEXT) {
@@ -288,6 +289,8 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
     if (status != GPUIPC_OK) {
         return status;
     }
+    made.page->trail = self->trail;
+    trail_reference(self->trail);
     if ((status = make_bells(&made)) != GPUIPC_OK) {
         goto end_page;
     }

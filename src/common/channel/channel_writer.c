@@ -6,6 +6,7 @@
 #include "base/struct_size.h"
 #include "channel/channel.h"
 #include "sync/point_wait.h"
+#include "sync/trail.h"
 
 /* Waiting begins with looking again and again. */
 #define SPIN_NS UINT64_C(50000)
@@ -31,9 +32,10 @@ static bool has_more(uint32_t bits, uint32_t from) {
 
 /* What was found. */
 typedef struct search {
-    bool can_wait;  /* a stream can, for readers that gave back in the order of theirs */
-    uint32_t slot;  /* or NO_SLOT */
-    uint32_t waits; /* a bit for each of those readers */
+    bool can_wait;      /* a stream can, for readers that gave back in the order of theirs */
+    uint64_t stream_id; /* whose: trail_stream_id() */
+    uint32_t slot;      /* or NO_SLOT */
+    uint32_t waits;     /* a bit for each of those readers */
     channel_reader
         *holder; /* without a slot: one that has the oldest; NULL: a stream of the writer's has */
     uint32_t wanted; /* without a slot: that one; NO_SLOT: all are on loan */
@@ -84,13 +86,13 @@ static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
 }
 
 /* @param out_holder who has it, when it is not free */
-static bool is_free(channel *self, uint32_t at, bool can_wait, uint32_t *out_waits,
+static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_waits,
                     channel_reader **out_holder) {
     channel_slot *slot = &self->slots[at];
     uint32_t offered = 0;
     *out_waits = 0;
     *out_holder = NULL;
-    if (!point_is_reached(&slot->written)) {
+    if (!trail_is_behind(self->trail, TRAIL_WRITE, at, by->stream_id)) {
         return false;
     }
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
@@ -107,7 +109,7 @@ static bool is_free(channel *self, uint32_t at, bool can_wait, uint32_t *out_wai
             break;
         case HAS_GIVEN:
             *out_waits |= bit;
-            if (!can_wait) {
+            if (!by->can_wait) {
                 *out_holder = &self->readers[i];
             }
             break;
@@ -140,7 +142,7 @@ static void look_for_slot(channel *self, search *what) {
     what->holder = NULL;
     while ((at = next_oldest(self, seen)) != NO_SLOT) {
         channel_reader *has_it;
-        if (is_free(self, at, what->can_wait, &what->waits, &has_it)) {
+        if (is_free(self, at, what, &what->waits, &has_it)) {
             what->slot = at;
             return;
         }
@@ -273,20 +275,29 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
 
 /* ---- loans ------------------------------------------------------------------------------------- */
 
-/* The stream waits for readers that gave back in the order of their own. The mutex is held. */
+/* The stream waits for readers that gave back in the order of their own. One that has done so by now costs the stream a
+ * microsecond to see, and the host nothing. The mutex is held. */
 static gpuipc_status wait_for_readers(channel *self, const search *what, gpuipc_stream stream) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
-    point_word passage;
     size_t count = 0;
-    const uint64_t number = self->slots[what->slot].number;
-    const point_waiter by = {
-        .context = self->context, .stream = stream, .device = self->buffer->access_device};
+    device_scope scope;
     for (uint32_t i = 0; has_more(what->waits, i); i++) {
         if ((what->waits >> i & 1u) != 0) {
-            words[count++] = channel_returned_word(self->readers[i].page, what->slot, number);
+            words[count] = channel_returned_word(self->readers[i].page, what->slot,
+                                                 self->slots[what->slot].number);
+            count += !point_is_reached(&words[count]);
         }
     }
-    return count == 0 ? GPUIPC_OK : point_wait(&by, words, count, &passage);
+    if (count == 0) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = trail_wait(self->trail, what->slot, words, count, stream, false);
+        device_leave(&scope);
+    }
+    return status;
 }
 
 /* Whether the stream waits by itself; ERR_CUDA when it is being captured. */
@@ -304,6 +315,7 @@ static gpuipc_status loan(channel *self, gpuipc_stream stream, os_deadline deadl
     if (status != GPUIPC_OK) {
         return status;
     }
+    what.stream_id = trail_stream_id(self->context, stream);
     channel_lock(self);
     status = await_slot(self, &what, deadline);
     if (status == GPUIPC_OK) {
@@ -387,7 +399,7 @@ static gpuipc_status check_frame(const channel *self, const gpuipc_frame *frame)
 
 /* In the stream's CUDA context. */
 static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number,
-                                     gpuipc_stream stream, point_word *out_passage) {
+                                     gpuipc_stream stream) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < self->config.max_readers; i++) {
@@ -396,26 +408,25 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
         }
     }
     gpuipc_status status = device_check_capture(self->context, stream);
-    if (status == GPUIPC_OK) {
-        status = point_write_begin(self->context, words, count, out_passage);
-    }
-    return status == GPUIPC_OK
-               ? point_submit_writes(self->context, words, count, stream, out_passage)
-               : status;
+    return status == GPUIPC_OK ? trail_write(self->trail, at, words, count, stream) : status;
 }
 
-static gpuipc_status make_ready(channel *self, uint32_t at, uint64_t number, gpuipc_stream stream,
-                                point_word *out_passage) {
+/* Without a stream: one that published in this slot before would write its number over a later one. */
+static gpuipc_status make_ready(channel *self, uint32_t at, uint64_t number, gpuipc_stream stream) {
     device_scope scope;
-    *out_passage = POINT_PASSED;
     if (has_stream(stream)) {
         gpuipc_status status =
             device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
         if (status == GPUIPC_OK) {
-            status = write_on_stream(self, at, number, stream, out_passage);
+            status = write_on_stream(self, at, number, stream);
             device_leave(&scope);
         }
         return status;
+    }
+    if (!trail_has_passed(self->trail, TRAIL_WRITE, at)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "the frame was loaned for a stream that has not come to it: publish it "
+                           "on that stream, or wait for the stream first");
     }
     for (uint32_t i = 0; i < self->config.max_readers; i++) {
         if (self->readers[i].page != NULL) {
@@ -445,10 +456,9 @@ static void tell_readers(channel *self, uint32_t at) {
 /* The mutex is held. */
 static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream) {
     uint32_t at = 0;
-    point_word passage;
     gpuipc_status status = find_loan(self, frame, &at);
     if (status != GPUIPC_OK || (status = check_frame(self, frame)) != GPUIPC_OK ||
-        (status = make_ready(self, at, self->number + 1, stream, &passage)) != GPUIPC_OK) {
+        (status = make_ready(self, at, self->number + 1, stream)) != GPUIPC_OK) {
         return status;
     }
     channel_slot *slot = &self->slots[at];
@@ -458,7 +468,6 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
     slot->sequence = ++self->sequence;
     slot->bytes = frame->bytes;
     slot->holders = 0;
-    slot->written = passage;
     slot->header_bytes = frame->header_bytes;
     if (frame->header_bytes > 0) {
         memcpy(slot->header, frame->header, frame->header_bytes);

@@ -6,6 +6,7 @@
 
 #include "base/struct_size.h"
 #include "sync/point_wait.h"
+#include "sync/trail.h"
 
 /* Frames that were withdrawn one after the other: then the caller looks at its deadline. */
 #define TRIES_MAX 64
@@ -193,20 +194,25 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadli
     return GPUIPC_OK;
 }
 
+static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, gpuipc_stream stream) {
+    const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
+    device_scope scope;
+    gpuipc_status status =
+        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = trail_wait(self->page->trail, slot, &awaited, 1, stream, true);
+        device_leave(&scope);
+    }
+    return status;
+}
+
 static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, gpuipc_stream stream,
                                        bool can_wait, os_deadline deadline) {
-    const uint64_t number = self->frames[slot].number;
-    const point_word ready = channel_ready_word(self->page, slot, number);
-    const point_word awaited = channel_awaited_word(self->page, slot, number);
-    const point_waiter by = {.context = self->context,
-                             .stream = stream,
-                             .device = self->buffer->access_device,
-                             .is_alone = true};
-    point_word passage;
+    const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     if (point_is_reached(&ready)) {
         return GPUIPC_OK;
     }
-    return can_wait && !is_writer_gone(self) ? point_wait(&by, &awaited, 1, &passage)
+    return can_wait && !is_writer_gone(self) ? wait_on_stream(self, slot, stream)
                                              : await_contents(self, slot, deadline);
 }
 
@@ -314,21 +320,20 @@ gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_strea
 
 /* ---- giving back ------------------------------------------------------------------------------- */
 
-/* A stream that gave the slot back before would write its number over a later one. Its contents cannot be ready before
- * that stream is there, so this is seldom waited for. The mutex is held. */
-static gpuipc_status await_former(const subscription_frame *frame) {
+/* A stream that gave the slot back before would write its number over a later one. The contents cannot be ready before
+ * that stream is there, so this is seldom waited for. (A stream waits for it by itself.) The mutex is held. */
+static void await_former(const subscription *self, uint32_t slot) {
     const uint64_t begun_ns = os_clock_ns();
     unsigned pause = 0;
-    while (!point_is_reached(&frame->given)) {
+    while (!trail_has_passed(self->page->trail, TRAIL_WRITE, slot)) {
         pause_between_looks(begun_ns, &pause, os_deadline_after(-1));
     }
-    return GPUIPC_OK;
 }
 
 /* When the stream is there. */
 static gpuipc_status return_on_stream(subscription *self, uint32_t slot, gpuipc_stream stream) {
-    subscription_frame *frame = &self->frames[slot];
-    const point_word returned = channel_returned_word(self->page, slot, frame->number);
+    const uint64_t number = self->frames[slot].number;
+    const point_word returned = channel_returned_word(self->page, slot, number);
     device_scope scope;
     gpuipc_status status =
         device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
@@ -338,9 +343,9 @@ static gpuipc_status return_on_stream(subscription *self, uint32_t slot, gpuipc_
     status = device_check_capture(self->context, stream);
     if (status == GPUIPC_OK) {
         channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
-                      channel_state_of(frame->number, CHANNEL_GIVEN));
+                      channel_state_of(number, CHANNEL_GIVEN));
         wake_writer(self);
-        status = point_write_async(&returned, 1, stream, &frame->given);
+        status = trail_write(self->page->trail, slot, &returned, 1, stream);
     }
     device_leave(&scope);
     return status;
@@ -364,10 +369,11 @@ static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpu
             "took it");
     }
     const bool was_lost = is_lost(self, (uint32_t)slot);
-    gpuipc_status status = await_former(frame);
-    if (status == GPUIPC_OK && has_stream(stream)) {
+    gpuipc_status status = GPUIPC_OK;
+    if (has_stream(stream)) {
         status = return_on_stream(self, (uint32_t)slot, stream);
-    } else if (status == GPUIPC_OK) {
+    } else {
+        await_former(self, (uint32_t)slot);
         return_now(self, (uint32_t)slot, frame->number);
     }
     if (status != GPUIPC_OK) {

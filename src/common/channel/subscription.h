@@ -10,9 +10,8 @@
 /** What this reader has of a slot. */
 typedef struct subscription_frame {
     bool is_taken;
-    uint64_t take;    /**< the latest: part of a frame's id */
-    uint64_t number;  /**< of the frame */
-    point_word given; /**< the stream that gave the slot back last has come to that */
+    uint64_t take;   /**< the latest: part of a frame's id */
+    uint64_t number; /**< of the frame */
     gpuipc_frame public_part;
     uint64_t header[CHANNEL_HEADER_WORDS];
 } subscription_frame;

@@ -245,6 +245,9 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     object_init(&self->object, OBJECT_SUBSCRIPTION, destroy);
     gpuipc_status status = buffer_acquire(slots, &self->buffer);
     if (status == GPUIPC_OK) {
+        status = trail_new(ctx, &page->trail);
+    }
+    if (status == GPUIPC_OK) {
         status = read_page(self);
     }
     if (status == GPUIPC_OK) {

@@ -9,6 +9,7 @@
 #include "sync/deferred.h"
 #include "sync/export_record.h"
 #include "sync/ready_event.h"
+#include "sync/trail.h"
 
 /* The last word but one of a page: how many of its points were given out at least once. */
 #define GIVEN_WORD (POINT_COUNT * 2u)
@@ -125,6 +126,7 @@ static void page_free(point_page *self, bool forked) {
     }
     quota_return(&self->charge);
     point_peer_unreference(self->peer, forked);
+    trail_unreference(self->trail, forked);
     free(self->opened);
     free(self->loans);
     free(self);
@@ -288,7 +290,7 @@ static bool is_ready(deferred *item) {
     os_mutex_lock(&self->context->points->mutex);
     const bool ready = passage_all_reached(self);
     os_mutex_unlock(&self->context->points->mutex);
-    return ready;
+    return ready && (self->trail == NULL || trail_have_all_passed(self->trail, &self->seen));
 }
 
 static void end_deferred(deferred *item, bool forked) {
@@ -301,7 +303,8 @@ static void end_deferred(deferred *item, bool forked) {
 
 /* The mutex is held. To unregister memory waits for the devices; nobody asks about its process until then. */
 static void end_page(point_page *self) {
-    if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self)) {
+    if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self) &&
+        (self->trail == NULL || trail_is_untouched(self->trail))) {
         page_free(self, false);
     } else {
         os_handle_close(&self->handle);

@@ -18,6 +18,7 @@
 #include "sync/deferred.h"
 #include "sync/passage.h"
 #include "sync/point_peer.h"
+#include "sync/trail.h"
 
 struct context;
 
@@ -48,6 +49,10 @@ struct point_page {
     uint32_t looked_at;   /**< of a peer's: as far as point_page_return_rest() has come */
     os_handle handle;     /**< of an own one, until it has been sent */
     linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
+    trail *trail;         /**< likewise, of a channel's page, a reference; or NULL */
+    trail_set seen;       /**< of the trail, since nothing else holds the page */
+    struct watch_page
+        *watched; /**< what watch.c keeps of a channel's page, guarded by the watch's mutex */
     void *
         loans; /**< what loan.c or borrowed.c keeps of it, guarded by the mutex and freed with the page; or NULL */
     uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */
@@ -169,7 +174,7 @@ gpuipc_status point_write_begin(struct context *ctx, const point_word *words, si
                                 point_word *out_passage);
 /** Waits while the stream's queue has no room, so no lock is held. All words of up to 63 pages, and the passage behind
  *  them, are one call of the driver.
- *  @param passage is used up also when it fails */
+ *  @param passage is used up also when it fails; POINT_PASSED: there is none (trail.h), and no failure leaves anything */
 gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, size_t count,
                                   gpuipc_stream stream, const point_word *passage);
 
@@ -178,9 +183,12 @@ gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, 
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream);
 gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream);
 
+/** After a failure: waits until a stream of the current CUDA context has done what it had been given. Keeps the record. */
+void point_settle(const struct context *ctx, gpuipc_stream stream);
+
 /** Lets a stream of the current CUDA context wait for words and then write its passage, where point_has_stream_waits().
- *  For point_wait.c alone, which looks after the stream.
- *  @param passage is used up also when it fails
+ *  For point_wait.c and trail.c alone, which look after the stream.
+ *  @param passage as for point_submit_writes()
  *  @param may_store the words are awaited by this stream alone, so that a failure may let it go on by
  *         storing them; else the failure waits for the stream */
 gpuipc_status point_submit_waits(struct context *ctx, const point_word *words, size_t count,

@@ -160,7 +160,7 @@ static CUresult submit_one(const driver *drv, const CUstreamBatchMemOpParams *it
                                            item->word.flags);
 }
 
-/* What a stream is to do with words, and the write of a passage behind them, which may be NULL. */
+/* What a stream is to do with words, and the write of a passage behind them, if there is one. */
 typedef struct order {
     CUstreamBatchMemOpType what;
     const point_word *words;
@@ -168,19 +168,23 @@ typedef struct order {
     const point_word *passage;
 } order;
 
+static bool has_passage(const order *self) {
+    return self->passage->page != NULL;
+}
+
 /* BATCH at a time. The passage goes along with the words, since each call takes room in the stream's queue; what can
  * fail of it does so before anything is on the stream.
  * @param out_submitted of the words, also on failure */
 static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream stream,
                             size_t *out_submitted) {
     const driver *drv = &ctx->driver;
-    const size_t total = self->count + (self->passage != NULL);
+    const size_t total = self->count + has_passage(self);
     cursor at = {NULL, 0};
     CUstreamBatchMemOpParams last;
     CUstreamBatchMemOpParams batch[BATCH];
-    gpuipc_status status = self->passage == NULL ? GPUIPC_OK
-                                                 : describe(&at, self->passage,
-                                                            CU_STREAM_MEM_OP_WRITE_VALUE_64, &last);
+    gpuipc_status status =
+        has_passage(self) ? describe(&at, self->passage, CU_STREAM_MEM_OP_WRITE_VALUE_64, &last)
+                          : GPUIPC_OK;
     *out_submitted = 0;
     for (size_t done = 0; done < total && status == GPUIPC_OK;) {
         const size_t taken = total - done < BATCH ? total - done : BATCH;
@@ -208,7 +212,8 @@ static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream
 
 static gpuipc_status capture(CUstreamBatchMemOpType what, const point_word *word,
                              gpuipc_stream stream) {
-    const order one = {what, word, 1, NULL};
+    const point_word none = POINT_PASSED;
+    const order one = {what, word, 1, &none};
     size_t submitted;
     return submit(word->page->context, &one, stream, &submitted);
 }
@@ -233,12 +238,16 @@ static CUresult synchronize(const context *ctx, gpuipc_stream stream) {
     return result;
 }
 
-/* After a failure: when the stream has done what it had been given, nothing touches the words. */
-static void settle(const context *ctx, gpuipc_stream stream, const point_word *passage) {
+/* When the stream has done what it had been given, nothing touches the words. */
+void point_settle(const struct context *ctx, gpuipc_stream stream) {
     gpuipc_error why = status_save();
     (void)synchronize(ctx, stream);
-    passage_cancel(passage);
     status_restore(&why);
+}
+
+static void settle(const context *ctx, gpuipc_stream stream, const point_word *passage) {
+    point_settle(ctx, stream);
+    passage_cancel(passage);
 }
 
 static gpuipc_status write_by_words(const context *ctx, const point_word *words, size_t count,
@@ -267,7 +276,7 @@ static void write_late(void *data) {
     }
     const point_word passage = self->passage;
     free(self);
-    point_store(&passage); /* the last: from here on the pages may go */
+    passage_cancel(&passage); /* the last: from here on the pages may go */
 }
 
 static gpuipc_status write_by_host(const context *ctx, const point_word *words, size_t count,

@@ -18,11 +18,20 @@ typedef struct watch_entry {
     point_word stored; /* behind a stream that writes: a reference on its page; or no page */
 } watch_entry;
 
+/* The streams that wait for the words of a channel's page. */
+typedef struct watch_page {
+    list_link link;
+    point_page *page;              /* a reference */
+    uint64_t slots;                /* a bit for each that a stream may be waiting for */
+    point_word words[TRAIL_SLOTS]; /* what the latest waits for */
+} watch_page;
+
 /* The streams that wait for one peer. */
 typedef struct watch_group {
     list_link link;
     point_peer *peer;  /* a reference */
     linked_list waits; /* the one not looked at for longest first */
+    linked_list pages; /* likewise */
 } watch_group;
 
 typedef struct watch_thread {
@@ -71,7 +80,47 @@ static void let_go(const watch_entry *entry) {
     }
 }
 
+static watch_page *page_at(list_link *at) {
+    return LIST_ITEM(at, watch_page, link);
+}
+
+static void page_free(watch_page *self, bool forked) {
+    list_remove(&self->link);
+    self->page->watched = NULL;
+    point_page_unreference(self->page, forked);
+    free(self);
+}
+
+static void let_page_go(const watch_page *self) {
+    for (uint32_t slot = 0; slot < TRAIL_SLOTS; slot++) {
+        if ((self->slots >> slot & 1u) != 0 && !point_is_reached(&self->words[slot])) {
+            point_store(&self->words[slot]);
+        }
+    }
+}
+
 /* ---- looking: the mutex is held ---------------------------------------------------------------- */
+
+/* Asks the driver, which does not keep it waiting: not even while another thread waits for room in a stream's queue
+ * (measured on an H200, driver 580). */
+static void look_at_page(watch_page *self) {
+    for (uint32_t slot = 0; slot < TRAIL_SLOTS; slot++) {
+        if ((self->slots >> slot & 1u) != 0 &&
+            trail_has_passed(self->page->trail, TRAIL_WAIT, slot)) {
+            self->slots &= ~(UINT64_C(1) << slot);
+        }
+    }
+    if (self->slots == 0) {
+        deferred_wait_ends();
+        page_free(self, false);
+    }
+}
+
+static void look_at_pages(linked_list *self) {
+    for (size_t left = self->count < LOOKS ? self->count : LOOKS; left > 0; left--) {
+        look_at_page(page_at(list_turn(self)));
+    }
+}
 
 /* Ends those whose streams have passed. That a word is reached is not enough: a stream that comes to it later finds what
  * the peer has made of it meanwhile. */
@@ -94,6 +143,11 @@ static void let_go_abandoned(const watch_group *group, bool is_gone) {
             let_go(entry_of(at));
         }
     }
+    for (list_link *at = group->pages.first; at != NULL; at = at->next) {
+        if (is_gone || point_page_is_abandoned(page_at(at)->page)) {
+            let_page_go(page_at(at));
+        }
+    }
 }
 
 /* What a process wrote before its end is there when its end is seen: it is looked at before its words. */
@@ -103,6 +157,7 @@ static void look_at_group(watch *self, watch_group *group) {
     const bool has_closed = point_peer_has_closed(group->peer);
     os_mutex_unlock(&self->context->points->mutex);
     look_at_queue(&group->waits);
+    look_at_pages(&group->pages);
     if (is_gone || has_closed) {
         let_go_abandoned(group, is_gone);
     }
@@ -123,7 +178,7 @@ static void look(watch *self) {
     for (size_t left = count < LOOKS ? count : LOOKS; left > 0; left--) {
         watch_group *group = group_at(list_turn(&self->groups));
         look_at_group(self, group);
-        if (group->waits.count == 0) {
+        if (group->waits.count + group->pages.count == 0) {
             group_end(group, false);
         }
     }
@@ -258,6 +313,45 @@ gpuipc_status watch_add_store(struct context *ctx, const point_word *word,
     return add(ctx->watch, &entry);
 }
 
+/* Those for one page count as one that waits for another process. The mutex is held.
+ * @param out_is_new it did not count yet */
+static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot,
+                              bool *out_is_new) {
+    point_page *page = word->page;
+    watch_group *group = NULL;
+    gpuipc_status status = start(self);
+    *out_is_new = page->watched == NULL;
+    if (status == GPUIPC_OK && *out_is_new &&
+        (status = group_of(self, page->peer, &group)) == GPUIPC_OK) {
+        watch_page *made = calloc(1, sizeof(*made));
+        if (made == NULL) {
+            return status_out_of_memory(sizeof(*made));
+        }
+        point_page_reference(page);
+        made->page = page;
+        page->watched = made;
+        list_append(&group->pages, &made->link);
+    }
+    if (status == GPUIPC_OK) {
+        page->watched->slots |= UINT64_C(1) << slot;
+        page->watched->words[slot] = *word;
+    }
+    return status;
+}
+
+gpuipc_status watch_add_slot(struct context *ctx, const point_word *word, uint32_t slot) {
+    watch *self = ctx->watch;
+    bool is_new = false;
+    deferred_wait_begins();
+    os_mutex_lock(&self->mutex);
+    gpuipc_status status = add_slot(self, word, slot, &is_new);
+    os_mutex_unlock(&self->mutex);
+    if (status != GPUIPC_OK || !is_new) {
+        deferred_wait_ends();
+    }
+    return status;
+}
+
 void watch_collect(struct context *ctx) {
     os_mutex_lock(&ctx->watch->mutex);
     look(ctx->watch);
@@ -290,11 +384,23 @@ static void free_queue(linked_list *self, bool forked) {
     }
 }
 
+static void free_pages(linked_list *self, bool forked) {
+    while (self->first != NULL) {
+        watch_page *page = page_at(self->first);
+        if (!forked) {
+            point_page_reference(page->page);
+            deferred_wait_ends();
+        }
+        page_free(page, forked);
+    }
+}
+
 static void free_all(watch *self, bool forked) {
     free_queue(&self->returns, forked);
     while (self->groups.first != NULL) {
         watch_group *group = group_at(self->groups.first);
         free_queue(&group->waits, forked);
+        free_pages(&group->pages, forked);
         group_end(group, forked);
     }
 }

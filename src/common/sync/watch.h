@@ -30,6 +30,10 @@ extern const struct context_part watch_part;
 gpuipc_status watch_add(struct context *ctx, const point_word *word, const point_word *passage,
                         import_record *of);
 
+/** Looks after the word of a channel's slot that a stream is about to wait for, until the slot's trail says that it has
+ *  passed. The slot's turn has begun (trail.c). All waits for one page are one thing here. */
+gpuipc_status watch_add_slot(struct context *ctx, const point_word *word, uint32_t slot);
+
 /** Tells @p of when a stream has passed of->passage: import_record_passed(). */
 gpuipc_status watch_add_return(struct context *ctx, import_record *of);
 

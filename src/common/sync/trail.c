@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See trail.h. */
+#include "sync/trail.h"
+
+#include <stdlib.h>
+
+#include "cuda/context.h"
+#include "sync/point.h"
+#include "sync/watch.h"
+
+/* An event can be recorded by streams of its own CUDA context alone. */
+typedef struct trail_event {
+    struct trail_event *next;
+    CUcontext of;
+    CUevent event;
+    bool is_parked; /* no mark has it */
+} trail_event;
+
+/* Each use of a slot is a turn: who asks meanwhile, and finds another one afterwards, has learned nothing. */
+typedef struct trail_mark {
+    atomic_uint turn;   /* odd while something is put on a stream */
+    atomic_uint passed; /* the turn that is known to have passed */
+    _Atomic(trail_event *) last;
+    atomic_uint_least64_t stream_id; /* of the last turn; 0: not known */
+} trail_mark;
+
+struct trail {
+    atomic_uint references;
+    struct context *context; /* no reference: whoever holds a trail holds the context */
+    os_mutex mutex;          /* guards the list */
+    trail_event *events;     /* all of them, until the end */
+    trail_mark marks[TRAIL_USES][TRAIL_SLOTS];
+};
+
+gpuipc_status trail_new(struct context *ctx, trail **out_trail) {
+    trail *self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return status_out_of_memory(sizeof(*self));
+    }
+    atomic_init(&self->references, 1u);
+    self->context = ctx;
+    *out_trail = self;
+    return GPUIPC_OK;
+}
+
+void trail_reference(trail *self) {
+    atomic_fetch_add_explicit(&self->references, 1u, memory_order_relaxed);
+}
+
+void trail_unreference(trail *self, bool forked) {
+    if (self == NULL ||
+        atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
+        return;
+    }
+    while (self->events != NULL) {
+        trail_event *event = self->events;
+        self->events = event->next;
+        if (!forked) {
+            /* Fails only where its CUDA context is gone, and the event with it. */
+            (void)self->context->driver.cuEventDestroy(event->event);
+        }
+        free(event);
+    }
+    free(self);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+/* Relaxed: else it would end a capture of another thread's in global mode (measured on an H100, driver 580). */
+static bool has_come(const driver *drv, CUevent event) {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (drv->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
+        return false;
+    }
+    const bool is_there = drv->cuEventQuery(event) == CUDA_SUCCESS;
+    (void)drv->cuThreadExchangeStreamCaptureMode(&mode);
+    return is_there;
+}
+
+bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
+    trail_mark *mark = &self->marks[use][slot];
+    const unsigned turn = atomic_load(&mark->turn);
+    if ((turn & 1u) != 0) {
+        return false;
+    }
+    if (atomic_load(&mark->passed) == turn) {
+        return true;
+    }
+    const trail_event *last = atomic_load(&mark->last);
+    if (!has_come(&self->context->driver, last->event) || atomic_load(&mark->turn) != turn) {
+        return false;
+    }
+    atomic_store(&mark->passed, turn);
+    return true;
+}
+
+uint64_t trail_stream_id(const struct context *ctx, gpuipc_stream stream) {
+    unsigned long long id = 0;
+    return stream != GPUIPC_NO_STREAM && ctx->driver.has_streamid &&
+                   ctx->driver.cuStreamGetId(stream, &id) == CUDA_SUCCESS
+               ? id
+               : 0;
+}
+
+bool trail_is_behind(trail *self, trail_use use, uint32_t slot, uint64_t stream_id) {
+    trail_mark *mark = &self->marks[use][slot];
+    const bool is_the_same = stream_id != 0 && atomic_load(&mark->stream_id) == stream_id &&
+                             (atomic_load(&mark->turn) & 1u) == 0;
+    return is_the_same || trail_has_passed(self, use, slot);
+}
+
+bool trail_is_untouched(trail *self) {
+    os_mutex_lock(&self->mutex);
+    const bool is_untouched = self->events == NULL;
+    os_mutex_unlock(&self->mutex);
+    return is_untouched;
+}
+
+bool trail_have_all_passed(trail *self, trail_set *seen) {
+    bool all = true;
+    for (uint32_t use = 0; use < TRAIL_USES; use++) {
+        for (uint32_t slot = 0; slot < TRAIL_SLOTS; slot++) {
+            const uint64_t bit = UINT64_C(1) << slot;
+            if ((seen->slots[use] & bit) == 0 && trail_has_passed(self, (trail_use)use, slot)) {
+                seen->slots[use] |= bit;
+            }
+        }
+        all = all && seen->slots[use] == UINT64_MAX;
+    }
+    return all;
+}
+
+/* ---- events ------------------------------------------------------------------------------------ */
+
+static trail_event *take_parked(trail *self, CUcontext of) {
+    os_mutex_lock(&self->mutex);
+    trail_event *found = self->events;
+    while (found != NULL && !(found->is_parked && found->of == of)) {
+        found = found->next;
+    }
+    if (found != NULL) {
+        found->is_parked = false;
+    }
+    os_mutex_unlock(&self->mutex);
+    return found;
+}
+
+static gpuipc_status make_event(trail *self, CUcontext of, trail_event **out_event) {
+    trail_event *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(sizeof(*made));
+    }
+    made->of = of;
+    gpuipc_status status =
+        DRIVER_CALL(&self->context->driver, cuEventCreate, (&made->event, CU_EVENT_DISABLE_TIMING),
+                    "making an event for a slot of a channel");
+    if (status != GPUIPC_OK) {
+        free(made);
+        return status;
+    }
+    os_mutex_lock(&self->mutex);
+    made->next = self->events;
+    self->events = made;
+    os_mutex_unlock(&self->mutex);
+    *out_event = made;
+    return GPUIPC_OK;
+}
+
+static void park(trail *self, trail_event *event) {
+    os_mutex_lock(&self->mutex);
+    event->is_parked = true;
+    os_mutex_unlock(&self->mutex);
+}
+
+/* ---- turns ------------------------------------------------------------------------------------- */
+
+typedef struct turn {
+    trail *of;
+    trail_mark *mark;
+    trail_event *event; /* to be recorded at its end */
+    uint64_t stream_id;
+} turn;
+
+/* Of the stream that is being given something. */
+static gpuipc_status current_context(const context *ctx, CUcontext *out_current) {
+    const uint32_t index = device_entered(ctx);
+    if (index != GPUIPC_DEVICE_NONE) {
+        *out_current = atomic_load(&ctx->devices[index].primary);
+        return GPUIPC_OK;
+    }
+    return DRIVER_CALL(&ctx->driver, cuCtxGetCurrent, (out_current),
+                       "asking for the stream's context");
+}
+
+/* One of that CUDA context: the mark's own, mostly. */
+static gpuipc_status find_event(turn *self) {
+    trail_event *last = atomic_load(&self->mark->last);
+    CUcontext current = NULL;
+    gpuipc_status status = current_context(self->of->context, &current);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    self->event = last != NULL && last->of == current ? last : take_parked(self->of, current);
+    return self->event != NULL ? GPUIPC_OK : make_event(self->of, current, &self->event);
+}
+
+/* What another stream may still do with the slot comes first, so that one event stands behind both. */
+static gpuipc_status turn_begin(turn *self, trail *of, trail_use use, uint32_t slot,
+                                gpuipc_stream stream) {
+    *self = (turn){
+        .of = of, .mark = &of->marks[use][slot], .stream_id = trail_stream_id(of->context, stream)};
+    gpuipc_status status = find_event(self);
+    if (status == GPUIPC_OK && !trail_is_behind(of, use, slot, self->stream_id)) {
+        status = DRIVER_CALL(&of->context->driver, cuStreamWaitEvent,
+                             (stream, atomic_load(&self->mark->last)->event, 0),
+                             "waiting for what another stream does with a slot");
+    }
+    if (status == GPUIPC_OK) {
+        atomic_fetch_add(&self->mark->turn, 1u);
+    } else if (self->event != NULL && self->event != atomic_load(&self->mark->last)) {
+        park(of, self->event);
+    }
+    return status;
+}
+
+/* Nothing is left of it on the stream. */
+static void turn_cancel(const turn *self) {
+    if (self->event != atomic_load(&self->mark->last)) {
+        park(self->of, self->event);
+    }
+    atomic_fetch_sub(&self->mark->turn, 1u);
+}
+
+static gpuipc_status turn_end(const turn *self, gpuipc_stream stream) {
+    trail_event *last = atomic_load(&self->mark->last);
+    gpuipc_status status = DRIVER_CALL(&self->of->context->driver, cuEventRecord,
+                                       (self->event->event, stream), "marking a slot's turn");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (last != NULL && last != self->event) {
+        park(self->of, last);
+    }
+    atomic_store(&self->mark->last, self->event);
+    atomic_store(&self->mark->stream_id, self->stream_id);
+    atomic_fetch_add(&self->mark->turn, 1u);
+    return GPUIPC_OK;
+}
+
+/* ---- what streams do --------------------------------------------------------------------------- */
+
+gpuipc_status trail_write(trail *self, uint32_t slot, const point_word *words, size_t count,
+                          gpuipc_stream stream) {
+    const point_word none = POINT_PASSED;
+    turn now;
+    gpuipc_status status = turn_begin(&now, self, TRAIL_WRITE, slot, stream);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    if (count > 0) {
+        status = point_submit_writes(self->context, words, count, stream, &none);
+    }
+    if (status == GPUIPC_OK && (status = turn_end(&now, stream)) != GPUIPC_OK) {
+        point_settle(self->context, stream);
+    }
+    if (status != GPUIPC_OK) {
+        turn_cancel(&now);
+    }
+    return status;
+}
+
+static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words, size_t count,
+                                  gpuipc_stream stream, bool is_alone) {
+    const point_word none = POINT_PASSED;
+    gpuipc_status status = GPUIPC_OK;
+    for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
+        status = watch_add_slot(self->context, &words[i], slot);
+    }
+    return status == GPUIPC_OK
+               ? point_submit_waits(self->context, words, count, stream, &none, is_alone)
+               : status;
+}
+
+gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words, size_t count,
+                         gpuipc_stream stream, bool is_alone) {
+    turn now;
+    gpuipc_status status = turn_begin(&now, self, TRAIL_WAIT, slot, stream);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = submit_waits(self, slot, words, count, stream, is_alone);
+    if (status == GPUIPC_OK && (status = turn_end(&now, stream)) != GPUIPC_OK) {
+        for (size_t i = 0; i < count && is_alone; i++) {
+            point_store(&words[i]);
+        }
+        point_settle(self->context, stream);
+    }
+    if (status != GPUIPC_OK) {
+        turn_cancel(&now);
+    }
+    return status;
+}

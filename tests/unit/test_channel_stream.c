@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What the streams of one process leave behind at a channel's words (trail.h): who waits for whom, and until when. */
+#include "base/status.h"
+#include "channel_case.h"
+#include "stream_gate.h"
+
+TestSuite(channel_stream, .init = channel_start, .fini = channel_finish, .timeout = 60);
+
+static gpuipc_frame loan(CUstream stream) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_channel_loan(channel_case_channel, stream, SOON_MS, &frame));
+    return frame;
+}
+
+static void publish(const gpuipc_frame *frame, CUstream stream) {
+    check_ok(gpuipc_channel_publish(channel_case_channel, frame, stream));
+}
+
+static gpuipc_frame take(gpuipc_subscription *reader, CUstream stream) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_subscription_take(reader, stream, SOON_MS, &frame));
+    return frame;
+}
+
+Test(channel_stream, a_stream_need_not_wait_for_itself) {
+    gpuipc_frame other = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream another = stream_gate_stream();
+    stream_gate_close(makes);
+    for (int i = 0; i < 3; i++) {
+        const gpuipc_frame frame = loan(makes);
+        publish(&frame, makes);
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_channel_loan(channel_case_channel, another, 0, &other));
+    check_status(GPUIPC_ERR_TIMEOUT,
+                 gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &other));
+    stream_gate_open();
+    other = loan(another);
+    publish(&other, another);
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(another);
+    stream_gate_end();
+}
+
+/* To ask an event would end a capture of another stream's. */
+Test(channel_stream, asking_where_a_stream_is_leaves_captures_alone) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream captured = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    stream_gate_close(makes);
+    frame = loan(makes);
+    publish(&frame, makes);
+    core_set_captured(true, captured);
+    const gpuipc_frame came = take(reader, uses); /* the watch looks after it */
+    check_status(GPUIPC_ERR_TIMEOUT,
+                 gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 20, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+    core_set_captured(false, NULL);
+    stream_gate_open();
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(captured);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
+/* Its stream would write the number of the frame before over that of this one. */
+Test(channel_stream, what_a_stream_has_not_come_to_is_not_published_without_it) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    stream_gate_close(makes);
+    gpuipc_frame frame = loan(makes);
+    publish(&frame, makes);
+    frame = loan(makes);
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    publish(&frame, GPUIPC_NO_STREAM);
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
+/* The slot is given back by one stream and taken on another, again and again: each waits for the one before. */
+Test(channel_stream, streams_take_turns_at_a_slot) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream streams[4];
+    for (int i = 0; i < 4; i++) {
+        streams[i] = stream_gate_stream();
+    }
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    for (int i = 0; i < 200; i++) {
+        stream_gate_close(streams[i % 4]);
+        const gpuipc_frame frame = loan(streams[i % 4]);
+        publish(&frame, streams[i % 4]);
+        const gpuipc_frame came = take(reader, streams[(i + 1 + i / 4) % 4]);
+        cr_assert_eq(came.sequence, (uint64_t)i + 1);
+        check_ok(gpuipc_subscription_give_back(reader, &came, streams[(i + 2 + i / 7) % 4]));
+        stream_gate_open();
+        stream_gate_synchronize(streams[i % 4]); /* before the gate is closed again */
+    }
+    for (int i = 0; i < 4; i++) {
+        stream_gate_synchronize(streams[i]);
+    }
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 201);
+    check_ok(gpuipc_subscription_close(reader));
+    for (int i = 0; i < 4; i++) {
+        stream_gate_stream_end(streams[i]);
+    }
+    stream_gate_end();
+}
+
+static CUstream stream_of(int device, CUcontext *out_context) {
+    const driver *drv = core_driver();
+    CUstream made;
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(out_context, device), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPushCurrent(*out_context), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    return made;
+}
+
+static void end_stream_of(int device, CUstream stream) {
+    const driver *drv = core_driver();
+    CUcontext popped;
+    cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(device), CUDA_SUCCESS);
+}
+
+/* An event is of one CUDA context: the ones that were used before are used again. */
+Test(channel_stream, streams_of_two_devices_take_turns_at_a_slot) {
+    CUcontext contexts[2];
+    CUstream streams[2];
+    core_need_devices(2);
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    for (int i = 0; i < 2; i++) {
+        streams[i] = stream_of(i, &contexts[i]);
+    }
+    if (core_driver()->is_emulated) {
+        core_set_failures(""); /* counts from here on */
+    }
+    for (int i = 0; i < 20; i++) {
+        const gpuipc_frame frame = loan(streams[i % 2]);
+        publish(&frame, streams[i % 2]);
+        const gpuipc_frame came = take(reader, streams[(i + 1) % 2]);
+        check_ok(gpuipc_subscription_give_back(reader, &came, streams[(i + 1) % 2]));
+    }
+    if (core_driver()->is_emulated) {
+        cr_assert_leq(core_calls("cuEventCreate"), 8); /* two uses at either end, two contexts */
+    }
+    check_ok(gpuipc_subscription_close(reader));
+    for (int i = 1; i >= 0; i--) {
+        end_stream_of(i, streams[i]);
+    }
+    stream_gate_end();
+}
+
+/* Neither end waits for the other's stream, nor does its page go before. */
+Test(channel_stream, both_ends_may_go_while_their_streams_wait) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    stream_gate_close(makes);
+    gpuipc_frame frame = loan(makes);
+    publish(&frame, makes);
+    const gpuipc_frame came = take(reader, uses);
+    check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    stream_gate_check_waits(uses);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    stream_gate_synchronize(uses);
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
