@@ -6,11 +6,12 @@
 #include "check.h"
 #include "os.h"
 
-TestSuite(log_rate, .timeout = 60);
+TestSuite(log_rate, .timeout = 110);
 
 #define SECOND_NS UINT64_C(1000000000)
 #define THREADS   8
 #define SENTENCES 20000u
+#define ROUNDS    10000u
 
 /** How many of so many are said. */
 static unsigned say(log_rate *self, uint64_t now_ns, unsigned count, uint64_t *out_left_out) {
@@ -84,4 +85,51 @@ Test(log_rate, each_sentence_of_many_threads_is_said_or_counted_once) {
         sum += speakers[i].said + speakers[i].told;
     }
     cr_assert_eq(sum + log_rate_settle(&rate), THREADS * (uint64_t)SENTENCES);
+}
+
+/* ---- a second that two begin ------------------------------------------------------------------- */
+
+/* What two threads say in the same second, which begins with either. */
+typedef struct duet {
+    log_rate rate;
+    atomic_uint arrived;
+    atomic_uint said[ROUNDS];
+} duet;
+
+/* Until both are there. Where one has no processor the other gives its own up. */
+static void meet(duet *self, unsigned round) {
+    atomic_fetch_add(&self->arrived, 1u);
+    for (unsigned looks = 1; atomic_load(&self->arrived) < 2 * round; looks++) {
+        if (looks % 1000 == 0) {
+            os_sleep_ms(0);
+        }
+    }
+}
+
+/* In each even second a few, in each odd one as many as may be. */
+static void sing(void *argument) {
+    duet *self = argument;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t told;
+        meet(self, 2 * i + 1);
+        (void)say(&self->rate, 2 * i * SECOND_NS, 4, &told);
+        meet(self, 2 * i + 2);
+        atomic_fetch_add(&self->said[i],
+                         say(&self->rate, (2 * i + 1) * SECOND_NS, LOG_RATE_MOST, &told));
+    }
+}
+
+/* Who begins a second that another one counts for already gives it no more. */
+Test(log_rate, no_second_has_more_than_it_may) {
+    static duet both;
+    os_thread *threads[2];
+    for (size_t i = 0; i < 2; i++) {
+        check_ok(os_thread_start(sing, &both, &threads[i]));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        os_thread_join(threads[i]);
+    }
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        cr_assert_eq(atomic_load(&both.said[i]), LOG_RATE_MOST, "in second %u", 2 * i + 1);
+    }
 }

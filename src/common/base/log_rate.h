@@ -15,8 +15,8 @@
 
 /** Zeroed memory is one. */
 typedef struct log_rate {
-    atomic_uint_least64_t second; /**< which one the next counts for */
-    atomic_uint said;             /**< or left out, in that second */
+    atomic_uint_least64_t
+        word; /**< which second the next counts for, and how many were said in it */
     atomic_uint_least64_t left_out;
 } log_rate;
 
