@@ -12,11 +12,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Linux 5.8, include/uapi/linux/stat.h; older C library headers lack it. */
-#ifndef STATX_MNT_ID
-#define STATX_MNT_ID 0x1000U
-#endif
-
 /* Documentation/admin-guide/devices.txt: /dev/null and its like, and NVIDIA's. */
 #define MEMORY_DEVICES 1u
 #define NVIDIA_DEVICES 195u
