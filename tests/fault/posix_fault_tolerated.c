@@ -74,6 +74,8 @@ static const struct {
     {"getsockopt(SO_PEERPIDFD)", 0, NULL,
      "the peer is known by its credentials; whether it runs is not"},
     {"readlink", 0, NULL, "whether the peer numbers processes otherwise is not known then"},
+    {"syscall(SYS_futex, FUTEX_WAKE)", 0, NULL,
+     "whether anybody sleeps is a matter of moments; who does looks again by himself after 50 ms at most"},
     {"ioctl(SIOCOUTQ)", 0, NULL, "what cannot be known counts as taken"},
     {"poll(at once)", 0, NULL, "what cannot be known now is asked again, or counts as not so"},
     {"memfd_create", EINVAL, NULL, "an older kernel does not know a flag: tried without"},
