@@ -25,7 +25,8 @@ void promise_fill(void);
 void promise_end(void);
 const char *promise_state_name(void);
 
-/** What the last call took, without what prepares and undoes it. */
+/** When the last call began, and what it took, without what prepares and undoes it. */
+extern uint64_t promise_begun_ns;
 extern uint64_t promise_took_ns;
 
 /* Calls of one function each. Those without a time-out leave @p timeout_ms alone. */

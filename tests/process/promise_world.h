@@ -13,9 +13,9 @@
 /** Makes a call, by the clock. */
 #define MEASURE(out_status, expression)                                                            \
     do {                                                                                           \
-        const uint64_t begun_ns = os_clock_ns();                                                   \
+        promise_begun_ns = os_clock_ns();                                                          \
         (out_status) = (expression);                                                               \
-        promise_took_ns = os_clock_ns() - begun_ns;                                                \
+        promise_took_ns = os_clock_ns() - promise_begun_ns;                                        \
     } while (0)
 
 typedef struct promise_world {

@@ -4,11 +4,14 @@
  *  these are, and that none is missing.
  *
  *  A machine that is busy makes any call late now and then, and a call that waits for the wrong thing is late each time. So
- *  the best of some tries is judged. The full form judges the median, and says how late the latest was. */
+ *  the best of some tries is judged. The full form judges the median, and says how late the latest was. A machine that stops
+ *  the whole process again and again (a quota of processor time does) makes each try late: what beat.h saw it keep from this
+ *  process after the call's time was over is not the call's. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "beat.h"
 #include "check.h"
 #include "form.h"
 #include "os.h"
@@ -106,7 +109,11 @@ static uint64_t lateness_ns(const promise *of, int timeout_ms) {
                   (unsigned long long)promise_took_ns, timeout_ms);
     cr_assert_lt(promise_took_ns, allowed + NEVER_MS * NS_PER_MS, "%s took %llu ms of %d",
                  of->function, (unsigned long long)(promise_took_ns / NS_PER_MS), timeout_ms);
-    return promise_took_ns > allowed ? promise_took_ns - allowed : 0;
+    if (promise_took_ns <= allowed + LATE_MS * NS_PER_MS) {
+        return promise_took_ns > allowed ? promise_took_ns - allowed : 0;
+    }
+    return promise_took_ns - allowed -
+           beat_withheld_ns(promise_begun_ns + allowed, promise_begun_ns + promise_took_ns);
 }
 
 /* The full form: all tries, and their median. */
@@ -152,6 +159,7 @@ static void judge(const promise *of, int timeout_ms, size_t tries) {
 static void judge_calls(promise_state state) {
     const size_t tries = (size_t)form_choose(40, 50);
     promise_begin(state);
+    beat_begin();
     for (size_t i = 0; i < sizeof(without_blocking) / sizeof(without_blocking[0]); i++) {
         judge(&without_blocking[i], 0, PROMISE_ITEMS);
     }
@@ -160,6 +168,7 @@ static void judge_calls(promise_state state) {
         judge(&with_timeout[i], 0, tries);
         judge(&with_timeout[i], 30, tries);
     }
+    beat_end();
     promise_end();
 }
 
@@ -182,9 +191,12 @@ Test(promises, of_time_with_a_dead_peer) {
 /* ---- the judgement itself ---------------------------------------------------------------------- */
 
 static unsigned planted_calls;
+/* When the planted call of now began, for what the machine is said to have kept. */
+#define BEGUN_NS (UINT64_C(1000) * NS_PER_MS)
 
 static gpuipc_status call_late(int timeout_ms) {
     planted_calls++;
+    promise_begun_ns = BEGUN_NS;
     promise_took_ns = ((uint64_t)timeout_ms + LATE_MS) * NS_PER_MS + 1;
     return GPUIPC_ERR_TIMEOUT;
 }
@@ -198,6 +210,14 @@ static gpuipc_status call_late_once(int timeout_ms) {
 
 static gpuipc_status call_early(int timeout_ms) {
     promise_took_ns = (uint64_t)timeout_ms * NS_PER_MS - 1;
+    return GPUIPC_ERR_TIMEOUT;
+}
+
+/* It waits a second longer than it was told to. */
+static gpuipc_status call_that_waits(int timeout_ms) {
+    promise_begun_ns = os_clock_ns();
+    os_sleep_ms((unsigned)timeout_ms + 1000);
+    promise_took_ns = os_clock_ns() - promise_begun_ns;
     return GPUIPC_ERR_TIMEOUT;
 }
 
@@ -215,4 +235,29 @@ Test(promises, that_are_broken_each_time_are_seen) {
     cr_assert_eq(planted_calls, 5);
     cr_assert(is_early(early.call(30), 30));
     cr_assert_not(is_early(late.call(30), 30));
+}
+
+/* The thread that looks what the machine keeps from this process finds no excuse for who only waits. */
+Test(promises, that_are_broken_by_waiting_are_seen) {
+    const promise planted = {"planted", call_that_waits};
+    uint64_t most = 0;
+    beat_begin();
+    for (int i = 0; i < 40 && most <= LATE_MS * NS_PER_MS;
+         i++) { /* a busy machine may excuse some */
+        const uint64_t late = lateness_ns(&planted, 30);
+        most = late > most ? late : most;
+    }
+    beat_end();
+    cr_assert_gt(most, LATE_MS * NS_PER_MS);
+}
+
+/* Of what the machine keeps from the process counts what lies between the end of the call's time and its return. */
+Test(promises, that_the_machine_breaks_each_time_are_kept) {
+    const promise late = {"planted", call_late};
+    const uint64_t over_ns = BEGUN_NS + 30 * NS_PER_MS;
+    beat_note(BEGUN_NS - 5 * NS_PER_MS, over_ns);
+    beat_note(over_ns + (LATE_MS + 1) * NS_PER_MS, over_ns + 50 * NS_PER_MS);
+    cr_assert_eq(best_lateness_ns(&late, 30, 1), LATE_MS * NS_PER_MS + 1);
+    beat_note(over_ns - NS_PER_MS, over_ns + 2 * NS_PER_MS);
+    cr_assert_eq(best_lateness_ns(&late, 30, 1), (LATE_MS - 2) * NS_PER_MS + 1);
 }
