@@ -28,7 +28,7 @@ static gpuipc_context_config ground_config(void) {
 
 void hostile_begin(hostile_ground *self) {
     const gpuipc_context_config config = ground_config();
-    *self = (hostile_ground){.patience_ms = PATIENCE_MS};
+    *self = (hostile_ground){.patience_ms = PATIENCE_MS, .back_ms = BACK_MS};
     process_case_begin(&self->at, &config);
     self->buffer = process_case_buffer(&self->at, 0, MEBIBYTES_2, 0, 1, 0);
     honest_begin(&self->honest, &self->at);
@@ -264,8 +264,7 @@ bool hostile_check(hostile_ground *on, const hostile_case *of, hostile_role role
     bool is_right = all_rounds(on, of, role, rounds, &found);
     check_ok(gpuipc_listener_close(on->at.listener));
     on->at.listener = NULL;
-    process_case_settle(&on->at);
-    const bool leaks = leak_gate_end(&gate) != 0;
+    const bool leaks = process_case_leaks(&on->at, &gate, on->back_ms) != 0;
     if (leaks && is_right) {
         is_right = wrong(&found, "%s", gate.text);
     }

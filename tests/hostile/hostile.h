@@ -95,6 +95,7 @@ typedef struct hostile_ground {
     gpuipc_buffer *buffer;
     honest_client honest;
     int patience_ms; /**< a call that takes longer hangs */
+    int back_ms;     /**< what is not given back so long after the end was left behind */
     unsigned rounds; /**< 0: as many as the form says */
 } hostile_ground;
 

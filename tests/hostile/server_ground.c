@@ -213,8 +213,8 @@ static void check(server_ground *on, const server_case *of) {
         honest_opens(&on->honest, on->text, &unused);
     }
     end_server(on);
-    process_case_settle(&on->at);
-    cr_assert_eq(leak_gate_end(&gate), 0, "\"%s\" (%s): %s", of->name, of->rule, gate.text);
+    cr_assert_eq(process_case_leaks(&on->at, &gate, BACK_MS), 0, "\"%s\" (%s): %s", of->name,
+                 of->rule, gate.text);
 }
 
 void server_run(const server_case *cases, size_t count) {

@@ -405,8 +405,8 @@ static void check_case(const opening_case *of) {
     for (unsigned i = 0; i < SETTLED; i++) {
         open_honest();
     }
-    process_case_settle(&at);
-    cr_assert_eq(leak_gate_end(&gate), 0, "\"%s\" (%s): %s", of->name, of->rule, gate.text);
+    cr_assert_eq(process_case_leaks(&at, &gate, BACK_MS), 0, "\"%s\" (%s): %s", of->name, of->rule,
+                 gate.text);
 }
 
 static void begin(void) {

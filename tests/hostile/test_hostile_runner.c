@@ -10,6 +10,8 @@
 TestSuite(runner, .timeout = HOSTILE_TEST_S);
 
 #define ROUNDS 2
+/* What is planted never comes back. */
+#define SHORT_BACK_MS 100
 
 /* The case is run as it is, and what the runner says has @p text in it. */
 static void expect_told(const hostile_case *of, int patience_ms, const char *text) {
@@ -18,6 +20,7 @@ static void expect_told(const hostile_case *of, int patience_ms, const char *tex
     hostile_begin(&on);
     on.rounds = ROUNDS;
     on.patience_ms = patience_ms;
+    on.back_ms = SHORT_BACK_MS;
     cr_assert_not(hostile_check(&on, of, HOSTILE_CONNECTS, &verdict), "\"%s\" passed", of->name);
     cr_assert(strstr(verdict.text, text) != NULL, "\"%s\" is not in \"%s\"", text, verdict.text);
     cr_assert(strstr(verdict.text, of->name) != NULL, "%s", verdict.text);

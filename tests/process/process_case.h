@@ -14,6 +14,8 @@
 
 /** How long anything may take that ought to be quick: longer than a loaded machine needs. */
 #define PATIENCE_MS 60000
+/** How long what is given back may take: no call waits for it. */
+#define BACK_MS 20000
 /** Shareable memory is made in this unit on every GPU so far; less is rounded up to it. */
 #define MEBIBYTES_2 (UINT64_C(2) << 20)
 
@@ -32,6 +34,10 @@ void process_case_end(process_case *self);
 
 /** Ends what waits for the devices, and is done by calls that may: before a gate. */
 void process_case_settle(const process_case *self);
+
+/** Settles until nothing is left that was not there when the gate began, or for so long: what waits for a stream is not done
+ *  before a thread of the library's has seen that the stream is past it. As leak_gate_end(). */
+int process_case_leaks(const process_case *self, leak_gate *gate, int timeout_ms);
 
 /** How many devices there are. */
 uint32_t process_case_devices(const process_case *self);

@@ -7,6 +7,7 @@
 #include "helper.h"
 #include "helper_commands.h"
 #include "leak_gate.h"
+#include "process_case.h"
 #include "system.h"
 
 static bool run_command(const helper_command *commands, helper_state *self, const char *line) {
@@ -23,8 +24,11 @@ static bool run_command(const helper_command *commands, helper_state *self, cons
 /* What the emulated driver still has when the context is gone; its counts tell nothing of a real one. */
 static int end_gate(leak_gate *gate) {
     const char *choice = os_environment("GPUIPC_CUDA_DRIVER");
-    const int leaks = leak_gate_end(gate);
-    if (leaks == 0 || choice == NULL || strcmp(choice, "emulated") != 0) {
+    if (choice == NULL || strcmp(choice, "emulated") != 0) {
+        (void)leak_gate_end(gate);
+        return 0;
+    }
+    if (leak_gate_await(gate, BACK_MS) == 0) {
         return 0;
     }
     (void)fprintf(stderr, "%s", gate->text);

@@ -125,6 +125,18 @@ int leak_gate_look(leak_gate *gate) {
     return leaks;
 }
 
+int leak_gate_await(leak_gate *gate, int timeout_ms) {
+    const os_deadline deadline = os_deadline_after(timeout_ms);
+    while (leak_gate_look(gate) != 0) {
+        if (gate->is_broken || os_deadline_passed(deadline)) {
+            return leak_gate_end(gate);
+        }
+        os_sleep_ms(1);
+    }
+    (void)leak_gate_end(gate);
+    return 0;
+}
+
 int leak_gate_end(leak_gate *gate) {
     const int leaks = leak_gate_look(gate);
     resource_list_free(&gate->handles);

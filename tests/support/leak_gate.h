@@ -37,6 +37,10 @@ void leak_gate_begin(leak_gate *gate);
 /** As the end, which is still to come: for what comes back a little later. */
 int leak_gate_look(leak_gate *gate);
 
+/** Looks again and again, for so long at most, until nothing is left: a thread of the library's may be the last that holds a
+ *  thing, and on a busy machine it comes to its end when it comes. What was left behind stays. As leak_gate_end(). */
+int leak_gate_await(leak_gate *gate, int timeout_ms);
+
 /** @return how many things are there now that were not, and 0 at best; text names them */
 int leak_gate_end(leak_gate *gate);
 

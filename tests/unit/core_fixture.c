@@ -88,7 +88,7 @@ void core_finish(void) {
     runtime_directory_remove(core_directory);
     /* A real driver opens descriptors of its own whenever it likes, so only the emulated one is
      * behind the gate; what the library leaves behind is the same on both. */
-    int leaks = leak_gate_end(&gate);
+    const int leaks = core_is_emulated ? leak_gate_await(&gate, SOON_MS) : leak_gate_end(&gate);
     if (core_is_emulated && leaks != 0) {
         fail_in_finish(gate.text);
     }
