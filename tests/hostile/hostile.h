@@ -68,6 +68,10 @@ typedef struct hostile_case {
     int kind;           /**< of raw_handle.h, for who has made the case of it */
 } hostile_case;
 
+/** A case whose act ends the connection. */
+#define HOSTILE_CASE(called, breaks, answer, how)                                                  \
+    { .name = (called), .rule = (breaks), .expected = GPUIPC_ERR_##answer, .act = (how) }
+
 typedef struct hostile_cases {
     const hostile_case *cases;
     size_t count;

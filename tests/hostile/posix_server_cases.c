@@ -52,23 +52,20 @@ static void own_socket(server_peer *self) {
     raw_handle_close(copy);
 }
 
-/* clang-format off */
-#define HANGS_UP(called, breaks, how, by) {.name = (called), .rule = (breaks), .act = (how), .end = SERVER_HANGS_UP, .status = GPUIPC_ERR_##by}
-/* clang-format on */
-
 static const server_case cases[] = {
-    HANGS_UP("asks again before it has read", "Requests: a client asks for one thing at a time",
-             asks_again_before_it_has_read, TOO_MANY_IN_FLIGHT),
-    HANGS_UP("closes its sending half", "none: the end of the socket", closes_its_sending_half,
-             PEER_CLOSED),
-    HANGS_UP("closes its receiving half, and asks", "none: the end of the socket",
-             closes_its_receiving_half, PEER_CLOSED),
+    SERVER_HANGS_UP_CASE("asks again before it has read",
+                         "Requests: a client asks for one thing at a time",
+                         asks_again_before_it_has_read, TOO_MANY_IN_FLIGHT, 0),
+    SERVER_HANGS_UP_CASE("closes its sending half", "none: the end of the socket",
+                         closes_its_sending_half, PEER_CLOSED, 0),
+    SERVER_HANGS_UP_CASE("closes its receiving half, and asks", "none: the end of the socket",
+                         closes_its_receiving_half, PEER_CLOSED, 0),
     {.name = "resets: closes with a reply unread",
      .rule = "none: the end of the socket",
      .act = resets,
      .end = SERVER_WAITS},
-    HANGS_UP("its own end of the connection", "Packet: as many handles as segments name",
-             own_socket, HANDLE_COUNT)};
+    SERVER_HANGS_UP_CASE("its own end of the connection",
+                         "Packet: as many handles as segments name", own_socket, HANDLE_COUNT, 0)};
 
 Test(server, clients_with_a_socket_of_linux, .timeout = HOSTILE_TEST_S) {
     server_run(cases, COUNT(cases));

@@ -54,6 +54,13 @@ typedef struct server_case {
     unsigned variants;    /**< rounds that differ; 0: none does */
 } server_case;
 
+/** A case after which the server hangs up. */
+#define SERVER_HANGS_UP_CASE(called, breaks, how, by, count)                                       \
+    {                                                                                              \
+        .name = (called), .rule = (breaks), .act = (how), .end = SERVER_HANGS_UP,                  \
+        .status = GPUIPC_ERR_##by, .variants = (count)                                             \
+    }
+
 extern const server_case server_cases[];
 extern const size_t server_case_count;
 
