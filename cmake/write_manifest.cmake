@@ -2,8 +2,9 @@
 # Turns CTest's list of tests into the manifest of a bundle (ci/gpu), one line per test:
 #   name|labels|environment|timeout|skip code|program|arguments
 # Words inside a field are separated by tabs; @BIN@ stands for the folder of the programs, and
-# @LD_LIBRARY_PATH@ for what that variable was. Tests that are no program of BIN_DIR (scripts which
-# need compilers and the build tree) are left out and named in OMITTED_FILE.
+# @LD_LIBRARY_PATH@ for what that variable was. Left out, and named in OMITTED_FILE as "reason|name", are tests that are
+# no program of BIN_DIR (scripts which need compilers and the build tree), and Criterion programs without the label
+# "driver", which do on a GPU machine what they do everywhere.
 # usage: cmake -DTESTS_FILE=... -DBIN_DIR=... -DOUT_FILE=... -DOMITTED_FILE=... -P write_manifest.cmake
 file(READ ${TESTS_FILE} tests)
 string(JSON count LENGTH "${tests}" tests)
@@ -57,10 +58,15 @@ foreach(index RANGE ${last_test})
   string(JSON program GET "${tests}" tests ${index} command 0)
   cmake_path(GET program PARENT_PATH folder)
   if(NOT folder STREQUAL BIN_DIR)
-    string(APPEND omitted "${name}\n")
+    string(APPEND omitted "needs compilers|${name}\n")
     continue()
   endif()
   cmake_path(GET program FILENAME program)
+  get_property_text(LABELS ${index} LABELS)
+  if(program MATCHES "^test_" AND NOT "\t${LABELS}\t" MATCHES "\tdriver\t")
+    string(APPEND omitted "needs no GPU|${name}\n")
+    continue()
+  endif()
   get_words(arguments 1 tests ${index} command)
   foreach(property LABELS ENVIRONMENT ENVIRONMENT_MODIFICATION TIMEOUT SKIP_RETURN_CODE)
     get_property_text(${property} ${index} ${property})
