@@ -21,7 +21,7 @@
 #define HOSTILE_HANDLES_MAX 300u
 /** How long the library waits for what never comes. */
 #define HOSTILE_SHORT_MS 20
-/** A criterion test's own limit, for the full form; in the short one CTest's is 120 s. */
+/** A criterion test's own limit, for the full form; in the short one CTest's is 300 s. */
 #define HOSTILE_TEST_S 7200
 
 /** What becomes of the connection. */
