@@ -2,6 +2,7 @@
 /** @file See pinned.h. */
 #include "pinned.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "stream.h"
@@ -12,6 +13,8 @@
 #define BYTES_MAX (UINT64_C(1) << 39)
 
 static pinned *table;
+/* The same, by address: a stream that writes the words of many processes looks for each. */
+static range_node *tree;
 static uint64_t last_id;
 
 static uint64_t *count_of(pinned_kind kind) {
@@ -32,6 +35,8 @@ static pinned *table_add(context *owner, pinned_kind kind, range at, unsigned fl
     one->references = 1;
     one->next = table;
     table = one;
+    one->node = (range_node){.begin = at.base, .end = at.base + at.size};
+    range_tree_add(&tree, &one->node, one->id * UINT64_C(0x9E3779B97F4A7C15));
     ++*count_of(kind);
     return one;
 }
@@ -86,13 +91,14 @@ CUresult pinned_register(context *owner, CUdeviceptr base, uint64_t bytes, unsig
     return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+static bool takes_any(range_node *node) {
+    (void)node;
+    return true;
+}
+
 pinned *pinned_find(CUdeviceptr address) {
-    for (pinned *one = table; one != NULL; one = one->next) {
-        if (address >= one->at.base && address - one->at.base < one->at.size) {
-            return one;
-        }
-    }
-    return NULL;
+    range_node *found = range_tree_find(tree, address, takes_any);
+    return found == NULL ? NULL : (pinned *)(void *)((char *)found - offsetof(pinned, node));
 }
 
 pinned *pinned_next(const pinned *one) {
@@ -117,6 +123,7 @@ static void forget(pinned *one) {
         link = &(*link)->next;
     }
     *link = one->next;
+    range_tree_remove(&tree, &one->node);
     one->owner = NULL;
     --*count_of(one->kind);
     pinned_release(one);

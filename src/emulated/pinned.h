@@ -7,6 +7,7 @@
 #define GPUIPC_EMULATED_PINNED_H
 
 #include "address_space.h"
+#include "base/range_tree.h"
 #include "context.h"
 
 typedef enum pinned_kind {
@@ -25,6 +26,7 @@ typedef struct pinned {
     uint64_t references; /**< one of the table, and pending work */
     void *block;         /**< what is given back with the last one, NULL: the caller's memory */
     struct pinned *next;
+    range_node node; /**< in the tree by which an address is found */
 } pinned;
 
 /** Zeroed pages of the host. CUDA_ERROR_OUT_OF_MEMORY. */
