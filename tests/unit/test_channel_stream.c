@@ -22,16 +22,24 @@ static gpuipc_frame take(gpuipc_subscription *reader, CUstream stream) {
     return frame;
 }
 
+static void pass_on(gpuipc_subscription *reader, CUstream makes, CUstream uses) {
+    const gpuipc_frame frame = loan(makes);
+    publish(&frame, makes);
+    const gpuipc_frame came = take(reader, uses);
+    check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+}
+
 Test(channel_stream, a_stream_need_not_wait_for_itself) {
     gpuipc_frame other = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
     CUstream another = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
     stream_gate_close(makes);
     for (int i = 0; i < 3; i++) {
-        const gpuipc_frame frame = loan(makes);
-        publish(&frame, makes);
+        pass_on(reader, makes, uses);
     }
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_channel_loan(channel_case_channel, another, 0, &other));
     check_status(GPUIPC_ERR_TIMEOUT,
@@ -39,8 +47,94 @@ Test(channel_stream, a_stream_need_not_wait_for_itself) {
     stream_gate_open();
     other = loan(another);
     publish(&other, another);
+    check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
     stream_gate_stream_end(another);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
+/* Nobody has seen what is published: the host waits for its stream, and is ahead of it by the slots that there are. */
+Test(channel_stream, who_publishes_for_nobody_is_not_ahead_without_end) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    CUstream makes = stream_gate_stream();
+    gpuipc_subscription *reader =
+        channel_case_open(&(gpuipc_subscription_config){.delivery = GPUIPC_DELIVERY_NEWEST});
+    stream_gate_close(makes);
+    for (int i = 0; i < 2; i++) {
+        frame = loan(makes);
+        publish(&frame, makes);
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_channel_loan(channel_case_channel, makes, 0, &frame));
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
+/* The words are on the stream: it is waited for, and no number is given out twice. */
+Test(channel_stream, a_turn_that_cannot_be_marked_is_waited_for) {
+    gpuipc_frame came = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    if (!core_driver()->is_emulated) {
+        cr_skip_test("a GPU's driver does not fail when it is told to");
+    }
+    gpuipc_frame frame = loan(makes);
+    core_set_failures("cuEventRecord:1=999");
+    publish(&frame, makes);
+    core_set_failures("");
+    cr_assert_eq(channel_case_receive(reader), 1);
+    frame = loan(makes);
+    stream_gate_close(makes);
+    publish(&frame, makes);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 20, &came));
+    stream_gate_open();
+    cr_assert_eq(take(reader, GPUIPC_NO_STREAM).sequence, 2);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
+static void find(const char *name, void *out_function) {
+    void *symbol = os_library_symbol(core_driver()->library, name);
+    cr_assert_not_null(symbol);
+    memcpy(out_function, &symbol, sizeof(symbol));
+}
+
+/* Nothing runs in a CUDA context that has ended. Its events answer errors. */
+Test(channel_stream, a_context_of_the_programs_own_may_end) {
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUresult (*destroy)(CUcontext);
+    CUcontext own;
+    CUstream stream;
+    const driver *drv = core_driver();
+    find("cuCtxCreate_v2", &create);
+    find("cuCtxDestroy_v2", &destroy);
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(create(&own, 0, 0), CUDA_SUCCESS);
+        cr_assert_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+        pass_on(reader, stream, stream);
+        cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+        cr_assert_eq(destroy(own), CUDA_SUCCESS);
+        if (i > 0) {
+            pass_on(reader, makes, makes);
+            stream_gate_synchronize(makes);
+        }
+    }
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 6);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
     stream_gate_end();
 }
 
@@ -76,16 +170,19 @@ Test(channel_stream, what_a_stream_has_not_come_to_is_not_published_without_it) 
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
     stream_gate_close(makes);
-    gpuipc_frame frame = loan(makes);
-    publish(&frame, makes);
-    frame = loan(makes);
+    pass_on(reader, makes, uses);
+    const gpuipc_frame frame = loan(makes);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
     stream_gate_open();
     stream_gate_synchronize(makes);
     publish(&frame, GPUIPC_NO_STREAM);
+    check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
     stream_gate_end();
 }
 

@@ -24,7 +24,9 @@ typedef struct channel_reader {
 
 typedef struct channel_slot {
     bool is_on_loan;
-    bool is_intact;    /**< what was published in it last is still there */
+    bool is_intact; /**< what was published in it last is still there */
+    bool
+        was_returned; /**< likewise, and a reader has given it back, if only in the order of its stream */
     uint64_t loan;     /**< the latest: part of a frame's id */
     uint64_t number;   /**< of the frame that was published in it last; 0: none was */
     uint64_t sequence; /**< likewise */

@@ -85,6 +85,13 @@ static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
     return all;
 }
 
+/* Whether the stream of the latest publication has come to it, or it need not: what the same stream is given next comes
+ * behind it. But not where nobody has seen that frame: who publishes for the newest would be ahead of it without end. */
+static bool is_written(channel *self, uint32_t at, uint64_t stream_id) {
+    return (self->slots[at].was_returned && trail_is_of(self->trail, TRAIL_WRITE, at, stream_id)) ||
+           trail_has_passed(self->trail, TRAIL_WRITE, at);
+}
+
 /* @param out_holder who has it, when it is not free */
 static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_waits,
                     channel_reader **out_holder) {
@@ -92,9 +99,6 @@ static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_
     uint32_t offered = 0;
     *out_waits = 0;
     *out_holder = NULL;
-    if (!trail_is_behind(self->trail, TRAIL_WRITE, at, by->stream_id)) {
-        return false;
-    }
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
         const uint32_t bit = UINT32_C(1) << i;
         if ((slot->holders & bit) == 0) {
@@ -103,12 +107,14 @@ static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_
         switch (look_at_holder(&self->readers[i], at, slot->number)) {
         case HAS_NOT:
             slot->holders &= ~bit;
+            slot->was_returned = true;
             break;
         case HAS_BEEN_OFFERED:
             offered |= bit;
             break;
         case HAS_GIVEN:
             *out_waits |= bit;
+            slot->was_returned = true;
             if (!by->can_wait) {
                 *out_holder = &self->readers[i];
             }
@@ -118,7 +124,8 @@ static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_
             break;
         }
     }
-    return *out_holder == NULL && withdraw(self, at, offered);
+    return *out_holder == NULL && is_written(self, at, by->stream_id) &&
+           withdraw(self, at, offered);
 }
 
 /* The slot whose frame is the oldest of those that are not in @p seen and not on loan. */
@@ -300,22 +307,33 @@ static gpuipc_status wait_for_readers(channel *self, const search *what, gpuipc_
     return status;
 }
 
-/* Whether the stream waits by itself; ERR_CUDA when it is being captured. */
-static gpuipc_status check_stream(const channel *self, gpuipc_stream stream, bool *out_can) {
-    const point_waiter by = {
-        .context = self->context, .stream = stream, .device = self->buffer->access_device};
-    *out_can = false;
-    return has_stream(stream) ? point_can_wait(&by, out_can) : GPUIPC_OK;
+/* Whether the stream waits by itself, and which it is; ERR_CUDA when it is being captured. */
+static gpuipc_status look_at_stream(const channel *self, gpuipc_stream stream, search *by) {
+    device_scope scope;
+    if (!has_stream(stream)) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status =
+        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check_capture(self->context, stream);
+    if (status == GPUIPC_OK) {
+        by->can_wait = point_has_stream_waits(self->context);
+        by->stream_id = trail_stream_id(self->context, stream);
+    }
+    device_leave(&scope);
+    return status;
 }
 
 static gpuipc_status loan(channel *self, gpuipc_stream stream, os_deadline deadline,
                           gpuipc_frame *out_frame) {
     search what = {.slot = NO_SLOT};
-    gpuipc_status status = check_stream(self, stream, &what.can_wait);
+    gpuipc_status status = look_at_stream(self, stream, &what);
     if (status != GPUIPC_OK) {
         return status;
     }
-    what.stream_id = trail_stream_id(self->context, stream);
     channel_lock(self);
     status = await_slot(self, &what, deadline);
     if (status == GPUIPC_OK) {
@@ -397,9 +415,9 @@ static gpuipc_status check_frame(const channel *self, const gpuipc_frame *frame)
                : GPUIPC_OK;
 }
 
-/* In the stream's CUDA context. */
+/* In the stream's CUDA context. On success trail_turn_end() is owed. */
 static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number,
-                                     gpuipc_stream stream) {
+                                     gpuipc_stream stream, trail_turn *out_turn) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < self->config.max_readers; i++) {
@@ -408,21 +426,18 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
         }
     }
     gpuipc_status status = device_check_capture(self->context, stream);
-    return status == GPUIPC_OK ? trail_write(self->trail, at, words, count, stream) : status;
+    if (status == GPUIPC_OK) {
+        status = trail_turn_begin(self->trail, TRAIL_WRITE, at, stream, out_turn);
+    }
+    if (status == GPUIPC_OK &&
+        (status = trail_turn_write(out_turn, words, count, stream)) != GPUIPC_OK) {
+        trail_turn_cancel(out_turn);
+    }
+    return status;
 }
 
-/* Without a stream: one that published in this slot before would write its number over a later one. */
-static gpuipc_status make_ready(channel *self, uint32_t at, uint64_t number, gpuipc_stream stream) {
-    device_scope scope;
-    if (has_stream(stream)) {
-        gpuipc_status status =
-            device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
-        if (status == GPUIPC_OK) {
-            status = write_on_stream(self, at, number, stream);
-            device_leave(&scope);
-        }
-        return status;
-    }
+/* Without a stream. One that published in this slot before would write its number over a later one. */
+static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
     if (!trail_has_passed(self->trail, TRAIL_WRITE, at)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the frame was loaned for a stream that has not come to it: publish it "
@@ -453,17 +468,12 @@ static void tell_readers(channel *self, uint32_t at) {
     }
 }
 
-/* The mutex is held. */
-static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream) {
-    uint32_t at = 0;
-    gpuipc_status status = find_loan(self, frame, &at);
-    if (status != GPUIPC_OK || (status = check_frame(self, frame)) != GPUIPC_OK ||
-        (status = make_ready(self, at, self->number + 1, stream)) != GPUIPC_OK) {
-        return status;
-    }
+/* It is ready by now, or when a stream comes there. */
+static void tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
     channel_slot *slot = &self->slots[at];
     slot->is_on_loan = false;
     slot->is_intact = true;
+    slot->was_returned = false;
     slot->number = ++self->number;
     slot->sequence = ++self->sequence;
     slot->bytes = frame->bytes;
@@ -473,7 +483,41 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
         memcpy(slot->header, frame->header, frame->header_bytes);
     }
     tell_readers(self, at);
-    return GPUIPC_OK;
+}
+
+static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_frame *frame,
+                                       gpuipc_stream stream) {
+    trail_turn turn;
+    device_scope scope;
+    gpuipc_status status =
+        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = write_on_stream(self, at, self->number + 1, stream, &turn);
+    if (status == GPUIPC_OK) {
+        tell_of(self, at, frame);
+        trail_turn_end(&turn, stream);
+    }
+    device_leave(&scope);
+    return status;
+}
+
+/* The mutex is held. */
+static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream) {
+    uint32_t at = 0;
+    gpuipc_status status = find_loan(self, frame, &at);
+    if (status != GPUIPC_OK || (status = check_frame(self, frame)) != GPUIPC_OK) {
+        return status;
+    }
+    if (has_stream(stream)) {
+        return publish_on_stream(self, at, frame, stream);
+    }
+    status = write_now(self, at, self->number + 1);
+    if (status == GPUIPC_OK) {
+        tell_of(self, at, frame);
+    }
+    return status;
 }
 
 gpuipc_status gpuipc_channel_publish(gpuipc_channel *handle, const gpuipc_frame *frame,

@@ -330,24 +330,50 @@ static void await_former(const subscription *self, uint32_t slot) {
     }
 }
 
-/* When the stream is there. */
-static gpuipc_status return_on_stream(subscription *self, uint32_t slot, gpuipc_stream stream) {
+/* The stream could not be told: the frame is the caller's again, unless the writer has made use of it already. */
+static gpuipc_status take_again(const subscription *self, uint32_t slot, gpuipc_status why) {
+    const uint64_t number = self->frames[slot].number;
+    if (channel_change(self->page, slot, number, CHANNEL_GIVEN, CHANNEL_TAKEN)) {
+        return why;
+    }
+    return_now(self, slot, number);
+    return GPUIPC_OK;
+}
+
+/* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. */
+static gpuipc_status write_on_stream(const subscription *self, uint32_t slot,
+                                     gpuipc_stream stream) {
     const uint64_t number = self->frames[slot].number;
     const point_word returned = channel_returned_word(self->page, slot, number);
-    device_scope scope;
-    gpuipc_status status =
-        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+    trail_turn turn;
+    gpuipc_status status = device_check_capture(self->context, stream);
+    if (status == GPUIPC_OK) {
+        status = trail_turn_begin(self->page->trail, TRAIL_WRITE, slot, stream, &turn);
+    }
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = device_check_capture(self->context, stream);
-    if (status == GPUIPC_OK) {
-        channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
-                      channel_state_of(number, CHANNEL_GIVEN));
-        wake_writer(self);
-        status = trail_write(self->page->trail, slot, &returned, 1, stream);
+    channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
+                  channel_state_of(number, CHANNEL_GIVEN));
+    wake_writer(self);
+    status = trail_turn_write(&turn, &returned, 1, stream);
+    if (status != GPUIPC_OK) {
+        trail_turn_cancel(&turn);
+        return take_again(self, slot, status);
     }
-    device_leave(&scope);
+    trail_turn_end(&turn, stream);
+    return GPUIPC_OK;
+}
+
+static gpuipc_status return_on_stream(const subscription *self, uint32_t slot,
+                                      gpuipc_stream stream) {
+    device_scope scope;
+    gpuipc_status status =
+        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = write_on_stream(self, slot, stream);
+        device_leave(&scope);
+    }
     return status;
 }
 

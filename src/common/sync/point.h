@@ -174,7 +174,8 @@ gpuipc_status point_write_begin(struct context *ctx, const point_word *words, si
                                 point_word *out_passage);
 /** Waits while the stream's queue has no room, so no lock is held. All words of up to 63 pages, and the passage behind
  *  them, are one call of the driver.
- *  @param passage is used up also when it fails; POINT_PASSED: there is none (trail.h), and no failure leaves anything */
+ *  @param passage is used up also when it fails; POINT_PASSED: there is none (trail.h), and after a failure nothing is left on the
+ *         stream */
 gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, size_t count,
                                   gpuipc_stream stream, const point_word *passage);
 

@@ -356,7 +356,7 @@ gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_st
 static void give_up(const context *ctx, const point_word *words, size_t submitted, bool may_store,
                     gpuipc_stream stream, const point_word *passage) {
     for (size_t i = 0; i < submitted && may_store; i++) {
-        point_store(&words[i]);
+        point_raise(&words[i]);
     }
     settle(ctx, stream, passage);
 }

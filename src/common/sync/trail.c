@@ -13,15 +13,16 @@ typedef struct trail_event {
     struct trail_event *next;
     CUcontext of;
     CUevent event;
-    bool is_parked; /* no mark has it */
+    bool is_parked;      /* no mark has it */
+    atomic_bool is_over; /* its CUDA context has ended, and it is never recorded again */
 } trail_event;
 
 /* Each use of a slot is a turn: who asks meanwhile, and finds another one afterwards, has learned nothing. */
 typedef struct trail_mark {
-    atomic_uint turn;   /* odd while something is put on a stream */
-    atomic_uint passed; /* the turn that is known to have passed */
+    atomic_uint_least64_t turn;   /* odd while something is put on a stream */
+    atomic_uint_least64_t passed; /* the turn that is known to have passed */
     _Atomic(trail_event *) last;
-    atomic_uint_least64_t stream_id; /* of the last turn; 0: not known */
+    uint64_t stream_id; /* of the last turn, for who gives the slot to streams; 0: not known */
 } trail_mark;
 
 struct trail {
@@ -56,7 +57,7 @@ void trail_unreference(trail *self, bool forked) {
         trail_event *event = self->events;
         self->events = event->next;
         if (!forked) {
-            /* Fails only where its CUDA context is gone, and the event with it. */
+            /* Fails where its CUDA context is gone, and the event with it. */
             (void)self->context->driver.cuEventDestroy(event->event);
         }
         free(event);
@@ -66,28 +67,40 @@ void trail_unreference(trail *self, bool forked) {
 
 /* ---- asking ------------------------------------------------------------------------------------ */
 
+/* What else the driver answers says that the CUDA context has ended or is dead, and nothing runs there (drop.c). */
+static bool may_pass_later(CUresult result) {
+    return result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_OUT_OF_MEMORY ||
+           (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT);
+}
+
 /* Relaxed: else it would end a capture of another thread's in global mode (measured on an H100, driver 580). */
-static bool has_come(const driver *drv, CUevent event) {
+static bool has_come(const driver *drv, trail_event *event) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (atomic_load(&event->is_over)) {
+        return true;
+    }
     if (drv->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
         return false;
     }
-    const bool is_there = drv->cuEventQuery(event) == CUDA_SUCCESS;
+    const CUresult result = drv->cuEventQuery(event->event);
     (void)drv->cuThreadExchangeStreamCaptureMode(&mode);
-    return is_there;
+    if (result != CUDA_SUCCESS && !may_pass_later(result)) {
+        atomic_store(&event->is_over, true);
+    }
+    return !may_pass_later(result);
 }
 
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     trail_mark *mark = &self->marks[use][slot];
-    const unsigned turn = atomic_load(&mark->turn);
+    const uint64_t turn = atomic_load(&mark->turn);
     if ((turn & 1u) != 0) {
         return false;
     }
     if (atomic_load(&mark->passed) == turn) {
         return true;
     }
-    const trail_event *last = atomic_load(&mark->last);
-    if (!has_come(&self->context->driver, last->event) || atomic_load(&mark->turn) != turn) {
+    trail_event *last = atomic_load(&mark->last);
+    if (!has_come(&self->context->driver, last) || atomic_load(&mark->turn) != turn) {
         return false;
     }
     atomic_store(&mark->passed, turn);
@@ -102,11 +115,9 @@ uint64_t trail_stream_id(const struct context *ctx, gpuipc_stream stream) {
                : 0;
 }
 
-bool trail_is_behind(trail *self, trail_use use, uint32_t slot, uint64_t stream_id) {
-    trail_mark *mark = &self->marks[use][slot];
-    const bool is_the_same = stream_id != 0 && atomic_load(&mark->stream_id) == stream_id &&
-                             (atomic_load(&mark->turn) & 1u) == 0;
-    return is_the_same || trail_has_passed(self, use, slot);
+bool trail_is_of(const trail *self, trail_use use, uint32_t slot, uint64_t stream_id) {
+    const trail_mark *mark = &self->marks[use][slot];
+    return stream_id != 0 && mark->stream_id == stream_id;
 }
 
 bool trail_is_untouched(trail *self) {
@@ -135,7 +146,8 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
 static trail_event *take_parked(trail *self, CUcontext of) {
     os_mutex_lock(&self->mutex);
     trail_event *found = self->events;
-    while (found != NULL && !(found->is_parked && found->of == of)) {
+    while (found != NULL &&
+           !(found->is_parked && found->of == of && !atomic_load(&found->is_over))) {
         found = found->next;
     }
     if (found != NULL) {
@@ -174,13 +186,6 @@ static void park(trail *self, trail_event *event) {
 
 /* ---- turns ------------------------------------------------------------------------------------- */
 
-typedef struct turn {
-    trail *of;
-    trail_mark *mark;
-    trail_event *event; /* to be recorded at its end */
-    uint64_t stream_id;
-} turn;
-
 /* Of the stream that is being given something. */
 static gpuipc_status current_context(const context *ctx, CUcontext *out_current) {
     const uint32_t index = device_entered(ctx);
@@ -193,80 +198,97 @@ static gpuipc_status current_context(const context *ctx, CUcontext *out_current)
 }
 
 /* One of that CUDA context: the mark's own, mostly. */
-static gpuipc_status find_event(turn *self) {
+static gpuipc_status find_event(trail_turn *self) {
     trail_event *last = atomic_load(&self->mark->last);
     CUcontext current = NULL;
     gpuipc_status status = current_context(self->of->context, &current);
     if (status != GPUIPC_OK) {
         return status;
     }
-    self->event = last != NULL && last->of == current ? last : take_parked(self->of, current);
+    const bool is_good = last != NULL && last->of == current && !atomic_load(&last->is_over);
+    self->event = is_good ? last : take_parked(self->of, current);
     return self->event != NULL ? GPUIPC_OK : make_event(self->of, current, &self->event);
 }
 
-/* What another stream may still do with the slot comes first, so that one event stands behind both. */
-static gpuipc_status turn_begin(turn *self, trail *of, trail_use use, uint32_t slot,
-                                gpuipc_stream stream) {
-    *self = (turn){
-        .of = of, .mark = &of->marks[use][slot], .stream_id = trail_stream_id(of->context, stream)};
-    gpuipc_status status = find_event(self);
-    if (status == GPUIPC_OK && !trail_is_behind(of, use, slot, self->stream_id)) {
-        status = DRIVER_CALL(&of->context->driver, cuStreamWaitEvent,
-                             (stream, atomic_load(&self->mark->last)->event, 0),
-                             "waiting for what another stream does with a slot");
+/* Where another stream had the slot before. */
+static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint32_t slot,
+                                     gpuipc_stream stream) {
+    if (trail_is_of(self->of, use, slot, self->stream_id) ||
+        trail_has_passed(self->of, use, slot)) {
+        return GPUIPC_OK;
+    }
+    return DRIVER_CALL(&self->of->context->driver, cuStreamWaitEvent,
+                       (stream, atomic_load(&self->mark->last)->event, 0),
+                       "waiting for what another stream does with a slot");
+}
+
+/* The event stands behind both then. It is made before anything is put on the stream: to make one waits while another
+ * thread frees memory. */
+gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, gpuipc_stream stream,
+                               trail_turn *out_turn) {
+    trail_turn turn = {.of = self,
+                       .mark = &self->marks[use][slot],
+                       .stream_id = trail_stream_id(self->context, stream)};
+    gpuipc_status status = wait_for_former(&turn, use, slot, stream);
+    if (status == GPUIPC_OK) {
+        status = find_event(&turn);
     }
     if (status == GPUIPC_OK) {
-        atomic_fetch_add(&self->mark->turn, 1u);
-    } else if (self->event != NULL && self->event != atomic_load(&self->mark->last)) {
-        park(of, self->event);
+        atomic_fetch_add(&turn.mark->turn, 1u);
+        *out_turn = turn;
     }
     return status;
 }
 
-/* Nothing is left of it on the stream. */
-static void turn_cancel(const turn *self) {
+void trail_turn_cancel(const trail_turn *self) {
     if (self->event != atomic_load(&self->mark->last)) {
         park(self->of, self->event);
     }
     atomic_fetch_sub(&self->mark->turn, 1u);
 }
 
-static gpuipc_status turn_end(const turn *self, gpuipc_stream stream) {
+static void turn_is_over(const trail_turn *self, bool has_passed) {
+    const uint64_t turn = atomic_load(&self->mark->turn) + 1;
+    self->mark->stream_id = self->stream_id;
+    if (has_passed) {
+        atomic_store(&self->mark->passed, turn);
+    }
+    atomic_store(&self->mark->turn, turn);
+}
+
+static gpuipc_status record(const trail_turn *self, gpuipc_stream stream) {
     trail_event *last = atomic_load(&self->mark->last);
     gpuipc_status status = DRIVER_CALL(&self->of->context->driver, cuEventRecord,
                                        (self->event->event, stream), "marking a slot's turn");
-    if (status != GPUIPC_OK) {
-        return status;
+    if (status == GPUIPC_OK) {
+        if (last != NULL && last != self->event) {
+            park(self->of, last);
+        }
+        atomic_store(&self->mark->last, self->event);
+        turn_is_over(self, false);
     }
-    if (last != NULL && last != self->event) {
-        park(self->of, last);
+    return status;
+}
+
+/* What was put on the stream is there: a failure to mark it is made good by waiting for it. Where that fails, too, the
+ * CUDA context is dead. */
+void trail_turn_end(const trail_turn *self, gpuipc_stream stream) {
+    if (record(self, stream) != GPUIPC_OK) {
+        point_settle(self->of->context, stream);
+        if (self->event != atomic_load(&self->mark->last)) {
+            park(self->of, self->event);
+        }
+        turn_is_over(self, true);
     }
-    atomic_store(&self->mark->last, self->event);
-    atomic_store(&self->mark->stream_id, self->stream_id);
-    atomic_fetch_add(&self->mark->turn, 1u);
-    return GPUIPC_OK;
 }
 
 /* ---- what streams do --------------------------------------------------------------------------- */
 
-gpuipc_status trail_write(trail *self, uint32_t slot, const point_word *words, size_t count,
-                          gpuipc_stream stream) {
+gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count,
+                               gpuipc_stream stream) {
     const point_word none = POINT_PASSED;
-    turn now;
-    gpuipc_status status = turn_begin(&now, self, TRAIL_WRITE, slot, stream);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    if (count > 0) {
-        status = point_submit_writes(self->context, words, count, stream, &none);
-    }
-    if (status == GPUIPC_OK && (status = turn_end(&now, stream)) != GPUIPC_OK) {
-        point_settle(self->context, stream);
-    }
-    if (status != GPUIPC_OK) {
-        turn_cancel(&now);
-    }
-    return status;
+    return count == 0 ? GPUIPC_OK
+                      : point_submit_writes(self->of->context, words, count, stream, &none);
 }
 
 static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words, size_t count,
@@ -281,22 +303,23 @@ static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *
                : status;
 }
 
+/* Unlike a write it may take as long as a peer does: who cannot mark it does not wait for it, if it need not. */
 gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words, size_t count,
                          gpuipc_stream stream, bool is_alone) {
-    turn now;
-    gpuipc_status status = turn_begin(&now, self, TRAIL_WAIT, slot, stream);
+    trail_turn turn;
+    gpuipc_status status = trail_turn_begin(self, TRAIL_WAIT, slot, stream, &turn);
     if (status != GPUIPC_OK) {
         return status;
     }
     status = submit_waits(self, slot, words, count, stream, is_alone);
-    if (status == GPUIPC_OK && (status = turn_end(&now, stream)) != GPUIPC_OK) {
+    if (status == GPUIPC_OK && (status = record(&turn, stream)) != GPUIPC_OK) {
         for (size_t i = 0; i < count && is_alone; i++) {
-            point_store(&words[i]);
+            point_raise(&words[i]);
         }
         point_settle(self->context, stream);
     }
     if (status != GPUIPC_OK) {
-        turn_cancel(&now);
+        trail_turn_cancel(&turn);
     }
     return status;
 }

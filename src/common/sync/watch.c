@@ -93,8 +93,8 @@ static void page_free(watch_page *self, bool forked) {
 
 static void let_page_go(const watch_page *self) {
     for (uint32_t slot = 0; slot < TRAIL_SLOTS; slot++) {
-        if ((self->slots >> slot & 1u) != 0 && !point_is_reached(&self->words[slot])) {
-            point_store(&self->words[slot]);
+        if ((self->slots >> slot & 1u) != 0) {
+            point_raise(&self->words[slot]);
         }
     }
 }
@@ -157,10 +157,10 @@ static void look_at_group(watch *self, watch_group *group) {
     const bool has_closed = point_peer_has_closed(group->peer);
     os_mutex_unlock(&self->context->points->mutex);
     look_at_queue(&group->waits);
-    look_at_pages(&group->pages);
     if (is_gone || has_closed) {
         let_go_abandoned(group, is_gone);
     }
+    look_at_pages(&group->pages);
 }
 
 static void group_end(watch_group *group, bool forked) {
