@@ -10,7 +10,8 @@
 
 #define BETWEEN "; "
 
-static const gpuipc_finding *known(uint32_t number) {
+/* @param number 0 to GPUIPC_FINDING_COUNT. Its own number is 0 where there is none. */
+static const gpuipc_finding *row(uint32_t number) {
     static const char ids[GPUIPC_FINDING_COUNT + 1][4] = {
 #define FINDING_ROW(number, name, severity, cause, remedy, cost)                                   \
     [number] = {'D', '0' + (number) / 10, '0' + (number) % 10, '\0'},
@@ -23,22 +24,23 @@ static const gpuipc_finding *known(uint32_t number) {
         GPUIPC_FINDING_LIST(FINDING_ROW)
 #undef FINDING_ROW
     };
-    return number < sizeof(findings) / sizeof(findings[0]) && findings[number].number != 0
-               ? &findings[number]
-               : NULL;
+    return &findings[number];
+}
+
+static bool is_known(uint32_t number) {
+    return number <= GPUIPC_FINDING_COUNT && row(number)->number != 0;
 }
 
 gpuipc_status gpuipc_finding_describe(uint32_t number, gpuipc_finding *out_finding) {
     status_enter(__func__);
-    const gpuipc_finding *found = known(number);
     if (out_finding == NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_finding is NULL");
     }
-    if (found == NULL) {
+    if (!is_known(number)) {
         return status_fail(GPUIPC_ERR_NOT_FOUND, "%u is no finding; they are 1 to %d", number,
                            GPUIPC_FINDING_COUNT);
     }
-    *out_finding = *found;
+    *out_finding = *row(number);
     return GPUIPC_OK;
 }
 
@@ -76,7 +78,7 @@ void diagnosis_add(diagnosis *self, finding_number number, gpuipc_severity sever
     char text[sizeof(finding->evidence)];
     va_list arguments;
     if (finding->number == 0) {
-        *finding = *known(number);
+        *finding = *row(number);
         finding->severity = severity;
     } else if (severity > finding->severity) {
         finding->severity = severity;

@@ -363,22 +363,24 @@ gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_inf
     if (status != GPUIPC_OK) {
         return status;
     }
-    gpuipc_buffer_info info = {.address = buffer_address(self, 0),
-                               .bytes = self->bytes,
-                               .allocated_bytes = self->mapping.bytes,
-                               .segment_count = self->segment_count,
-                               .device = self->owner,
-                               .device_uuid = self->owner_uuid,
-                               .access_device = self->access_device,
-                               .access = buffer_access(self),
-                               .origin = self->origin,
-                               .lent_count = export_count(&self->exports),
-                               .is_lost = is_lost(self),
-                               .is_ready = buffer_has_contents(self),
-                               .buffer_id = self->buffer_id,
-                               .transport = self->transport->id,
-                               .attachment = self->attachment,
-                               .attachment_bytes = self->attachment_bytes};
+    gpuipc_buffer_info info;
+    memset(&info, 0, sizeof(info)); /* also between the members: bytes are compared */
+    info.address = buffer_address(self, 0);
+    info.bytes = self->bytes;
+    info.allocated_bytes = self->mapping.bytes;
+    info.segment_count = self->segment_count;
+    info.device = self->owner;
+    info.device_uuid = self->owner_uuid;
+    info.access_device = self->access_device;
+    info.access = buffer_access(self);
+    info.origin = self->origin;
+    info.lent_count = export_count(&self->exports);
+    info.is_lost = is_lost(self);
+    info.is_ready = buffer_has_contents(self);
+    info.buffer_id = self->buffer_id;
+    info.transport = self->transport->id;
+    info.attachment = self->attachment;
+    info.attachment_bytes = self->attachment_bytes;
     memcpy(info.exporter_id, self->exporter_id, sizeof(info.exporter_id));
     struct_size_write(out_info, &info, sizeof(info));
     buffer_unreference(self);
