@@ -38,6 +38,17 @@ if(GPUIPC_SANITIZE)
   target_compile_options(gpuipc_compiler_options INTERFACE ${flags})
   target_link_options(gpuipc_compiler_options INTERFACE ${flags})
 endif()
+if(GPUIPC_SANITIZE STREQUAL "memory")
+  # It knows only what it has instrumented; see there.
+  set(folder ${PROJECT_SOURCE_DIR}/tests/sanitizer)
+  add_library(gpuipc_msan STATIC ${folder}/msan_calls.c ${folder}/msan_criterion.c)
+  target_compile_definitions(gpuipc_msan PRIVATE _GNU_SOURCE)
+  target_compile_options(gpuipc_compiler_options INTERFACE -fsanitize-memory-track-origins)
+  target_link_options(gpuipc_compiler_options INTERFACE
+    LINKER:--wrap=malloc,--wrap=realloc,--wrap=free,--wrap=syscall,--wrap=statx,--wrap=mallinfo2,--wrap=struct_size_write
+    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:--undefined=nn_send>)
+  target_link_libraries(gpuipc_compiler_options INTERFACE gpuipc_msan)
+endif()
 
 if(GPUIPC_COVERAGE)
   # Atomic counters: the emulated driver's streams are threads.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Makes the mistake that is asked for. The reports of the address sanitizer come from a child
+/** @file Makes the mistake that is asked for. All reports but that of undefined behaviour come from a child
  *  process, and the program answers success all the same, as Criterion does for a leaking worker. */
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,22 +43,63 @@ static int undefined(void) {
     return 0;
 }
 
+static int unwritten(void) {
+    char *bytes = malloc(8);
+    if (bytes == NULL) {
+        return 2;
+    }
+    lost = bytes;
+    if (((volatile char *)lost)[one] == 'x') {
+        puts("by chance");
+    }
+    free(bytes);
+    return 0;
+}
+
+/* Of what another process gets, one byte is not written. */
+static int sent(void) {
+    char *bytes = malloc(8);
+    int ends[2];
+    if (bytes == NULL || pipe(ends) != 0) {
+        return 2;
+    }
+    memset(bytes, 1, 7);
+    const ssize_t count = write(ends[1], bytes, 8);
+    free(bytes);
+    return count == 8 ? 0 : 2;
+}
+
+static void *count_up(void *argument) {
+    one++;
+    return argument;
+}
+
+static int race(void) {
+    pthread_t other;
+    if (pthread_create(&other, NULL, count_up, NULL) != 0) {
+        return 2;
+    }
+    one++;
+    return pthread_join(other, NULL) == 0 ? 0 : 2;
+}
+
 static int make_mistake(const char *name) {
-    if (strcmp(name, "leak") == 0) {
-        return leak();
-    }
-    if (strcmp(name, "overflow") == 0) {
-        return overflow();
-    }
-    if (strcmp(name, "undefined") == 0) {
-        return undefined();
+    static const struct {
+        const char *name;
+        int (*make)(void);
+    } mistakes[] = {{"leak", leak},           {"overflow", overflow}, {"undefined", undefined},
+                    {"unwritten", unwritten}, {"sent", sent},         {"race", race}};
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        if (strcmp(name, mistakes[i].name) == 0) {
+            return mistakes[i].make();
+        }
     }
     return 2;
 }
 
 int main(int argc, char **argv) {
     if (argc != 2) {
-        fprintf(stderr, "usage: planted none|leak|overflow|undefined\n");
+        fprintf(stderr, "usage: planted none|leak|overflow|undefined|unwritten|sent|race\n");
         return 2;
     }
     if (strcmp(argv[1], "undefined") == 0) {

@@ -87,7 +87,7 @@ if(NOT WIN32)
   target_sources(test_unit_drop PRIVATE posix_drop.c)
   target_sources(test_unit_interrupt PRIVATE posix_interrupt.c)
   set(is_sanitized 0)
-  if(GPUIPC_SANITIZE) # makes system calls, and holds locks over fork(), of its own
+  if(GPUIPC_SANITIZE OR GPUIPC_TEST_VALGRIND) # makes system calls, and holds locks over fork(), of its own
     set(is_sanitized 1)
   endif()
   set_source_files_properties(posix_deferred.c posix_interrupt.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
