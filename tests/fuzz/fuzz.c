@@ -20,6 +20,10 @@ static const char *planted(void) {
     return what;
 }
 
+bool fuzz_is_planted(const char *mistake) {
+    return strcmp(planted(), mistake) == 0;
+}
+
 void fuzz_check_same(const void *encoded, const void *bytes, size_t size, const uint8_t *data,
                      size_t data_size) {
     const char *mistake = planted();

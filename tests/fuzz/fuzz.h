@@ -7,6 +7,7 @@
 #ifndef GPUIPC_FUZZ_H
 #define GPUIPC_FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +28,8 @@ _Noreturn void fuzz_fail(const char *file, int line, const char *condition);
  *  "difference", one bit of the encoded bytes is wrong; "overread", one byte behind the input is read. */
 void fuzz_check_same(const void *encoded, const void *bytes, size_t size, const uint8_t *data,
                      size_t data_size);
+
+/** Whether GPUIPC_FUZZ_PLANTED says this, for mistakes of one target alone. */
+bool fuzz_is_planted(const char *mistake);
 
 #endif
