@@ -381,6 +381,7 @@ static void use_all(CUcontext expected) {
 
 Test(transport_memory, the_callers_context_stays) {
     CUcontext own = NULL;
+    core_need_devices(2);
     use_all(NULL);
     core_enter_device(0);
     cr_assert_eq(core_driver()->cuCtxGetCurrent(&own), CUDA_SUCCESS);
