@@ -124,7 +124,8 @@ GPUIPC_API gpuipc_status gpuipc_listener_close(gpuipc_listener *listener);
  *         ::GPUIPC_ERR_PROTOCOL (the name is another program's), ::GPUIPC_ERR_NAME_INVALID,
  *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_NOT_SUPPORTED (as for gpuipc_listener_open(); a 32-bit listener),
- *         ::GPUIPC_ERR_LIMIT (the listener's process, or its user, has as much of this one as it may: SECURITY.md)
+ *         ::GPUIPC_ERR_LIMIT (the listener's process, or its user, has as much of this one as it may: SECURITY.md),
+ *         ::GPUIPC_ERR_PEER_CLOSED (the listener ended in that moment)
  * @ownership the caller's; gpuipc_connection_close() ends it
  * @threads any  @blocking up to timeout_ms  @since 0.1
  */

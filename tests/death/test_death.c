@@ -336,7 +336,10 @@ static void start_other(const death_case *of, const death_trial *what, const cha
     (void)snprintf(side, sizeof(side), "%d", of->side);
     (void)snprintf(number, sizeof(number), "%d", what->number);
     (void)snprintf(nth, sizeof(nth), "%" PRIu64, what->nth);
-    check_ok(child_start("death_helper", arguments, NULL, &self->other));
+    /* LeakSanitizer stops its own process by ptrace, and who tells a stopped one to go on again and again undoes that. */
+    const char *const alone[] = {"ASAN_OPTIONS=detect_leaks=0", NULL};
+    check_ok(child_start("death_helper", arguments, what->fate == STEP_STOP ? alone : NULL,
+                         &self->other));
 }
 
 static survivor survivor_of(const death_case *of, const char *name) {
