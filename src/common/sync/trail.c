@@ -69,7 +69,7 @@ void trail_unreference(trail *self, bool forked) {
 
 /* What else the driver answers says that the CUDA context has ended or is dead, and nothing runs there (drop.c). */
 static bool may_pass_later(CUresult result) {
-    return result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_OUT_OF_MEMORY ||
+    return result == CUDA_ERROR_NOT_READY ||
            (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT);
 }
 
@@ -79,11 +79,11 @@ static bool has_come(const driver *drv, trail_event *event) {
     if (atomic_load(&event->is_over)) {
         return true;
     }
-    if (drv->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
-        return false;
-    }
+    const bool is_relaxed = drv->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
     const CUresult result = drv->cuEventQuery(event->event);
-    (void)drv->cuThreadExchangeStreamCaptureMode(&mode);
+    if (is_relaxed) {
+        (void)drv->cuThreadExchangeStreamCaptureMode(&mode);
+    }
     if (result != CUDA_SUCCESS && !may_pass_later(result)) {
         atomic_store(&event->is_over, true);
     }
