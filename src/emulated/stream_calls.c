@@ -60,56 +60,46 @@ static CUresult synchronize(CUstream handle) {
     return result;
 }
 
+/* A stream that is asked something, whose answer goes to @p out. */
+static CUresult find_to_ask(CUstream handle, const void *out, stream **out_stream) {
+    const CUresult result = stream_find(handle, out_stream);
+    return result == CUDA_SUCCESS && out == NULL ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
 static CUresult get_context(CUstream handle, CUcontext *out) {
     stream *on;
-    CUresult result = stream_find(handle, &on);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    const CUresult result = find_to_ask(handle, out, &on);
+    if (result == CUDA_SUCCESS) {
+        *out = on->owner->handle;
     }
-    if (out == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *out = on->owner->handle;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult get_id(CUstream handle, unsigned long long *out) {
     stream *on;
-    CUresult result = stream_find(handle, &on);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    const CUresult result = find_to_ask(handle, out, &on);
+    if (result == CUDA_SUCCESS) {
+        *out = on->id;
     }
-    if (out == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *out = on->id;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult get_flags(CUstream handle, unsigned *out) {
     stream *on;
-    CUresult result = stream_find(handle, &on);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    const CUresult result = find_to_ask(handle, out, &on);
+    if (result == CUDA_SUCCESS) {
+        *out = on->flags;
     }
-    if (out == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *out = on->flags;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult get_priority(CUstream handle, int *out) {
     stream *on;
-    CUresult result = stream_find(handle, &on);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    const CUresult result = find_to_ask(handle, out, &on);
+    if (result == CUDA_SUCCESS) {
+        *out = on->priority;
     }
-    if (out == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *out = on->priority;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 GPUIPC_EXPORTED CUresult cuStreamCreate(CUstream *out, unsigned int flags) {

@@ -95,6 +95,8 @@ gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stre
 /** Enters the context of a stream that is not being captured, so that what is put on it is done once. */
 gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                       device_scope *out_scope);
+/** Whether the driver refuses a call for a capture that goes on: it may do it later. */
+bool device_is_capture_error(CUresult result);
 /** Whether a stream is being captured into a graph, and the capture is good. */
 bool device_is_captured(const struct context *ctx, gpuipc_stream stream);
 

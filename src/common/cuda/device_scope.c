@@ -130,6 +130,10 @@ gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream str
     return status;
 }
 
+bool device_is_capture_error(CUresult result) {
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT;
+}
+
 bool device_is_captured(const struct context *ctx, gpuipc_stream stream) {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     return ctx->driver.cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&

@@ -85,8 +85,7 @@ static void marking_ends(void) {
 /* What else a driver answers says that the CUDA context has ended or is dead, and nothing runs there: an error that
  * ended it is answered to every call (cuda.h, CUDA_ERROR_ILLEGAL_ADDRESS and its kin). */
 static bool may_pass_later(CUresult result) {
-    return result == CUDA_ERROR_OUT_OF_MEMORY ||
-           (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT);
+    return result == CUDA_ERROR_OUT_OF_MEMORY || device_is_capture_error(result);
 }
 
 /* In the primary context. A capture of a blocking stream is seen here without harm; of others the program must tell

@@ -69,8 +69,7 @@ void trail_unreference(trail *self, bool forked) {
 
 /* What else the driver answers says that the CUDA context has ended or is dead, and nothing runs there (drop.c). */
 static bool may_pass_later(CUresult result) {
-    return result == CUDA_ERROR_NOT_READY ||
-           (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT);
+    return result == CUDA_ERROR_NOT_READY || device_is_capture_error(result);
 }
 
 /* Relaxed: else it would end a capture of another thread's in global mode (measured on an H100, driver 580). */
