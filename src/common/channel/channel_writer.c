@@ -5,7 +5,6 @@
 
 #include "base/struct_size.h"
 #include "channel/channel.h"
-#include "sync/point_wait.h"
 #include "sync/trail.h"
 
 /* Waiting begins with looking again and again. */
@@ -32,10 +31,9 @@ static bool has_more(uint32_t bits, uint32_t from) {
 
 /* What was found. */
 typedef struct search {
-    bool can_wait;      /* a stream can, for readers that gave back in the order of theirs */
-    uint64_t stream_id; /* whose: trail_stream_id() */
-    uint32_t slot;      /* or NO_SLOT */
-    uint32_t waits;     /* a bit for each of those readers */
+    trail_stream *by; /* who can wait for readers that gave back in the order of theirs */
+    uint32_t slot;    /* or NO_SLOT */
+    uint32_t waits;   /* a bit for each of those readers */
     channel_reader
         *holder; /* without a slot: one that has the oldest; NULL: a stream of the writer's has */
     uint32_t wanted; /* without a slot: that one; NO_SLOT: all are on loan */
@@ -87,13 +85,13 @@ static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
 
 /* Whether the stream of the latest publication has come to it, or it need not: what the same stream is given next comes
  * behind it. But not where nobody has seen that frame: who publishes for the newest would be ahead of it without end. */
-static bool is_written(channel *self, uint32_t at, uint64_t stream_id) {
-    return (self->slots[at].was_returned && trail_is_of(self->trail, TRAIL_WRITE, at, stream_id)) ||
+static bool is_written(channel *self, uint32_t at, trail_stream *by) {
+    return (self->slots[at].was_returned && trail_is_of(self->trail, TRAIL_WRITE, at, by)) ||
            trail_has_passed(self->trail, TRAIL_WRITE, at);
 }
 
 /* @param out_holder who has it, when it is not free */
-static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_waits,
+static bool is_free(channel *self, uint32_t at, const search *what, uint32_t *out_waits,
                     channel_reader **out_holder) {
     channel_slot *slot = &self->slots[at];
     uint32_t offered = 0;
@@ -115,7 +113,7 @@ static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_
         case HAS_GIVEN:
             *out_waits |= bit;
             slot->was_returned = true;
-            if (!by->can_wait) {
+            if (!what->by->can_wait) {
                 *out_holder = &self->readers[i];
             }
             break;
@@ -124,8 +122,7 @@ static bool is_free(channel *self, uint32_t at, const search *by, uint32_t *out_
             break;
         }
     }
-    return *out_holder == NULL && is_written(self, at, by->stream_id) &&
-           withdraw(self, at, offered);
+    return *out_holder == NULL && is_written(self, at, what->by) && withdraw(self, at, offered);
 }
 
 /* The slot whose frame is the oldest of those that are not in @p seen and not on loan. */
@@ -206,7 +203,7 @@ static void drop_greedy(channel *self) {
 
 static unsigned slice_ms(const search *what, os_deadline deadline) {
     const int left = os_deadline_slice_ms(deadline);
-    const unsigned most = what->can_wait ? SLICE_MS : STREAM_SLICE_MS;
+    const unsigned most = what->by->can_wait ? SLICE_MS : STREAM_SLICE_MS;
     return left < 0 || (unsigned)left > most ? most : (unsigned)left;
 }
 
@@ -243,9 +240,9 @@ static bool is_patience_over(const channel *self, uint64_t now_ns) {
            now_ns - self->full_since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
 }
 
-/* The mutex is held. */
+/* The mutex is held. What is there at once needs no clock. */
 static gpuipc_status await_slot(channel *self, search *what, os_deadline deadline) {
-    const uint64_t begun_ns = os_clock_ns();
+    uint64_t begun_ns = 0;
     for (;;) {
         look_for_slot(self, what);
         if (what->slot != NO_SLOT) {
@@ -259,6 +256,7 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
             return status_fail(GPUIPC_ERR_LIMIT, "all slots are on loan");
         }
         const uint64_t now_ns = os_clock_ns();
+        begun_ns = begun_ns == 0 ? now_ns : begun_ns;
         self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;
         if (what->holder != NULL && is_patience_over(self, now_ns)) {
             drop_slow(self, what);
@@ -284,10 +282,9 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
 
 /* The stream waits for readers that gave back in the order of their own. One that has done so by now costs the stream a
  * microsecond to see, and the host nothing. The mutex is held. */
-static gpuipc_status wait_for_readers(channel *self, const search *what, gpuipc_stream stream) {
+static gpuipc_status wait_for_readers(channel *self, const search *what) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
-    device_scope scope;
     for (uint32_t i = 0; has_more(what->waits, i); i++) {
         if ((what->waits >> i & 1u) != 0) {
             words[count] = channel_returned_word(self->readers[i].page, what->slot,
@@ -295,49 +292,18 @@ static gpuipc_status wait_for_readers(channel *self, const search *what, gpuipc_
             count += !point_is_reached(&words[count]);
         }
     }
-    if (count == 0) {
-        return GPUIPC_OK;
-    }
-    gpuipc_status status =
-        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
-    if (status == GPUIPC_OK) {
-        status = trail_wait(self->trail, what->slot, words, count, stream, false);
-        device_leave(&scope);
-    }
-    return status;
+    return count == 0 ? GPUIPC_OK
+                      : trail_wait(self->trail, what->slot, words, count, what->by, false);
 }
 
-/* Whether the stream waits by itself, and which it is; ERR_CUDA when it is being captured. */
-static gpuipc_status look_at_stream(const channel *self, gpuipc_stream stream, search *by) {
-    device_scope scope;
-    if (!has_stream(stream)) {
-        return GPUIPC_OK;
-    }
-    gpuipc_status status =
-        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = device_check_capture(self->context, stream);
-    if (status == GPUIPC_OK) {
-        by->can_wait = point_has_stream_waits(self->context);
-        by->stream_id = trail_stream_id(self->context, stream);
-    }
-    device_leave(&scope);
-    return status;
-}
-
-static gpuipc_status loan(channel *self, gpuipc_stream stream, os_deadline deadline,
+/* @param by all zero: no stream */
+static gpuipc_status loan(channel *self, trail_stream *by, os_deadline deadline,
                           gpuipc_frame *out_frame) {
-    search what = {.slot = NO_SLOT};
-    gpuipc_status status = look_at_stream(self, stream, &what);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+    search what = {.by = by, .slot = NO_SLOT};
     channel_lock(self);
-    status = await_slot(self, &what, deadline);
+    gpuipc_status status = await_slot(self, &what, deadline);
     if (status == GPUIPC_OK) {
-        status = wait_for_readers(self, &what, stream);
+        status = wait_for_readers(self, &what);
     }
     if (status == GPUIPC_OK) {
         channel_slot *slot = &self->slots[what.slot];
@@ -350,6 +316,21 @@ static gpuipc_status loan(channel *self, gpuipc_stream stream, os_deadline deadl
         out_frame->bytes = self->config.slot_bytes;
     }
     os_mutex_unlock(&self->mutex);
+    return status;
+}
+
+static gpuipc_status loan_on(channel *self, gpuipc_stream stream, os_deadline deadline,
+                             gpuipc_frame *out_frame) {
+    trail_stream by = {.stream = GPUIPC_NO_STREAM};
+    if (!has_stream(stream)) {
+        return loan(self, &by, deadline, out_frame);
+    }
+    gpuipc_status status =
+        trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
+    if (status == GPUIPC_OK) {
+        status = loan(self, &by, deadline, out_frame);
+        trail_stream_leave(&by);
+    }
     return status;
 }
 
@@ -371,7 +352,7 @@ gpuipc_status gpuipc_channel_loan(gpuipc_channel *handle, gpuipc_stream stream, 
     if (timeout_ms != 0) {
         deadline = context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
     }
-    status = loan(self, stream, deadline, &frame);
+    status = loan_on(self, stream, deadline, &frame);
     if (timeout_ms != 0) {
         status = context_answer(self->context, &interrupt, status);
     }
@@ -415,9 +396,9 @@ static gpuipc_status check_frame(const channel *self, const gpuipc_frame *frame)
                : GPUIPC_OK;
 }
 
-/* In the stream's CUDA context. On success trail_turn_end() is owed. */
-static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number,
-                                     gpuipc_stream stream, trail_turn *out_turn) {
+/* On success trail_turn_end() is owed. */
+static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number, trail_stream *by,
+                                     trail_turn *out_turn) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < self->config.max_readers; i++) {
@@ -425,12 +406,8 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
             words[count++] = channel_ready_word(self->readers[i].page, at, number);
         }
     }
-    gpuipc_status status = device_check_capture(self->context, stream);
-    if (status == GPUIPC_OK) {
-        status = trail_turn_begin(self->trail, TRAIL_WRITE, at, stream, out_turn);
-    }
-    if (status == GPUIPC_OK &&
-        (status = trail_turn_write(out_turn, words, count, stream)) != GPUIPC_OK) {
+    gpuipc_status status = trail_turn_begin(self->trail, TRAIL_WRITE, at, by, out_turn);
+    if (status == GPUIPC_OK && (status = trail_turn_write(out_turn, words, count)) != GPUIPC_OK) {
         trail_turn_cancel(out_turn);
     }
     return status;
@@ -488,18 +465,18 @@ static void tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
 static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_frame *frame,
                                        gpuipc_stream stream) {
     trail_turn turn;
-    device_scope scope;
+    trail_stream by;
     gpuipc_status status =
-        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+        trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = write_on_stream(self, at, self->number + 1, stream, &turn);
+    status = write_on_stream(self, at, self->number + 1, &by, &turn);
     if (status == GPUIPC_OK) {
         tell_of(self, at, frame);
-        trail_turn_end(&turn, stream);
+        trail_turn_end(&turn);
     }
-    device_leave(&scope);
+    trail_stream_leave(&by);
     return status;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/struct_size.h"
-#include "sync/point_wait.h"
 #include "sync/trail.h"
 
 /* Frames that were withdrawn one after the other: then the caller looks at its deadline. */
@@ -194,26 +193,19 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadli
     return GPUIPC_OK;
 }
 
-static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, gpuipc_stream stream) {
+static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
-    device_scope scope;
-    gpuipc_status status =
-        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
-    if (status == GPUIPC_OK) {
-        status = trail_wait(self->page->trail, slot, &awaited, 1, stream, true);
-        device_leave(&scope);
-    }
-    return status;
+    return trail_wait(self->page->trail, slot, &awaited, 1, by, true);
 }
 
-static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, gpuipc_stream stream,
-                                       bool can_wait, os_deadline deadline) {
+static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_stream *by,
+                                       os_deadline deadline) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     if (point_is_reached(&ready)) {
         return GPUIPC_OK;
     }
-    return can_wait && !is_writer_gone(self) ? wait_on_stream(self, slot, stream)
-                                             : await_contents(self, slot, deadline);
+    return by->can_wait && !is_writer_gone(self) ? wait_on_stream(self, slot, by)
+                                                 : await_contents(self, slot, deadline);
 }
 
 /* ---- take -------------------------------------------------------------------------------------- */
@@ -242,8 +234,8 @@ static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame)
 }
 
 /* One that was ready never is given back unseen, and the next is looked for. */
-static gpuipc_status take_whole(subscription *self, gpuipc_stream stream, bool can_wait,
-                                os_deadline deadline, gpuipc_frame *out_frame) {
+static gpuipc_status take_whole(subscription *self, trail_stream *by, os_deadline deadline,
+                                gpuipc_frame *out_frame) {
     uint32_t slot = self->pending;
     gpuipc_status status;
     do {
@@ -252,7 +244,7 @@ static gpuipc_status take_whole(subscription *self, gpuipc_stream stream, bool c
         if (status != GPUIPC_OK) {
             return status;
         }
-        status = wait_for_contents(self, slot, stream, can_wait, deadline);
+        status = wait_for_contents(self, slot, by, deadline);
         if (status == GPUIPC_ERR_LOST) {
             return_now(self, slot, self->frames[slot].number);
         }
@@ -266,27 +258,33 @@ static gpuipc_status take_whole(subscription *self, gpuipc_stream stream, bool c
     return status;
 }
 
-static gpuipc_status take(subscription *self, gpuipc_stream stream, int timeout_ms,
+/* @param by all zero: no stream */
+static gpuipc_status take(subscription *self, trail_stream *by, int timeout_ms,
                           gpuipc_frame *out_frame) {
     os_interrupt interrupt;
-    const point_waiter by = {
-        .context = self->context, .stream = stream, .device = self->buffer->access_device};
-    bool can_wait = false;
-    gpuipc_status status = check_held(self);
-    if (status == GPUIPC_OK && has_stream(stream)) {
-        status = point_can_wait(&by, &can_wait);
-    }
-    if (status != GPUIPC_OK) {
-        return status;
-    }
     if (timeout_ms == 0) {
-        return take_whole(self, stream, can_wait, (os_deadline){0}, out_frame);
+        return take_whole(self, by, (os_deadline){0}, out_frame);
     }
     const os_deadline deadline =
         context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
     subscription_wait_pause(self);
-    status = take_whole(self, stream, can_wait, deadline, out_frame);
+    const gpuipc_status status = take_whole(self, by, deadline, out_frame);
     return context_answer(self->context, &interrupt, status);
+}
+
+static gpuipc_status take_on(subscription *self, gpuipc_stream stream, int timeout_ms,
+                             gpuipc_frame *out_frame) {
+    trail_stream by = {.stream = GPUIPC_NO_STREAM};
+    gpuipc_status status = check_held(self);
+    if (status != GPUIPC_OK || !has_stream(stream)) {
+        return status == GPUIPC_OK ? take(self, &by, timeout_ms, out_frame) : status;
+    }
+    status = trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
+    if (status == GPUIPC_OK) {
+        status = take(self, &by, timeout_ms, out_frame);
+        trail_stream_leave(&by);
+    }
+    return status;
 }
 
 gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
@@ -305,7 +303,7 @@ gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_strea
     if (os_mutex_try_lock(&self->taking)) {
         status = atomic_load(&self->is_over)
                      ? status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile")
-                     : take(self, stream, timeout_ms, &frame);
+                     : take_on(self, stream, timeout_ms, &frame);
         subscription_wait_settle(self);
         os_mutex_unlock(&self->taking);
     } else {
@@ -341,38 +339,34 @@ static gpuipc_status take_again(const subscription *self, uint32_t slot, gpuipc_
 }
 
 /* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. */
-static gpuipc_status write_on_stream(const subscription *self, uint32_t slot,
-                                     gpuipc_stream stream) {
+static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const uint64_t number = self->frames[slot].number;
     const point_word returned = channel_returned_word(self->page, slot, number);
     trail_turn turn;
-    gpuipc_status status = device_check_capture(self->context, stream);
-    if (status == GPUIPC_OK) {
-        status = trail_turn_begin(self->page->trail, TRAIL_WRITE, slot, stream, &turn);
-    }
+    gpuipc_status status = trail_turn_begin(self->page->trail, TRAIL_WRITE, slot, by, &turn);
     if (status != GPUIPC_OK) {
         return status;
     }
     channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
                   channel_state_of(number, CHANNEL_GIVEN));
     wake_writer(self);
-    status = trail_turn_write(&turn, &returned, 1, stream);
+    status = trail_turn_write(&turn, &returned, 1);
     if (status != GPUIPC_OK) {
         trail_turn_cancel(&turn);
         return take_again(self, slot, status);
     }
-    trail_turn_end(&turn, stream);
+    trail_turn_end(&turn);
     return GPUIPC_OK;
 }
 
 static gpuipc_status return_on_stream(const subscription *self, uint32_t slot,
                                       gpuipc_stream stream) {
-    device_scope scope;
+    trail_stream by;
     gpuipc_status status =
-        device_enter_stream_briefly(self->context, stream, self->buffer->access_device, &scope);
+        trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
-        status = write_on_stream(self, slot, stream);
-        device_leave(&scope);
+        status = write_on_stream(self, slot, &by);
+        trail_stream_leave(&by);
     }
     return status;
 }

@@ -56,7 +56,7 @@ struct point_page {
     void *
         loans; /**< what loan.c or borrowed.c keeps of it, guarded by the mutex and freed with the page; or NULL */
     uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */
-    CUdeviceptr address; /**< where it is there; 0: nobody has asked */
+    _Atomic(CUdeviceptr) address; /**< where it is there, stored behind it; 0: nobody has asked */
 };
 
 /** One hand-over's point, and the value that its words reach. A point is given out with the next value but one. */

@@ -50,7 +50,6 @@ static gpuipc_status page_register(point_page *self, uint32_t index) {
     device_leave(&scope);
     if (status == GPUIPC_OK) {
         self->device = index;
-        self->address = 0;
     }
     return status;
 }
@@ -67,29 +66,40 @@ void point_page_unregister(point_page *self) {
     }
 }
 
-/* Where a page is for the current CUDA context. In that where it was registered it is asked once. */
-gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
+/* In the CUDA context where a page is registered it is asked for once. */
+static gpuipc_status find_page(point_page *self, CUdeviceptr *out_address) {
     context *ctx = self->context;
     uint32_t index = 0;
+    CUdeviceptr address = 0;
     gpuipc_status status = current_device(ctx, &index);
     if (status != GPUIPC_OK) {
         return status;
     }
     os_mutex_lock(&ctx->points->registration);
     status = page_register(self, index);
-    const bool is_its_own = status == GPUIPC_OK && self->device == device_entered(ctx);
-    CUdeviceptr address = is_its_own ? self->address : 0;
-    if (status == GPUIPC_OK && address == 0) {
+    if (status == GPUIPC_OK) {
         status =
             DRIVER_CALL(&ctx->driver, cuMemHostGetDevicePointer, (&address, (void *)self->words, 0),
                         "asking where the words of points are");
     }
     if (status == GPUIPC_OK) {
-        self->address = is_its_own ? address : self->address;
+        if (self->device == device_entered(ctx)) {
+            atomic_store(&self->address, address);
+        }
         *out_address = address;
     }
     os_mutex_unlock(&ctx->points->registration);
     return status;
+}
+
+/* Where a page is for the current CUDA context. */
+gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
+    const CUdeviceptr known = atomic_load_explicit(&self->address, memory_order_acquire);
+    if (known != 0 && self->device == device_entered(self->context)) {
+        *out_address = known;
+        return GPUIPC_OK;
+    }
+    return find_page(self, out_address);
 }
 
 /* ---- words --------------------------------------------------------------------------------- */

@@ -106,19 +106,6 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     return true;
 }
 
-uint64_t trail_stream_id(const struct context *ctx, gpuipc_stream stream) {
-    unsigned long long id = 0;
-    return stream != GPUIPC_NO_STREAM && ctx->driver.has_streamid &&
-                   ctx->driver.cuStreamGetId(stream, &id) == CUDA_SUCCESS
-               ? id
-               : 0;
-}
-
-bool trail_is_of(const trail *self, trail_use use, uint32_t slot, uint64_t stream_id) {
-    const trail_mark *mark = &self->marks[use][slot];
-    return stream_id != 0 && mark->stream_id == stream_id;
-}
-
 bool trail_is_untouched(trail *self) {
     os_mutex_lock(&self->mutex);
     const bool is_untouched = self->events == NULL;
@@ -138,6 +125,46 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
         all = all && seen->slots[use] == UINT64_MAX;
     }
     return all;
+}
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+/* It tells whether a stream is the one that had a slot before: a handle is used again. */
+static uint64_t id_of(trail_stream *self) {
+    const driver *drv = self->scope.driver;
+    unsigned long long id = 0;
+    if (!self->is_named && self->stream != GPUIPC_NO_STREAM) {
+        self->is_named = true;
+        self->id =
+            drv->has_streamid && drv->cuStreamGetId(self->stream, &id) == CUDA_SUCCESS ? id : 0;
+    }
+    return self->id;
+}
+
+bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *stream) {
+    const uint64_t id = id_of(stream);
+    return id != 0 && self->marks[use][slot].stream_id == id;
+}
+
+gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                 trail_stream *out_stream) {
+    trail_stream entered = {.stream = stream};
+    gpuipc_status status = device_enter_stream_briefly(ctx, stream, index, &entered.scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check_capture(ctx, stream);
+    if (status != GPUIPC_OK) {
+        device_leave(&entered.scope);
+        return status;
+    }
+    entered.can_wait = point_has_stream_waits(ctx);
+    *out_stream = entered;
+    return GPUIPC_OK;
+}
+
+void trail_stream_leave(const trail_stream *self) {
+    device_leave(&self->scope);
 }
 
 /* ---- events ------------------------------------------------------------------------------------ */
@@ -210,25 +237,21 @@ static gpuipc_status find_event(trail_turn *self) {
 }
 
 /* Where another stream had the slot before. */
-static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint32_t slot,
-                                     gpuipc_stream stream) {
-    if (trail_is_of(self->of, use, slot, self->stream_id) ||
-        trail_has_passed(self->of, use, slot)) {
+static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint32_t slot) {
+    if (trail_is_of(self->of, use, slot, self->by) || trail_has_passed(self->of, use, slot)) {
         return GPUIPC_OK;
     }
     return DRIVER_CALL(&self->of->context->driver, cuStreamWaitEvent,
-                       (stream, atomic_load(&self->mark->last)->event, 0),
+                       (self->by->stream, atomic_load(&self->mark->last)->event, 0),
                        "waiting for what another stream does with a slot");
 }
 
 /* The event stands behind both then. It is made before anything is put on the stream: to make one waits while another
  * thread frees memory. */
-gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, gpuipc_stream stream,
+gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
                                trail_turn *out_turn) {
-    trail_turn turn = {.of = self,
-                       .mark = &self->marks[use][slot],
-                       .stream_id = trail_stream_id(self->context, stream)};
-    gpuipc_status status = wait_for_former(&turn, use, slot, stream);
+    trail_turn turn = {.of = self, .by = by, .mark = &self->marks[use][slot]};
+    gpuipc_status status = wait_for_former(&turn, use, slot);
     if (status == GPUIPC_OK) {
         status = find_event(&turn);
     }
@@ -248,17 +271,18 @@ void trail_turn_cancel(const trail_turn *self) {
 
 static void turn_is_over(const trail_turn *self, bool has_passed) {
     const uint64_t turn = atomic_load(&self->mark->turn) + 1;
-    self->mark->stream_id = self->stream_id;
+    self->mark->stream_id = id_of(self->by);
     if (has_passed) {
         atomic_store(&self->mark->passed, turn);
     }
     atomic_store(&self->mark->turn, turn);
 }
 
-static gpuipc_status record(const trail_turn *self, gpuipc_stream stream) {
+static gpuipc_status record(const trail_turn *self) {
     trail_event *last = atomic_load(&self->mark->last);
-    gpuipc_status status = DRIVER_CALL(&self->of->context->driver, cuEventRecord,
-                                       (self->event->event, stream), "marking a slot's turn");
+    gpuipc_status status =
+        DRIVER_CALL(&self->of->context->driver, cuEventRecord,
+                    (self->event->event, self->by->stream), "marking a slot's turn");
     if (status == GPUIPC_OK) {
         if (last != NULL && last != self->event) {
             park(self->of, last);
@@ -271,9 +295,9 @@ static gpuipc_status record(const trail_turn *self, gpuipc_stream stream) {
 
 /* What was put on the stream is there: a failure to mark it is made good by waiting for it. Where that fails, too, the
  * CUDA context is dead. */
-void trail_turn_end(const trail_turn *self, gpuipc_stream stream) {
-    if (record(self, stream) != GPUIPC_OK) {
-        point_settle(self->of->context, stream);
+void trail_turn_end(const trail_turn *self) {
+    if (record(self) != GPUIPC_OK) {
+        point_settle(self->of->context, self->by->stream);
         if (self->event != atomic_load(&self->mark->last)) {
             park(self->of, self->event);
         }
@@ -283,11 +307,11 @@ void trail_turn_end(const trail_turn *self, gpuipc_stream stream) {
 
 /* ---- what streams do --------------------------------------------------------------------------- */
 
-gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count,
-                               gpuipc_stream stream) {
+gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count) {
     const point_word none = POINT_PASSED;
-    return count == 0 ? GPUIPC_OK
-                      : point_submit_writes(self->of->context, words, count, stream, &none);
+    return count == 0
+               ? GPUIPC_OK
+               : point_submit_writes(self->of->context, words, count, self->by->stream, &none);
 }
 
 static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words, size_t count,
@@ -304,18 +328,18 @@ static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *
 
 /* Unlike a write it may take as long as a peer does: who cannot mark it does not wait for it, if it need not. */
 gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words, size_t count,
-                         gpuipc_stream stream, bool is_alone) {
+                         trail_stream *by, bool is_alone) {
     trail_turn turn;
-    gpuipc_status status = trail_turn_begin(self, TRAIL_WAIT, slot, stream, &turn);
+    gpuipc_status status = trail_turn_begin(self, TRAIL_WAIT, slot, by, &turn);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = submit_waits(self, slot, words, count, stream, is_alone);
-    if (status == GPUIPC_OK && (status = record(&turn, stream)) != GPUIPC_OK) {
+    status = submit_waits(self, slot, words, count, by->stream, is_alone);
+    if (status == GPUIPC_OK && (status = record(&turn)) != GPUIPC_OK) {
         for (size_t i = 0; i < count && is_alone; i++) {
             point_raise(&words[i]);
         }
-        point_settle(self->context, stream);
+        point_settle(self->context, by->stream);
     }
     if (status != GPUIPC_OK) {
         trail_turn_cancel(&turn);

@@ -11,6 +11,7 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "cuda/device.h"
 #include "sync/passage.h"
 
 typedef struct trail trail;
@@ -35,37 +36,48 @@ void trail_reference(trail *self);
 /** The last one destroys the events, so no lock is held unless trail_is_untouched(). NULL does nothing. */
 void trail_unreference(trail *self, bool forked);
 
-/** What a stream is being given with a slot. The stream's CUDA context is current; one thread at a time does so with a
- *  slot. */
+/** A stream that a call gives something: its CUDA context is current until trail_stream_leave(). Each answer of the
+ *  driver's takes 20 to 30 ns (measured on an H200), so it is asked once in a call. */
+typedef struct trail_stream {
+    gpuipc_stream stream; /**< GPUIPC_NO_STREAM, and all else zero: none */
+    bool can_wait;        /**< point_has_stream_waits() */
+    bool is_named;        /**< the driver was asked for its id */
+    uint64_t id;          /**< no other one gets it, as its handle. 0: the driver cannot tell */
+    device_scope scope;
+} trail_stream;
+
+/** @param index the device whose default stream it is, if it is one
+ *  @return ERR_CUDA when it is being captured */
+gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                 trail_stream *out_stream);
+void trail_stream_leave(const trail_stream *self);
+
+/** What a stream is being given with a slot. One thread at a time does so with a slot. */
 typedef struct trail_turn {
     trail *of;
+    trail_stream *by;
     struct trail_mark *mark;
     struct trail_event *event; /**< to be recorded at its end */
-    uint64_t stream_id;
 } trail_turn;
 
 /** Makes the stream wait for another one that had the slot before. trail_turn_end() or _cancel() is owed. */
-gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, gpuipc_stream stream,
+gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
                                trail_turn *out_turn);
 /** Lets the stream write words of the slot. After a failure nothing is left on the stream. */
-gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count,
-                               gpuipc_stream stream);
+gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count);
 /** Behind what the stream was given. Waits while another thread frees memory, so others have been told by then. */
-void trail_turn_end(const trail_turn *self, gpuipc_stream stream);
+void trail_turn_end(const trail_turn *self);
 /** The stream was given nothing, or has done it. */
 void trail_turn_cancel(const trail_turn *self);
 
-/** Lets a stream that point_has_stream_waits() wait for words of one slot, each of another page: a turn of its own. It
- *  goes on when nobody is there any more who would write them.
+/** Lets a stream that can wait do so for words of one slot, each of another page: a turn of its own. It goes on when nobody
+ *  is there any more who would write them.
  *  @param is_alone nothing else waits for these words: they may be stored when the driver fails */
 gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words, size_t count,
-                         gpuipc_stream stream, bool is_alone);
+                         trail_stream *by, bool is_alone);
 
-/** The number of a stream of the current CUDA context that no other one gets, and that is not being captured. It tells
- *  whether it is the one that had a slot before; 0: there is none, or the driver does not say. */
-uint64_t trail_stream_id(const struct context *ctx, gpuipc_stream stream);
 /** Whether that stream had the last turn. */
-bool trail_is_of(const trail *self, trail_use use, uint32_t slot, uint64_t stream_id);
+bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *stream);
 
 /** Whether streams have done all that they were given with a slot in this way. False where the driver does not say. */
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot);

@@ -23,6 +23,7 @@ typedef struct watch_page {
     list_link link;
     point_page *page;              /* a reference */
     uint64_t slots;                /* a bit for each that a stream may be waiting for */
+    uint32_t next;                 /* where the next look begins */
     point_word words[TRAIL_SLOTS]; /* what the latest waits for */
 } watch_page;
 
@@ -102,13 +103,18 @@ static void let_page_go(const watch_page *self) {
 /* ---- looking: the mutex is held ---------------------------------------------------------------- */
 
 /* Asks the driver, which does not keep it waiting: not even while another thread waits for room in a stream's queue
- * (measured on an H200, driver 580). */
+ * (measured on an H200, driver 580). An answer takes 2 us, and who takes a frame waits meanwhile: so the look ends at the
+ * first slot whose stream has not passed, behind which the next one begins. */
 static void look_at_page(watch_page *self) {
-    for (uint32_t slot = 0; slot < TRAIL_SLOTS; slot++) {
-        if ((self->slots >> slot & 1u) != 0 &&
-            trail_has_passed(self->page->trail, TRAIL_WAIT, slot)) {
-            self->slots &= ~(UINT64_C(1) << slot);
+    for (uint32_t left = TRAIL_SLOTS; left > 0; left--) {
+        const uint32_t slot = self->next++ % TRAIL_SLOTS;
+        if ((self->slots >> slot & 1u) == 0) {
+            continue;
         }
+        if (!trail_has_passed(self->page->trail, TRAIL_WAIT, slot)) {
+            break;
+        }
+        self->slots &= ~(UINT64_C(1) << slot);
     }
     if (self->slots == 0) {
         deferred_wait_ends();
