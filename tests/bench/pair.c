@@ -341,19 +341,43 @@ gpuipc_buffer *pair_buffer(bench_pair *self, uint64_t bytes, uint32_t device, ui
     return pair_buffer_make(self, bytes, 0, device, &value, NULL);
 }
 
-pair_times pair_send(bench_pair *self, gpuipc_buffer *const *buffers, uint32_t count,
-                     uint32_t device, uint32_t value, bool keep) {
+static void tell_to_receive(const bench_pair *self, uint32_t count, uint32_t device, uint32_t value,
+                            bool keep) {
+    pair_tell(self->partner, "receive %u %u %u %d", (unsigned)count, (unsigned)device,
+              (unsigned)value, (int)keep);
+    pair_hear_ready(self->partner);
+}
+
+static pair_times send_to_receiver(const bench_pair *self, gpuipc_buffer *const *buffers,
+                                   uint32_t count) {
     uint64_t answer[2];
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .buffers = buffers,
                                      .buffer_count = count,
                                      .flags = GPUIPC_SEND_READY};
-    pair_tell(self->partner, "receive %u %u %u %d", (unsigned)count, (unsigned)device,
-              (unsigned)value, (int)keep);
-    pair_hear_ready(self->partner);
     const uint64_t begin = os_clock_ns();
     bench_check(gpuipc_connection_send(self->connection, &message, PATIENCE_MS), "sending");
     const uint64_t sent = os_clock_ns();
     pair_hear(self->partner, answer, 2);
     return hand_over_times(begin, sent, answer, 0);
+}
+
+pair_times pair_send(bench_pair *self, gpuipc_buffer *const *buffers, uint32_t count,
+                     uint32_t device, uint32_t value, bool keep) {
+    tell_to_receive(self, count, device, value, keep);
+    return send_to_receiver(self, buffers, count);
+}
+
+/* A processor of a virtual machine that has nothing to do is kept awake for some 200 us. */
+#define ASLEEP_NS UINT64_C(500000)
+
+pair_times pair_send_late(bench_pair *self, uint64_t bytes, uint32_t device, uint32_t value) {
+    tell_to_receive(self, 1, device, value, false);
+    gpuipc_buffer *buffer = pair_buffer(self, bytes, device, value);
+    const uint64_t until_ns = os_clock_ns() + ASLEEP_NS;
+    while (os_clock_ns() < until_ns) {
+    }
+    const pair_times took = send_to_receiver(self, &buffer, 1);
+    bench_check(gpuipc_buffer_release(buffer), "releasing");
+    return took;
 }

@@ -100,6 +100,8 @@ gpuipc_buffer_info pair_info(gpuipc_buffer *buffer);
 /** Sends buffers in one message. */
 pair_times pair_send(bench_pair *self, gpuipc_buffer *const *buffers, uint32_t count,
                      uint32_t device, uint32_t value, bool keep);
+/** Makes a buffer while the partner waits for it, and sends that when he has slept for half a millisecond. */
+pair_times pair_send_late(bench_pair *self, uint64_t bytes, uint32_t device, uint32_t value);
 
 /** The floor owner's side of pair_floor(): this program in the role floor. @return its exit code */
 int pair_floor_run(const options *given);
