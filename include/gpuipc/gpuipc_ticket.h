@@ -143,16 +143,18 @@ typedef struct gpuipc_share_config {
 /**
  * Makes a ticket for a range of a buffer. The server keeps the buffer alive until the ticket is revoked or expires, a
  * one-shot share is used up, or the server ends. A server without a thread gives up what has expired while it is polled.
- * The call waits for the GPU work that makes the contents, as gpuipc_connection_send() does. With ::GPUIPC_SEND_ASYNC
- * those who open it wait instead.
+ * The call waits for the GPU work that makes the contents, as gpuipc_connection_send() does. While a stream of this process
+ * waits for another process, nobody knows how long that takes: then it waits for five seconds at most, or until the server
+ * is destroyed. With ::GPUIPC_SEND_ASYNC those who open it wait instead.
  * @param server which answers the ticket
  * @param buffer of the server's context
  * @param config NULL for all of the buffer, any number of processes, without an end
  * @param out_ticket the new ticket
  * @errors ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_LIMIT (attachment),
- *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_RELEASED (also when the server is destroyed meanwhile)
+ *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_RELEASED (also when the server is destroyed meanwhile),
+ *         ::GPUIPC_ERR_TIMEOUT (after the five seconds)
  * @ownership borrows; copies the attachment  @threads any
- * @blocking for the GPU work  @since 0.1
+ * @blocking for the GPU work; five seconds where that may wait for another process  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_share(gpuipc_server *server,
                                                             gpuipc_buffer *buffer,

@@ -8,6 +8,7 @@
 
 #include "own_kinds.h"
 #include "stream_gate.h"
+#include "sync/deferred.h"
 
 static gpuipc_server *server;
 static gpuipc_context *other;
@@ -64,6 +65,41 @@ Test(server_share, a_ticket_of_a_server_that_was_destroyed_meanwhile_is_none) {
     stream_gate_open();
     cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
     cr_assert_eq(memcmp(&made, &untouched, sizeof(made)), 0);
+}
+
+/* A stream of this process waits for another one, which may let it wait as long as it likes. */
+static void close_behind_another_process(void) {
+    stream_gate_make();
+    producer = stream_gate_stream();
+    stream_gate_close(producer);
+    deferred_wait_begins();
+}
+
+Test(server_share, contents_that_may_wait_for_another_process_are_waited_for_five_seconds) {
+    gpuipc_ticket made = {{0}};
+    const gpuipc_ticket untouched = made;
+    close_behind_another_process();
+    const uint64_t begun = os_clock_ns();
+    const gpuipc_status status = share_behind_producer(&made);
+    const uint64_t took_ms = (os_clock_ns() - begun) / 1000000u;
+    deferred_wait_ends();
+    check_status(GPUIPC_ERR_TIMEOUT, status);
+    cr_assert_geq(took_ms, 5000);
+    cr_assert_lt(took_ms, 5000 + SOON_MS);
+    cr_assert_eq(memcmp(&made, &untouched, sizeof(made)), 0);
+}
+
+Test(server_share, the_end_of_the_server_ends_a_wait_for_such_contents) {
+    core_waiter waiter;
+    gpuipc_ticket made;
+    close_behind_another_process();
+    core_waiter_start(&waiter, share_behind_producer, &made);
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+    const gpuipc_status status = core_waiter_end(&waiter);
+    deferred_wait_ends();
+    stream_gate_check_waits(producer);
+    check_status(GPUIPC_ERR_RELEASED, status);
 }
 
 /* ---- what makes no sense ------------------------------------------------------------------- */

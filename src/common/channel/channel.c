@@ -118,7 +118,7 @@ static gpuipc_status give_out(channel *self, gpuipc_ticket *out_ticket) {
     const share_limits limits = {0};
     offer *offered;
     bool is_next = false;
-    gpuipc_status status = offer_new(self->buffer, &config, &offered);
+    gpuipc_status status = offer_new(self->buffer, &config, &self->server->is_over, &offered);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -66,13 +66,17 @@ static bool is_used(const context *ctx, buffer *const *buffers, uint32_t count, 
 
 /* While no stream waits for another process this takes as long as what the device has been given. */
 static gpuipc_status synchronize(const driver *drv, gpuipc_stream stream,
-                                 const atomic_bool *interrupted) {
+                                 const handover_patience *patience) {
     const uint64_t begun = os_clock_ns();
     CUresult result = CUDA_ERROR_NOT_READY;
-    while (interrupted != NULL && !deferred_is_quiet() &&
-           (result = drv->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
-        if (atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed meanwhile");
+    while (!deferred_is_quiet() && (result = drv->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+        if (atomic_load(patience->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the %s meanwhile", patience->what);
+        }
+        if (os_deadline_passed(patience->deadline)) {
+            return status_fail(GPUIPC_ERR_TIMEOUT,
+                               "the contents were not ready in time: streams of this process wait "
+                               "for other processes");
         }
         if (os_clock_ns() - begun > SPIN_NS) {
             os_sleep_ms(1);
@@ -84,26 +88,26 @@ static gpuipc_status synchronize(const driver *drv, gpuipc_stream stream,
 }
 
 static gpuipc_status wait_for_stream(context *ctx, gpuipc_stream stream, uint32_t index,
-                                     const atomic_bool *interrupted) {
+                                     const handover_patience *patience) {
     device_scope scope;
     gpuipc_status status = device_enter_stream(ctx, stream, index, &scope);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = synchronize(&ctx->driver, stream, interrupted);
+    status = synchronize(&ctx->driver, stream, patience);
     device_leave(&scope);
     return status;
 }
 
 gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count,
-                            gpuipc_stream stream, const atomic_bool *interrupted) {
+                            gpuipc_stream stream, const handover_patience *patience) {
     if (!device_is_default_stream(stream)) {
-        return wait_for_stream(ctx, stream, buffers[0]->access_device, interrupted);
+        return wait_for_stream(ctx, stream, buffers[0]->access_device, patience);
     }
     gpuipc_status status = GPUIPC_OK;
     for (uint32_t i = 0; i < ctx->device_count && status == GPUIPC_OK; i++) {
         if (is_used(ctx, buffers, count, i)) {
-            status = wait_for_stream(ctx, stream, i, interrupted);
+            status = wait_for_stream(ctx, stream, i, patience);
         }
     }
     return status;
@@ -231,7 +235,9 @@ static gpuipc_status make_ready(handover *self, uint32_t flags, gpuipc_stream st
     if ((flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
         return mark_on_streams(self, flags, stream);
     }
-    return handover_wait(self->to->context, self->buffers, self->count, stream, &self->to->ended);
+    const handover_patience patience = {&self->to->ended, "connection was closed",
+                                        os_deadline_after(-1)};
+    return handover_wait(self->to->context, self->buffers, self->count, stream, &patience);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

@@ -27,11 +27,17 @@ typedef struct handover {
 /** The flags of a message that say when its contents are ready. ERR_INVALID_ARGUMENT */
 gpuipc_status handover_check_flags(uint32_t flags);
 
+/** What ends a wait for contents while streams of this process wait for others, so that nobody knows how long it takes. */
+typedef struct handover_patience {
+    const atomic_bool *is_over; /**< ERR_RELEASED when it becomes true */
+    const char *what;           /**< is over then: the subject of a sentence in the past */
+    os_deadline deadline;       /**< ERR_TIMEOUT from then on */
+} handover_patience;
+
 /** Waits on the host for the contents of buffers, one at least, as gpuipc_outgoing::stream says: who gets them then
- *  may look at once. ERR_RELEASED when *interrupted becomes true (may be NULL) and streams of this process wait for others,
- *  so that nobody knows how long it takes. */
+ *  may look at once. */
 gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count,
-                            gpuipc_stream stream, const atomic_bool *interrupted);
+                            gpuipc_stream stream, const handover_patience *patience);
 
 /** Lends the buffers, and waits for their contents or marks them on the stream. The send mutex is held.
  *  @param flags GPUIPC_SEND_READY, _ASYNC, _EVENT  @param stream as gpuipc_outgoing::stream */

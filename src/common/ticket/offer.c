@@ -9,6 +9,9 @@
 #include "message/handover.h"
 #include "transport/transport.h"
 
+/* So long a ticket waits for contents while streams of this process wait for others: as an opening does. */
+#define WAIT_MS 5000
+
 /* ---- the contents -------------------------------------------------------------------------- */
 
 static context *context_of(const offer *self) {
@@ -30,12 +33,15 @@ static gpuipc_status record_on_stream(offer *self, gpuipc_stream stream) {
     return status;
 }
 
-static gpuipc_status settle_contents(offer *self, const gpuipc_share_config *config) {
+static gpuipc_status settle_contents(offer *self, const gpuipc_share_config *config,
+                                     const atomic_bool *is_over) {
+    const handover_patience patience = {is_over, "server was destroyed",
+                                        os_deadline_after(WAIT_MS)};
     gpuipc_status status = GPUIPC_OK;
     if ((config->flags & GPUIPC_SEND_ASYNC) != 0) {
         status = record_on_stream(self, config->stream);
     } else if ((config->flags & GPUIPC_SEND_READY) == 0) {
-        status = handover_wait(context_of(self), &self->of, 1, config->stream, NULL);
+        status = handover_wait(context_of(self), &self->of, 1, config->stream, &patience);
     }
     atomic_init(&self->is_ready, self->event == NULL);
     return status;
@@ -173,7 +179,8 @@ static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config) 
     return GPUIPC_OK;
 }
 
-gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, offer **out_offer) {
+gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, const atomic_bool *is_over,
+                        offer **out_offer) {
     offer *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
@@ -187,7 +194,7 @@ gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, offer **o
         goto free_self;
     }
     if ((status = buffer_check_export(self->of, NULL)) != GPUIPC_OK ||
-        (status = settle_contents(self, config)) != GPUIPC_OK) {
+        (status = settle_contents(self, config, is_over)) != GPUIPC_OK) {
         goto drop_buffer;
     }
     object_reference(&self->of->object);

@@ -37,8 +37,10 @@ typedef struct offer {
 } offer;
 
 /** Makes an offer of a buffer, which gets a reference; waits for its contents, or records the place of the stream
- *  behind which they are there. As gpuipc_buffer_share(). @param config with all of its values settled */
-gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, offer **out_offer);
+ *  behind which they are there. As gpuipc_buffer_share(). @param config with all of its values settled
+ *  @param is_over becomes true when the server ends: ERR_RELEASED */
+gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, const atomic_bool *is_over,
+                        offer **out_offer);
 void offer_reference(offer *self);
 /** Gives the buffer up with the last reference, without waiting for devices. NULL does nothing.
  *  @param forked no driver calls */

@@ -65,7 +65,8 @@ static gpuipc_status give_out(server *self, buffer *of, gpuipc_share_config *con
                            "the buffer belongs to another context than the server");
     }
     gpuipc_status status = settle_range(of, config);
-    if (status != GPUIPC_OK || (status = offer_new(of, config, &offered)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK ||
+        (status = offer_new(of, config, &self->is_over, &offered)) != GPUIPC_OK) {
         return status;
     }
     ticket made = {
