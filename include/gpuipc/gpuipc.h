@@ -313,8 +313,8 @@ typedef struct gpuipc_buffer_config {
 /**
  * Makes shareable memory on a device, readable and writable there. Its contents are undefined.
  * Memory of the transports legacy, pool and p2p stays allocated until every process that it was sent to
- * has returned it or has ended, also when it is released before. Calls of this library see to that: after the last
- * context was destroyed the next gpuipc_context_create(), else the end of the process.
+ * has returned it or has ended, also when it is released before. Calls of this library see to that, and a thread of it
+ * when the context was destroyed.
  * @param context the context that it is done in
  * @param config what is to be made; bytes is not 0
  * @param out_buffer the new buffer

@@ -213,6 +213,64 @@ Test(death, of_the_importer) {
     end();
 }
 
+/* Memory of legacy IPC, which a partner has open, of a context that has ended. */
+static void leave_open_with(partner *other) {
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .runtime_directory = at.directory};
+    const gpuipc_buffer_config wanted = {
+        .struct_size = sizeof(wanted), .bytes = MEBIBYTES_2, .transport = GPUIPC_TRANSPORT_LEGACY};
+    gpuipc_context *own;
+    gpuipc_listener *listener;
+    gpuipc_connection *connection;
+    gpuipc_buffer *buffer;
+    char name[UNIQUE_NAME_MAX];
+    unique_name(name);
+    check_ok(gpuipc_context_create(&config, &own));
+    check_ok(gpuipc_listener_open(own, name, NULL, &listener));
+    partner_start(other, &at, NULL, NULL);
+    partner_do(other, "GPUIPC_OK", "connect %s %d", name, PATIENCE_MS);
+    check_ok(gpuipc_listener_accept(listener, PATIENCE_MS, &connection));
+    check_ok(gpuipc_buffer_create(own, &wanted, &buffer));
+    check_ok(process_case_send(connection, &buffer, 1, 0));
+    partner_do(other, "GPUIPC_OK", "receive 0 0 0 %d", PATIENCE_MS);
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_connection_close(connection));
+    check_ok(gpuipc_listener_close(listener));
+    check_ok(gpuipc_context_destroy(own));
+}
+
+/* Nobody makes a call any more that would look for it. */
+Test(death, of_who_had_open_what_has_outlived_its_context) {
+    begin();
+    partner other;
+    leak_gate gate;
+    if (process_case_is_emulated(&at)) { /* a real driver keeps what it opened at its first use */
+        leak_gate_begin(&gate);
+        leave_open_with(&other);
+        cr_assert_gt(leak_gate_look(&gate), 0, "the partner has the memory open");
+        partner_kill(&other);
+        cr_assert_eq(leak_gate_await(&gate, BACK_MS), 0, "%s", gate.text);
+        (void)leak_gate_end(&gate);
+    }
+    end();
+}
+
+/* The same, when it is given back. */
+Test(death, of_a_context_before_what_it_lent_is_given_back) {
+    begin();
+    partner other;
+    leak_gate gate;
+    if (process_case_is_emulated(&at)) {
+        leak_gate_begin(&gate);
+        leave_open_with(&other);
+        partner_do(&other, "GPUIPC_OK", "release");
+        partner_end(&other);
+        cr_assert_eq(leak_gate_await(&gate, BACK_MS), 0, "%s", gate.text);
+        (void)leak_gate_end(&gate);
+    }
+    end();
+}
+
 /* The name of a listener that was killed is taken by the next one. */
 Test(death, of_a_listener) {
     begin();

@@ -34,9 +34,9 @@
 /* In the order in which they are made; they end in the reverse. Streams that wait are let go before the points that
  * they wait for end, and with these what was deferred, of which some is memory of the parts above. */
 static const context_part *const parts[] = {
-    &answers_part, &deferred_part,     &drop_part,         &kept_handles_part, &keep_alive_part,
-    &import_part,  &buffer_table_part, &staging_part,      &mark_part,         &loan_part,
-    &point_part,   &watch_part,        &ticket_cache_part, &server_links_part,
+    &answers_part, &deferred_part,     &drop_part,     &kept_handles_part, &keep_alive_part,
+    &import_part,  &buffer_table_part, &registry_part, &staging_part,      &mark_part,
+    &loan_part,    &point_part,        &watch_part,    &ticket_cache_part, &server_links_part,
 };
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))
@@ -220,6 +220,7 @@ void context_destroy(context *self) {
     registry_sweep_some(self, true); /* buffers that linger keep their context */
     (void)deferred_work_off(self);
     drop_settle(self, os_deadline_after(ENDING_MS)); /* as does what was dropped */
+    registry_attend(self);
     context_unreference(self);
     /* and now nobody may have open what another context lent to this one */
     registry_sweep_some(NULL, true);

@@ -46,6 +46,7 @@ typedef struct context {
     struct keep_alive *keep_alive;
     struct import_table *imports;
     struct buffer_table *buffers;
+    struct lingering_buffers *lingering;
     struct staging_list *staging;
     struct point_context *points;
     struct watch *watch;

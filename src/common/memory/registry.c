@@ -6,9 +6,17 @@
 #include <string.h>
 
 #include "memory/transport.h"
+#include "sync/lookout.h"
 
 /* How many that linger registry_sweep_some() looks at. */
 #define SOME 8u
+
+/* What linger of a context. Guarded by the mutex. */
+typedef struct lingering_buffers {
+    size_t count;
+    bool is_attended; /* nobody calls for the context any more: a thread looks after them */
+    lookout lookout;
+} lingering_buffers;
 
 /* One for the process, since a buffer may come back to another of its contexts. It refers to its buffers
  * without keeping them. */
@@ -40,6 +48,7 @@ static void reference(buffer *self) {
     }
     if (list_has(&all.lingering, &self->lingering)) {
         list_remove(&self->lingering);
+        self->context->lingering->count--;
         atomic_store(&self->exports.is_lingering, false);
     } else {
         self->revivals++;
@@ -75,6 +84,18 @@ static bool must_linger(buffer *self) {
     return must;
 }
 
+static bool look(object *of);
+
+/* Where no thread can be had, the next context does it. The mutex is held. */
+static void attend_if_over(context *ctx) {
+    lingering_buffers *own = ctx->lingering;
+    if (own->count > 0 && !own->is_attended && atomic_load(&ctx->is_over)) {
+        const gpuipc_error why = status_save();
+        own->is_attended = lookout_begin(&own->lookout, &ctx->object, look, NULL) == GPUIPC_OK;
+        status_restore(&why);
+    }
+}
+
 bool registry_leave(buffer *self, bool forked) {
     bool ends = false;
     os_static_mutex_lock(&all.mutex);
@@ -82,6 +103,8 @@ bool registry_leave(buffer *self, bool forked) {
         self->revivals--; /* somebody has it again, and will ask in his turn */
     } else if (!forked && must_linger(self)) {
         list_append(&all.lingering, &self->lingering);
+        self->context->lingering->count++;
+        attend_if_over(self->context);
     } else {
         ends = true;
         table_remove(&all.buffers, &self->registered);
@@ -141,3 +164,29 @@ bool registry_sweep(void) {
 void registry_sweep_some(context *ctx, bool may_wait) {
     (void)sweep(ctx, SOME, may_wait);
 }
+
+/* ---- of contexts that are over ------------------------------------------------------------------ */
+
+static bool look(object *of) {
+    context *ctx = (context *)of;
+    (void)sweep(ctx, SOME, true);
+    os_static_mutex_lock(&all.mutex);
+    ctx->lingering->is_attended = ctx->lingering->count > 0;
+    const bool is_done = !ctx->lingering->is_attended;
+    os_static_mutex_unlock(&all.mutex);
+    return is_done;
+}
+
+void registry_attend(context *ctx) {
+    os_static_mutex_lock(&all.mutex);
+    attend_if_over(ctx);
+    os_static_mutex_unlock(&all.mutex);
+}
+
+static void end(context *ctx, bool is_forked) {
+    if (!is_forked) { /* else it is in the parent's list */
+        lookout_end(&ctx->lingering->lookout);
+    }
+}
+
+const context_part registry_part = {CONTEXT_PART(lingering, lingering_buffers), .end = end};

@@ -27,4 +27,9 @@ bool registry_sweep(void);
  *  @param may_wait also the last ones of a context, with which it ends: that waits for the devices */
 void registry_sweep_some(context *ctx, bool may_wait);
 
+extern const context_part registry_part;
+
+/** From now on a thread of the library's does that for what lingers of a context that is over, until nothing does. */
+void registry_attend(context *ctx);
+
 #endif
