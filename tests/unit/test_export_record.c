@@ -281,6 +281,35 @@ static gpuipc_buffer *make(gpuipc_transport transport) {
     return made;
 }
 
+/* A server's thread does a part of it, and the rest in turn with what others ask. */
+Test(export_record, what_a_peer_did_not_take_in_goes_however_much_it_is) {
+    enum {
+        MANY = 3000
+    };
+    export_table *table;
+    size_t to_look = 0;
+    buffer *of;
+    connection_of_pair();
+    check_ok(buffer_acquire(sent, &of));
+    check_ok(export_table_new(ctx, to->other_end, &table));
+    for (int i = 0; i < MANY; i++) {
+        export_record *one;
+        point at;
+        check_ok(export_begin(table, &of->exports, &one, &at));
+    }
+    check_ok(gpuipc_connection_close(pair.server));
+    pair.server = NULL;
+    export_table_leave(table, true, false);
+    cr_assert_eq(ctx->points->left.count, 1, "it is too much at once");
+    export_look_on(ctx, &to_look);
+    for (int i = 0; i < MANY && to_look > 0; i++) {
+        export_look_on(ctx, &to_look);
+    }
+    cr_assert_eq(ctx->points->left.count, 0);
+    cr_assert_eq(to_look, 0);
+    buffer_unreference(of);
+}
+
 Test(export_record, a_stream_waits_for_the_hand_overs_of_what_came_home_alone) {
     core_pair other;
     gpuipc_buffer *original = make(GPUIPC_TRANSPORT_LEGACY);

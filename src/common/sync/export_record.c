@@ -36,6 +36,8 @@ struct export_table {
     uint32_t page_count;
     linked_list free;
     linked_list busy; /* the one not looked at for longest first */
+    size_t
+        stranded; /* so many of these are to be looked at still: the peer may not have taken them in */
     list_link listed; /* in point_context::exports, or left: then it ends when nothing is busy */
 };
 
@@ -145,16 +147,21 @@ static void forget_all(export_table *self) {
 }
 
 /* What the peer did not take in before it closed its end is not returned by anybody. */
-static void forget_stranded(export_table *self) {
-    list_link *next;
-    for (list_link *at = self->busy.first; at != NULL; at = next) {
-        export_record *one = RECORD(at);
-        next = at->next;
+static void forget_some_stranded(export_table *self, size_t most) {
+    self->stranded = self->stranded < self->busy.count ? self->stranded : self->busy.count;
+    for (; most > 0 && self->stranded > 0; most--, self->stranded--) {
+        export_record *one = RECORD(list_turn(&self->busy));
         if (!point_page_is_taken(one->at.page)) {
             forget_buffer(one);
             make_free(one);
         }
     }
+}
+
+/* @return whether the peer has closed its end, and has not taken the page in */
+static bool is_stranded(export_table *self, const point_page *page) {
+    return !point_page_is_taken(page) && point_peer_has_closed(self->peer) &&
+           !point_page_is_taken(page);
 }
 
 /* @return whether nobody is there who would return a hand-over of this page */
@@ -163,9 +170,9 @@ static bool forget_abandoned(export_table *self, const point_page *page) {
         forget_all(self);
         return true;
     }
-    if (!point_page_is_taken(page) && point_peer_has_closed(self->peer) &&
-        !point_page_is_taken(page)) {
-        forget_stranded(self);
+    if (is_stranded(self, page)) {
+        self->stranded = self->busy.count;
+        forget_some_stranded(self, SIZE_MAX);
         return true;
     }
     return false;
@@ -212,12 +219,18 @@ static void settle_whole(export_table *self) {
  * through goes to the end. @return whether it is */
 static bool look_at_first(point_context *points) {
     export_table *one = LIST_ITEM(points->left.first, export_table, listed);
-    settle_left(one);
+    if (one->stranded == 0) { /* else they are gone through in their order */
+        settle_left(one);
+    }
     if (one->busy.count > 0 && point_peer_is_gone(one->peer)) {
         forget_some(one, AT_ONCE);
         if (one->busy.count > 0) {
             return false;
         }
+    }
+    forget_some_stranded(one, AT_ONCE);
+    if (one->stranded > 0) {
+        return false;
     }
     (void)list_turn(&points->left);
     end_if_over(one);
@@ -232,6 +245,9 @@ static void look_at_left(point_context *points) {
 
 void export_look_on(struct context *ctx, size_t *to_look) {
     point_context *points = ctx->points;
+    if (atomic_exchange(&points->has_stranded, false)) {
+        *to_look = SIZE_MAX;
+    }
     if (*to_look == 0) {
         return;
     }
@@ -280,6 +296,17 @@ static void settle_in_steps(export_table *self, size_t most) {
     os_mutex_unlock(mutex);
 }
 
+/* All of it, or where others wait, what can be done at once: the rest is looked on for. The mutex is held. */
+static void forget_what_nobody_returns(export_table *self, bool is_served) {
+    const point_page *newest = self->page_count > 0 ? self->pages[self->page_count - 1].page : NULL;
+    if (newest != NULL && (!is_served || self->busy.count <= AT_ONCE)) {
+        (void)forget_abandoned(self, newest);
+    } else if (newest != NULL && is_stranded(self, newest)) {
+        self->stranded = self->busy.count;
+        atomic_store(&self->context->points->has_stranded, true);
+    }
+}
+
 void export_table_leave(export_table *self, bool is_served, bool forked) {
     if (self == NULL || forked) {
         return; /* in a child the context ends it: export_end_all() */
@@ -289,9 +316,7 @@ void export_table_leave(export_table *self, bool is_served, bool forked) {
     os_mutex_lock(&points->mutex);
     list_remove(&self->listed);
     list_append(&points->left, &self->listed);
-    if (self->page_count > 0 && (!is_served || self->busy.count <= AT_ONCE)) {
-        (void)forget_abandoned(self, self->pages[self->page_count - 1].page);
-    }
+    forget_what_nobody_returns(self, is_served);
     end_if_over(self);
     look_at_left(points);
     os_mutex_unlock(&points->mutex);

@@ -95,7 +95,7 @@ void export_set_written(export_record *self, const point *at, const point_word *
 void export_set_event(export_record *self, const point *at, struct ready_event *event);
 
 /** The connection is over. What is not returned stays listed until it is. NULL does nothing.
- *  @param is_served others wait for the calling thread, so that it does little: it looks on (below) when the peer is gone */
+ *  @param is_served others wait for the calling thread, so that it does little: it looks on (below), also when the peer is gone */
 void export_table_leave(export_table *self, bool is_served, bool forked);
 
 /** Looks at a few of those that were left: some may be over, or their peers gone. */

@@ -79,10 +79,12 @@ typedef struct point_context {
     os_mutex mutex;        /**< guards all of this, and the lists of hand-overs */
     os_mutex registration; /**< held while a page is registered, which may take its time */
     passage_table passages;
-    linked_list exports;    /**< tables of connections */
-    linked_list left;       /**< of connections that are over, while not all is returned */
-    uint64_t export_serial; /**< of the last hand-over */
-    linked_list returned;   /**< of lingering buffers that nobody has open any more */
+    linked_list exports; /**< tables of connections */
+    linked_list left;    /**< of connections that are over, while not all is returned */
+    atomic_bool
+        has_stranded; /**< one of these has records that are to be gone through: export_look_on() */
+    uint64_t export_serial;           /**< of the last hand-over */
+    linked_list returned;             /**< of lingering buffers that nobody has open any more */
     struct ready_event *ended_events; /**< that no receiver waits for any more */
 } point_context;
 
