@@ -7,6 +7,7 @@
 
 #include "base/quota.h"
 #include "check.h"
+#include "cuda/context.h"
 #include "native_ready.h"
 #include "os.h"
 #include "partner.h"
@@ -84,7 +85,6 @@ static void check_refused_for(const char *what) {
 /* The messages that fit are taken, the next is refused as a whole, and when room is made the connection goes on. */
 static void check_flood(uint64_t bytes, size_t fitting, uint32_t buffers, const char *what) {
     size_t count;
-    begin();
     partner_tell(&hostile, "flood %s 1 %zu %u %llu 0", at.name, fitting + 2, buffers,
                  (unsigned long long)bytes);
     gpuipc_connection *connection = process_case_accept(&at);
@@ -102,15 +102,67 @@ static void check_flood(uint64_t bytes, size_t fitting, uint32_t buffers, const 
     check_ok(gpuipc_connection_close(connection));
     partner_hear(&hostile, "");
     partner_end(&hostile);
-    end();
 }
 
 Test(bounds, mappings_of_one_peer_end_before_those_of_the_process) {
+    begin();
     check_flood(UNIT, OF_ONE / MANY, MANY, "mappings");
+    end();
 }
 
 Test(bounds, addresses_of_one_peer_end_before_those_of_the_process) {
+    begin();
     check_flood(ADDRESSES / 16, 2, 2, "bytes of addresses");
+    end();
+}
+
+/* ---- memory that the driver maps ---------------------------------------------------------------- */
+
+/* A partner sends so many buffers of it, when all that there is is this. */
+static gpuipc_status receive_mapped(size_t buffers, bool is_emulated, const quota_amount *totals) {
+    context *ctx;
+    size_t count = 0;
+    quota_pretend(totals);
+    process_case_begin(&at, NULL);
+    check_ok(context_acquire(at.context, &ctx));
+    ctx->driver.is_emulated = is_emulated;
+    partner_start(&hostile, &at, NULL, NULL);
+    partner_do(&hostile, "GPUIPC_OK", "create %zu 4096 0 0", buffers);
+    partner_tell(&hostile, "connect %s %d", at.name, PATIENCE_MS);
+    gpuipc_connection *connection = process_case_accept(&at);
+    partner_hear(&hostile, "GPUIPC_OK");
+    partner_tell(&hostile, "send 0 0 %d", PATIENCE_MS);
+    const gpuipc_status status = receive(connection, kept, buffers, 0, &count);
+    if (status == GPUIPC_ERR_LIMIT) {
+        check_refused_for(
+            totals->of[QUOTA_MAPPINGS] < totals->of[QUOTA_MEMORY] ? "mappings" : "bytes of memory");
+    } else {
+        release_all(count);
+    }
+    partner_hear(&hostile, "GPUIPC_OK");
+    check_ok(gpuipc_connection_close(connection));
+    partner_end(&hostile);
+    ctx->driver.is_emulated = true;
+    context_unreference(ctx);
+    process_case_end(&at);
+    quota_pretend(NULL);
+    return status;
+}
+
+/* A GPU's driver takes no mapping of the system's for what it maps. What this process keeps of it is bounded. */
+Test(bounds, of_memory_that_a_driver_maps_what_is_kept_of_it_counts) {
+    enum {
+        BUFFERS = 64,
+        KEPT = 512 /* incoming.c, SEGMENT_MEMORY */
+    };
+    quota_amount totals = {{UINT64_MAX, BUFFERS, UINT64_MAX, UINT64_C(1) << 30}};
+    check_status(GPUIPC_ERR_LIMIT, receive_mapped(BUFFERS, true, &totals));
+    check_status(GPUIPC_OK, receive_mapped(BUFFERS, false, &totals));
+    totals.of[QUOTA_MAPPINGS] = UINT64_MAX;
+    totals.of[QUOTA_MEMORY] = UINT64_C(4) * KEPT * BUFFERS;
+    check_status(GPUIPC_OK, receive_mapped(BUFFERS, false, &totals));
+    totals.of[QUOTA_MEMORY] -= 4;
+    check_status(GPUIPC_ERR_LIMIT, receive_mapped(BUFFERS, false, &totals));
 }
 
 /* ---- what waits for a word that never comes ------------------------------------------------- */

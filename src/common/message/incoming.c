@@ -139,13 +139,23 @@ static gpuipc_status begin_import(const incoming *self, const import_source *fro
     return GPUIPC_OK;
 }
 
-/* Charged before anything is opened or mapped: each segment is a mapping of its own, now or when the buffer is opened. */
+/* What this process keeps of a segment: its record, its part of the buffer's, what the driver notes. */
+#define SEGMENT_MEMORY 512u
+
+/* A segment is a mapping of the system's, now or when the buffer is opened. What a driver maps by cuMemMap is none (measured on
+ * an H200, docs/measurements.md); the emulated driver has its memory from the system. */
+static bool is_mapping(const import_source *from, const transport *carrier) {
+    return !carrier->shares_imports || from->context->driver.is_emulated;
+}
+
+/* Charged before anything is opened or mapped. */
 static gpuipc_status import_new_segment(import_source *from, const transport *carrier,
                                         const segment_record *record, os_handle *handle,
                                         bool keep_handle, segment *out_segment) {
     const quota_amount wanted = {{[QUOTA_HANDLES] = keep_handle && os_handle_is_valid(*handle),
-                                  [QUOTA_MAPPINGS] = 1,
-                                  [QUOTA_ADDRESSES] = record->bytes}};
+                                  [QUOTA_MAPPINGS] = is_mapping(from, carrier),
+                                  [QUOTA_ADDRESSES] = record->bytes,
+                                  [QUOTA_MEMORY] = SEGMENT_MEMORY}};
     quota_charge charge = {0};
     gpuipc_status status = quota_take(from->quota, &wanted, &charge);
     if (status != GPUIPC_OK) {
