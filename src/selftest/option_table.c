@@ -208,6 +208,7 @@ static const char *help_of(size_t row, unsigned which) {
     return rows[row].help;
 }
 
+/* packaging/completions reads these lines: two blanks, the option, and what its argument is. */
 static void print_options(unsigned which) {
     const int beginning = help_columns() < HELP_COLUMNS_WIDE ? HELP_COLUMN_NARROW : HELP_COLUMN;
     for (size_t i = 0; i < ROWS; i++) {
@@ -225,7 +226,7 @@ static void print_options(unsigned which) {
     }
 }
 
-/* Only their names, so that all are in one text; packaging/completions reads them, too. */
+/* Only their names, so that all are in one text. */
 static void print_others(void) {
     char line[512] = "options of some commands:";
     for (size_t i = 0; i < ROWS; i++) {
