@@ -12,6 +12,7 @@
 #include "pattern.h"
 #include "quantity.h"
 #include "ticket.h"
+#include "wrap.h"
 
 /* Other programs allocate on the same device meanwhile: only what repeats is a failure. */
 #define FREE_TRIES 3
@@ -286,9 +287,7 @@ int consume_choose_device(role *self) {
     const uint32_t count = self->session.info.device_count;
     uint32_t device = wanted->peer != DEVICE_ANY ? wanted->peer : wanted->device;
     if (device != DEVICE_ANY && device >= count) {
-        fprintf(stderr,
-                "gpuipc-selftest: there is no device %" PRIu32 ", only %" PRIu32 " of them\n",
-                device, count);
+        wrap_complain("there is no device %" PRIu32 ", only %" PRIu32 " of them", device, count);
         return EXIT_USAGE;
     }
     self->receive_device = device == DEVICE_ANY ? GPUIPC_DEVICE_OWNER : GPUIPC_DEVICE(device);
@@ -303,7 +302,7 @@ int consume(const options *wanted) {
     }
     code = consume_choose_device(&self.role);
     if (code == EXIT_PASS && !converse(&self)) {
-        fprintf(stderr, "gpuipc-selftest: consumer: %s\n", self.role.failure);
+        wrap_complain("consumer: %s", self.role.failure);
         role_say_failed(&self.role);
         code = EXIT_FAIL;
     }

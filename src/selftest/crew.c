@@ -8,6 +8,7 @@
 
 #include "program.h"
 #include "report.h"
+#include "wrap.h"
 
 /* The roles have deadlines of their own; the one that only waits for another should be the first to
  * say so. */
@@ -176,7 +177,7 @@ void crew_run(const options *wanted, const char *title, crew_member *members, si
                  .count = count,
                  .programs = calloc(count, sizeof(child *))};
     if (self.programs == NULL) {
-        (void)fprintf(stderr, "gpuipc-selftest: FAIL: no memory to start %zu programs\n", count);
+        wrap_complain("FAIL: no memory to start %zu programs", count);
         total->failed += cases;
         return;
     }

@@ -10,6 +10,7 @@
 #include "program.h"
 #include "report.h"
 #include "watchdog.h"
+#include "wrap.h"
 
 /* A column narrower than that is read worse than lines that the terminal breaks. */
 #define COLUMNS_LEAST 24
@@ -80,7 +81,7 @@ int doctor(const options *wanted) {
     size_t count = 0;
     watchdog_expect("looking at the machine, and trying to share memory on it", wanted->timeout_ms);
     if (gpuipc_diagnose(&config, 0, findings, GPUIPC_FINDING_COUNT, &count) != GPUIPC_OK) {
-        fprintf(stderr, "gpuipc-selftest: FAIL: %s\n", gpuipc_error_text());
+        wrap_complain("FAIL: %s", gpuipc_error_text());
         (void)snprintf(wanted->report->error, sizeof(wanted->report->error), "%s",
                        gpuipc_error_text());
         return EXIT_FAIL;

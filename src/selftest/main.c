@@ -60,7 +60,7 @@ static bool can_write(const char *option, const char *path) {
     if (path == NULL || output_check(path, why)) {
         return true;
     }
-    (void)fprintf(stderr, "gpuipc-selftest: %s=%s cannot be written: %s\n", option, path, why);
+    wrap_complain("%s=%s cannot be written: %s", option, path, why);
     return false;
 }
 
@@ -104,7 +104,7 @@ int program_run(int count, char **arguments) {
     wrap_end();
     /* Results that nobody could be told are no success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_PASS) {
-        fputs("gpuipc-selftest: FAIL: the results could not be written\n", stderr);
+        wrap_complain("FAIL: the results could not be written");
         code = EXIT_FAIL;
     }
     return code;

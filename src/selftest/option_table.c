@@ -169,9 +169,8 @@ bool option_table_check(int option, command which) {
     for (size_t i = 0; i < ROWS; i++) {
         if (rows[i].value == option && (rows[i].commands >> which & 1u) == 0) {
             const char *name = option_table_name(which);
-            (void)fprintf(stderr,
-                          "gpuipc-selftest: --%s is no option of %s (see gpuipc-selftest%s%s "
-                          "--help)\n",
+            wrap_complain("--%s is no option of %s (see gpuipc-selftest%s%s "
+                          "--help)",
                           rows[i].name, name[0] != '\0' ? name : "a run without a command",
                           name[0] != '\0' ? " " : "", name);
             return false;

@@ -12,6 +12,7 @@
 #include "os.h"
 #include "quantity.h"
 #include "report.h"
+#include "wrap.h"
 
 #define DEFAULT_NAME      "selftest"
 #define TIMEOUT_DEFAULT_S 60
@@ -20,7 +21,7 @@
 #define QUICK_BYTES       (UINT64_C(1) << 20)
 
 static bool complain(const char *option, const char *text, const char *wanted) {
-    fprintf(stderr, "gpuipc-selftest: %s \"%s\" is not %s (see --help)\n", option, text, wanted);
+    wrap_complain("%s \"%s\" is not %s (see --help)", option, text, wanted);
     return false;
 }
 
@@ -56,7 +57,7 @@ static bool read_count(const char *option, const char *text, uint64_t least, uin
 static bool add_size(options *self, const char *text) {
     uint64_t bytes;
     if (self->size_count == SIZES_MAX) {
-        fprintf(stderr, "gpuipc-selftest: at most %d sizes are possible\n", SIZES_MAX);
+        wrap_complain("at most %d sizes are possible", SIZES_MAX);
         return false;
     }
     if (!quantity_read_bytes(text, &bytes) || bytes == 0 || bytes % sizeof(uint32_t) != 0) {
@@ -86,7 +87,7 @@ static bool read_duration(options *self, const char *text) {
 
 static bool set_format(options *self, report_format format) {
     if (self->format != REPORT_LINES && self->format != (int)format) {
-        fputs("gpuipc-selftest: --json, --csv, --tap and --markdown exclude each other\n", stderr);
+        wrap_complain("--json, --csv, --tap and --markdown exclude each other");
         return false;
     }
     self->format = (int)format;
@@ -238,8 +239,28 @@ static bool take(options *self, int option, int *out_exit_code) {
         *out_exit_code = EXIT_PASS;
         return false;
     default:
-        fputs("gpuipc-selftest: see --help\n", stderr); /* getopt_long has said what is wrong */
-        return false;
+        return false; /* complain_option() has said why */
+    }
+}
+
+/* In place of getopt_long's own words, which are others on each system, and so are its answers '?' and ':'.
+ *  @param word what it looked at */
+static void complain_option(const char *word) {
+    const size_t length = strcspn(word, "=");
+    size_t similar = 0;
+    for (const struct option *one = option_table(); one->name != NULL; one++) {
+        if (one->val == optopt) {
+            wrap_complain("--%s %s (see --help)", one->name,
+                          one->has_arg == no_argument ? "takes no argument" : "needs an argument");
+            return;
+        }
+        similar += length > 2 && strncmp(one->name, word + 2, length - 2) == 0;
+    }
+    if (optopt != 0) {
+        wrap_complain("there is no option -%c (see --help)", optopt);
+    } else {
+        wrap_complain("%.*s is %s (see --help)", (int)length, word,
+                      similar > 1 ? "how several options begin" : "no option of this program");
     }
 }
 
@@ -269,14 +290,13 @@ static bool check_ticket(const options *self) {
     const bool gives = self->command == COMMAND_PRODUCE && self->ticket == NULL;
     const bool takes = self->command == COMMAND_CONSUME && self->ticket != NULL;
     if (!gives && !takes) {
-        fputs("gpuipc-selftest: it is produce --ticket, and consume --ticket=TEXT\n", stderr);
+        wrap_complain("it is produce --ticket, and consume --ticket=TEXT");
         return false;
     }
     if (self->name != NULL || self->bench_copy || self->size_count > 1 ||
         (self->size_count == 1 && self->sizes[0] < 2 * sizeof(uint32_t))) {
-        fputs("gpuipc-selftest: with --ticket there is no name, no --bench-copy, and one size of 8 "
-              "bytes or more\n",
-              stderr);
+        wrap_complain("with --ticket there is no name, no --bench-copy, and one size of 8 "
+                      "bytes or more");
         return false;
     }
     return true;
@@ -290,9 +310,7 @@ static bool check_peer(options *self) {
     }
     if (self->has_peer && self->line == NULL &&
         (self->format != REPORT_LINES || self->page != NULL || self->junit != NULL)) {
-        fputs("gpuipc-selftest: the end that prints the line makes no report; the end that gets "
-              "it does\n",
-              stderr);
+        wrap_complain("the end that prints the line makes no report; the end that gets it does");
         return false;
     }
     return true;
@@ -303,15 +321,15 @@ static bool check_together(options *self) {
         return false;
     }
     if (!report_has_json && (self->format == REPORT_JSON || self->page != NULL)) {
-        fputs("gpuipc-selftest: --json and --html: this program was built without cJSON\n", stderr);
+        wrap_complain("--json and --html: this program was built without cJSON");
         return false;
     }
     if (!report_has_junit && self->junit != NULL) {
-        fputs("gpuipc-selftest: --junit: this program was built without Mini-XML\n", stderr);
+        wrap_complain("--junit: this program was built without Mini-XML");
         return false;
     }
     if (self->command == COMMAND_RING_MEMBER && self->members == 0) {
-        fputs("gpuipc-selftest: ring-member is for the tool itself: it needs --members\n", stderr);
+        wrap_complain("ring-member is for the tool itself: it needs --members");
         return false;
     }
     if (self->is_quick && self->size_count == 0) {
@@ -343,7 +361,11 @@ static bool check_given(const given *options_given, command which) {
 static bool read_words(options *self, int count, char **arguments, int *out_exit_code) {
     given seen = {{false}};
     int option;
-    while ((option = getopt_long(count, arguments, "hv", option_table(), NULL)) != -1) {
+    opterr = 0;
+    while ((option = getopt_long(count, arguments, ":hv", option_table(), NULL)) != -1) {
+        if (option == '?' || option == ':') {
+            complain_option(arguments[optind - 1]);
+        }
         /* Its argument may be left out, and be a word of its own; getopt_long knows only the one or the other. */
         if (option == OPTION_PEER && optarg == NULL && optind < count &&
             arguments[optind][0] != '-') {

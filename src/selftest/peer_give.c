@@ -279,7 +279,7 @@ int peer_give(const options *wanted) {
         code = give(&self);
     }
     if (self.role.failure[0] != '\0') {
-        fprintf(stderr, "gpuipc-selftest: FAIL: %s\n", self.role.failure);
+        wrap_complain("FAIL: %s", self.role.failure);
     }
     (void)gpuipc_listener_close(self.listener);
     role_end(&self.role);

@@ -12,6 +12,7 @@
 #include "peer_resident.h"
 #include "quantity.h"
 #include "watchdog.h"
+#include "wrap.h"
 
 /* A rung waits for the other end a few times. */
 #define RUNG_WAITS 5
@@ -372,9 +373,8 @@ int peer_lead(const options *wanted) {
         .host = {.transport = "host", .which = GPUIPC_TRANSPORT_HOST, .top = RUNG_RESIDENT},
         .vmm = {.transport = "vmm", .which = GPUIPC_TRANSPORT_VMM, .top = RUNG_END}};
     if (!peer_facts_read(wanted->line, &self.there)) {
-        fputs("gpuipc-selftest: --peer=LINE: that is no line of \"gpuipc-selftest doctor --peer\" "
-              "of this version\n",
-              stderr);
+        wrap_complain("--peer=LINE: that is no line of \"gpuipc-selftest doctor --peer\" "
+                      "of this version");
         return EXIT_USAGE;
     }
     watchdog_expect("starting the driver", RUNG_WAITS * wanted->timeout_ms);

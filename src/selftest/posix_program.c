@@ -30,13 +30,21 @@ bool program_is_interrupted(void) {
     return is_interrupted != 0;
 }
 
-unsigned program_columns(void) {
+static unsigned columns_of(int descriptor) {
     struct winsize size;
-    if (!isatty(STDOUT_FILENO)) {
+    if (!isatty(descriptor)) {
         return 0;
     }
     /* ioctl_tty(2): 0 columns are not known; then it is what terminals have had since the VT100. */
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+unsigned program_columns(void) {
+    return columns_of(STDOUT_FILENO);
+}
+
+unsigned program_error_columns(void) {
+    return columns_of(STDERR_FILENO);
 }
 
 int main(int count, char **arguments) {

@@ -390,16 +390,15 @@ int produce_check_device(role *self, uint32_t device, uint64_t *out_granularity)
     const session *at = &self->session;
     gpuipc_device_info info;
     if (device >= at->info.device_count) {
-        fprintf(stderr, "gpuipc-selftest: there is no device %u, only %u of them\n", device,
-                at->info.device_count);
+        wrap_complain("there is no device %u, only %u of them", device, at->info.device_count);
         return EXIT_USAGE;
     }
     if (!role_check(self, session_device(at, device, &info), "describing a device")) {
-        fprintf(stderr, "gpuipc-selftest: %s\n", self->failure);
+        wrap_complain("%s", self->failure);
         return EXIT_FAIL;
     }
     if (!info.can_share) {
-        fprintf(stderr, "gpuipc-selftest: nothing to test: device %u: %s\n", device, info.why_not);
+        wrap_complain("nothing to test: device %u: %s", device, info.why_not);
         return EXIT_NOTHING;
     }
     *out_granularity = info.granularity_bytes;

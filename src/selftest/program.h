@@ -14,6 +14,9 @@ int program_run(int count, char **arguments);
  *  it is made to understand ECMA-48. */
 unsigned program_columns(void);
 
+/** The same of the error stream. */
+unsigned program_error_columns(void);
+
 /** From now on the first Ctrl-C, or wish to end it, is only noted; the second one ends the program as before. */
 void program_watch_interrupt(void);
 bool program_is_interrupted(void);

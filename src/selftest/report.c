@@ -93,7 +93,7 @@ void report_say(const report *self, const char *format, ...) {
 static void *grow(void *list, size_t count, size_t size) {
     void *longer = realloc(list, (count + 1) * size);
     if (longer == NULL) {
-        (void)fputs("gpuipc-selftest: FAIL: no memory for what was found\n", stderr);
+        wrap_complain("FAIL: no memory for what was found");
         program_end_now(EXIT_FAIL);
     }
     return longer;
@@ -128,11 +128,9 @@ void report_progress(report *self, const char *format, ...) {
         return;
     }
     self->progress_ns = now_ns;
-    (void)fputs("gpuipc-selftest: ", stderr);
     va_start(arguments, format);
-    (void)vfprintf(stderr, format, arguments);
+    wrap_complain_list(format, arguments);
     va_end(arguments);
-    (void)fputc('\n', stderr);
 }
 
 /* "ring of 2, member 0 over vmm" becomes "ring-of-2-member-0-over-vmm". */
@@ -297,7 +295,7 @@ static bool write_file(const report *self, const char *path,
     char why[OUTPUT_WHY_MAX] = "not all of it was written";
     output *to = output_open(path, why);
     if (to == NULL || !output_end(to, write(self, output_file(to), exit_code), why)) {
-        (void)fprintf(stderr, "gpuipc-selftest: FAIL: %s could not be written: %s\n", path, why);
+        wrap_complain("FAIL: %s could not be written: %s", path, why);
         return false;
     }
     return true;
@@ -306,7 +304,7 @@ static bool write_file(const report *self, const char *path,
 bool report_end(const report *self, int exit_code) {
     bool good = print(self, exit_code);
     if (!good) {
-        (void)fputs("gpuipc-selftest: FAIL: the results could not be written\n", stderr);
+        wrap_complain("FAIL: the results could not be written");
     }
     if (self->page != NULL) {
         good = write_file(self, self->page, report_print_page, exit_code) && good;

@@ -8,6 +8,7 @@
 #include "program.h"
 #include "report.h"
 #include "report_page.h"
+#include "wrap.h"
 
 /* The document's own version: counted up when a field gets another meaning. */
 #define SCHEMA 1
@@ -18,7 +19,7 @@ const bool report_has_json = true;
 
 static void *must(void *made) {
     if (made == NULL) {
-        (void)fputs("gpuipc-selftest: FAIL: no memory for JSON\n", stderr);
+        wrap_complain("FAIL: no memory for JSON");
         program_end_now(EXIT_FAIL);
     }
     return made;

@@ -9,6 +9,7 @@
 #include "options.h"
 #include "program.h"
 #include "report.h"
+#include "wrap.h"
 
 const bool report_has_junit = true;
 
@@ -33,7 +34,7 @@ static const char *clean(char *text) {
 
 static mxml_node_t *must(mxml_node_t *made) {
     if (made == NULL) {
-        (void)fputs("gpuipc-selftest: FAIL: no memory for XML\n", stderr);
+        wrap_complain("FAIL: no memory for XML");
         program_end_now(EXIT_FAIL);
     }
     return made;

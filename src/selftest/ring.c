@@ -10,6 +10,7 @@
 #include "ring_inside.h"
 #include "run.h"
 #include "watchdog.h"
+#include "wrap.h"
 
 #define MEMBERS_MIN 2
 
@@ -21,7 +22,7 @@ static void run_programs(const options *wanted, const session *at, tally *total)
     count = count < MEMBERS_MIN ? MEMBERS_MIN : count > CHILDREN_MAX ? CHILDREN_MAX : count;
     crew_member *members = calloc(count, sizeof(*members));
     if (members == NULL) {
-        (void)fprintf(stderr, "gpuipc-selftest: FAIL: no memory for %u programs\n", count);
+        wrap_complain("FAIL: no memory for %u programs", count);
         total->failed++;
         return;
     }

@@ -19,7 +19,7 @@ int role_begin(role *self, const options *wanted, const char *other) {
     char text[ROLE_LINE_MAX];
     *self = (role){.options = wanted, .other = other, .receive_device = GPUIPC_DEVICE_OWNER};
     if (wanted->parent != 0 && !child_bind_to(wanted->parent)) {
-        fputs("gpuipc-selftest: the program that started this one is gone\n", stderr);
+        wrap_complain("the program that started this one is gone");
         return EXIT_FAIL;
     }
     watchdog_expect("starting the driver", STEP_WAITS * wanted->timeout_ms);

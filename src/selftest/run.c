@@ -15,6 +15,7 @@
 #include "role.h"
 #include "transports.h"
 #include "watchdog.h"
+#include "wrap.h"
 
 bool run_can_reach(report *into, const char *what, const session *at, uint32_t owner, uint32_t peer,
                    bool *out_can) {
@@ -99,8 +100,8 @@ static bool has_device(const session *at, const char *option, uint32_t device) {
     if (device == DEVICE_ANY || device < at->info.device_count) {
         return true;
     }
-    fprintf(stderr, "gpuipc-selftest: %s=%u: there are %u devices, numbered from 0\n", option,
-            device, at->info.device_count);
+    wrap_complain("%s=%u: there are %u devices, numbered from 0", option, device,
+                  at->info.device_count);
     return false;
 }
 

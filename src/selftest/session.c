@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "child.h"
+#include "wrap.h"
 
 static gpuipc_status open_context(const char *choice, gpuipc_context **out_context) {
     gpuipc_context_config config = {.struct_size = sizeof(config), .driver = choice};
@@ -26,8 +27,8 @@ static int complain(const char *choice, gpuipc_status status) {
     /* The emulated driver without a device is a machine on which there is nothing to be tested; that
      * another one has none is a failure, since it was asked for by name. */
     bool nothing = strcmp(choice, "emulated") == 0 && status == GPUIPC_ERR_NO_DEVICE;
-    fprintf(stderr, "gpuipc-selftest: %s: driver \"%s\": %s\n",
-            nothing ? "nothing to test" : "FAIL", choice, gpuipc_error_text());
+    wrap_complain("%s: driver \"%s\": %s", nothing ? "nothing to test" : "FAIL", choice,
+                  gpuipc_error_text());
     return nothing ? EXIT_NOTHING : EXIT_FAIL;
 }
 

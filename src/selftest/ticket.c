@@ -251,7 +251,7 @@ int ticket_consume(const options *wanted) {
     }
     code = consume_choose_device(&self);
     if (code == EXIT_PASS && !take(&self, wanted->ticket)) {
-        fprintf(stderr, "gpuipc-selftest: consumer: %s\n", self.failure);
+        wrap_complain("consumer: %s", self.failure);
         code = EXIT_FAIL;
     }
     role_end(&self);

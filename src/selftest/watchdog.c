@@ -8,6 +8,7 @@
 #include "options.h"
 #include "os.h"
 #include "program.h"
+#include "wrap.h"
 
 /* One for the program. The thread is never joined: it ends with the process. */
 static struct {
@@ -26,7 +27,7 @@ static void watch(void *unused) {
     for (;;) {
         (void)os_condition_wait(&dog.changed, &dog.mutex, dog.deadline);
         if (os_deadline_passed(dog.deadline)) {
-            fprintf(stderr, "gpuipc-selftest: FAIL: hung; the step was: %s\n", dog.step);
+            wrap_complain("FAIL: hung; the step was: %s", dog.step);
             program_end_now(EXIT_FAIL);
         }
     }
@@ -36,8 +37,7 @@ static void watch(void *unused) {
 static void start(void) {
     if (os_condition_init(&dog.changed) != GPUIPC_OK ||
         os_thread_start(watch, NULL, &dog.thread) != GPUIPC_OK) {
-        fputs("gpuipc-selftest: no watchdog could be started: a hanging driver hangs this\n",
-              stderr);
+        wrap_complain("no watchdog could be started: a hanging driver hangs this");
     }
 }
 

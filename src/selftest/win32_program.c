@@ -9,6 +9,7 @@
 
 #include "options.h"
 #include "win32_words.h"
+#include "wrap.h"
 
 /* Not exit(), which tells every DLL of the end: the driver's may be what hangs. */
 void program_end_now(int exit_code) {
@@ -34,8 +35,8 @@ bool program_is_interrupted(void) {
 }
 
 /* learn.microsoft.com, SetConsoleMode: consoles before Windows 10 cannot be made to, and are then no terminal. */
-unsigned program_columns(void) {
-    const HANDLE console = GetStdHandle(STD_OUTPUT_HANDLE);
+static unsigned columns_of(DWORD stream) {
+    const HANDLE console = GetStdHandle(stream);
     CONSOLE_SCREEN_BUFFER_INFO info;
     DWORD mode;
     if (!GetConsoleMode(console, &mode) || !GetConsoleScreenBufferInfo(console, &info) ||
@@ -43,6 +44,14 @@ unsigned program_columns(void) {
         return 0;
     }
     return (unsigned)(info.srWindow.Right - info.srWindow.Left) + 1;
+}
+
+unsigned program_columns(void) {
+    return columns_of(STD_OUTPUT_HANDLE);
+}
+
+unsigned program_error_columns(void) {
+    return columns_of(STD_ERROR_HANDLE);
 }
 
 /* With the words that have been converted; those behind them stay NULL. */
@@ -75,7 +84,7 @@ int wmain(int count, wchar_t **wide) {
         status = words_narrow(wide[i], &words[i]);
     }
     if (status != GPUIPC_OK) {
-        fputs("gpuipc-selftest: FAIL: no memory for its arguments\n", stderr);
+        wrap_complain("FAIL: no memory for its arguments");
         if (words != NULL) {
             free_words(words);
         }

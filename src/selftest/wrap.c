@@ -16,6 +16,8 @@
 #define HEAD_NARROW   6
 /* The longest line that is broken; a longer one is printed in parts. */
 #define LINE_MAX_BYTES 8192
+/* More than the longest text of an error, and what is around it. */
+#define COMPLAINT_MAX 4096
 
 static struct {
     unsigned columns;
@@ -122,7 +124,7 @@ static void print_long(const char *format, va_list arguments, size_t length) {
     char *text = malloc(length + 1);
     wrap_end();
     if (text == NULL) { /* the tool has nothing to tell any more */
-        (void)fputs("gpuipc-selftest: FAIL: no memory for a line\n", stderr);
+        wrap_complain("FAIL: no memory for a line");
         program_end_now(EXIT_FAIL);
     }
     (void)vsnprintf(text, length + 1, format, arguments);
@@ -156,6 +158,31 @@ void wrap_end(void) {
     now.used = 0;
     now.line[0] = '\0';
     (void)fflush(stdout);
+}
+
+void wrap_complain_list(const char *format, va_list arguments) {
+    char line[COMPLAINT_MAX] = "gpuipc-selftest: ";
+    const size_t used = strlen(line);
+    (void)vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
+    if (now.is_ascii) {
+        to_ascii(line);
+    }
+    const unsigned columns = program_error_columns();
+    if (columns > 0) {
+        wrap_print(stderr, line, columns);
+        (void)fputc('\n', stderr);
+    } else { /* at once: other programs of this one's write there, too */
+        line[strlen(line) + 1] = '\0';
+        line[strlen(line)] = '\n';
+        (void)fputs(line, stderr);
+    }
+}
+
+void wrap_complain(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    wrap_complain_list(format, arguments);
+    va_end(arguments);
 }
 
 void wrap_say(const char *format, ...) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Lines for people on standard output: broken between words where a terminal is narrower. One for the program, of
- *  one thread. */
+/** @file Lines for people, broken between words where a terminal is narrower: on standard output, of one thread of the
+ *  program, and on the error stream. */
 #ifndef GPUIPC_SELFTEST_WRAP_H
 #define GPUIPC_SELFTEST_WRAP_H
 
@@ -23,6 +23,12 @@ void wrap_say_list(const char *format, va_list arguments) GPUIPC_PRINTF(1, 0);
 
 /** Prints what waits for the rest of its line. To be called before the program ends, and before others print. */
 void wrap_end(void);
+
+/** A line on the error stream, without its newline, behind the program's name. Any thread may. */
+void wrap_complain(const char *format, ...) GPUIPC_PRINTF(1, 2);
+
+/** The same, of a list that va_start() has begun. */
+void wrap_complain_list(const char *format, va_list arguments) GPUIPC_PRINTF(1, 0);
 
 /** A line without its newline, broken as the others, into any stream. Further lines of it begin below the last column of the first
  *  one, or a little further in where that leaves too little room. A word that is too long stays whole. */
