@@ -168,9 +168,9 @@ Test(container, memory_goes_to_another_user_of_other_namespaces) {
     }
     process_case_begin(&at, &config);
     cr_assert(system_share_directory(at.directory, OTHER_USER));
+    start_contained(&other, (const char *const[]){"shared", "admit", "contained", NULL});
     unique_name(name);
     check_ok(gpuipc_listener_open(at.context, name, &with_policy, &listener));
-    start_contained(&other, (const char *const[]){"shared", "admit", "contained", NULL});
     partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
     partner_do(&other, "GPUIPC_OK", "fill 0 0");
     partner_do(&other, "GPUIPC_OK", "release");
