@@ -65,8 +65,10 @@ static const struct {
      "only memory of this device (default: every device)"},
     {"peer", OPTION_PEER, optional_argument,
      TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(DOCTOR), "=N",
-     "only users on this device (default: every device; consume: the owner); doctor: --peer prints a line, and "
-     "--peer=LINE, where the other end is, tries what the two can share"},
+     "only users on this device (default: every device; consume: the owner)"},
+    {"admit", OPTION_ADMIT, required_argument, BIT(DOCTOR) | BIT(PEER_END), "=USER|group",
+     "with --peer, at both ends: takes this user, too, by its number; group: whoever the runtime directory lets in, which "
+     "must be a group's"},
     {"size", OPTION_SIZE, required_argument,
      BIT(RUN) | BIT(PRODUCE) | BIT(RING) | BIT(RING_MEMBER) | BIT(CHANNEL) | BIT(CHANNEL_WRITER),
      "=SIZE",
@@ -118,12 +120,16 @@ static const struct {
 static const struct {
     int option;
     unsigned commands;
+    const char *argument;
     const char *help;
 } others[] = {
-    {OPTION_SIZE, BIT(CHANNEL),
+    {OPTION_PEER, BIT(DOCTOR), "[=LINE]",
+     "alone: prints a line, and waits; with that line, where the other end is: compares the two, and tries what they can "
+     "share"},
+    {OPTION_SIZE, BIT(CHANNEL), "=SIZE",
      "how large a frame is, such as 64M (K, M and G are powers of 1024); may be repeated (default: 8M; on the emulated "
      "driver 256K)"},
-    {OPTION_SIZE, BIT(RING),
+    {OPTION_SIZE, BIT(RING), "=SIZE",
      "how much each program shares, such as 1M (K, M and G are powers of 1024; default: 64M; on the emulated driver 2M)"},
 };
 #define OTHERS (sizeof(others) / sizeof(others[0]))
@@ -198,12 +204,14 @@ static void print_help(const char *format, ...) {
     (void)fputc('\n', stdout);
 }
 
-static const char *help_of(size_t row, unsigned which) {
+static const char *help_of(size_t row, unsigned which, const char **out_argument) {
     for (size_t i = 0; i < OTHERS; i++) {
         if (others[i].option == rows[row].value && (others[i].commands & which) != 0) {
+            *out_argument = others[i].argument;
             return others[i].help;
         }
     }
+    *out_argument = rows[row].argument;
     return rows[row].help;
 }
 
@@ -215,12 +223,14 @@ static void print_options(unsigned which) {
         if (rows[i].help == NULL || (rows[i].commands & which) == 0) {
             continue;
         }
-        (void)snprintf(word, sizeof(word), "--%s%s", rows[i].name, rows[i].argument);
+        const char *argument;
+        const char *help = help_of(i, which, &argument);
+        (void)snprintf(word, sizeof(word), "--%s%s", rows[i].name, argument);
         if (4 + strlen(word) <= (size_t)beginning) {
-            print_help("  %-*s  %s", beginning - 4, word, help_of(i, which));
+            print_help("  %-*s  %s", beginning - 4, word, help);
         } else {
             (void)printf("  %s\n", word);
-            print_help("%*s%s", beginning, "", help_of(i, which));
+            print_help("%*s%s", beginning, "", help);
         }
     }
 }

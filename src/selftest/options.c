@@ -8,6 +8,7 @@
 
 #include <gpuipc/gpuipc.h>
 
+#include "admit.h"
 #include "option_table.h"
 #include "os.h"
 #include "quantity.h"
@@ -203,6 +204,10 @@ static bool take(options *self, int option, int *out_exit_code) {
         self->has_peer = true;
         self->line = optarg;
         return true;
+    case OPTION_ADMIT:
+        self->admit = optarg;
+        return admit_check(optarg) ||
+               complain("--admit", optarg, "the number of a user, or \"" ADMIT_GROUP "\"");
     case OPTION_SIZE:
         return add_size(self, optarg);
     case OPTION_NAME:
@@ -307,6 +312,10 @@ static bool check_peer(options *self) {
     if (self->command != COMMAND_DOCTOR) {
         return !self->has_peer ||
                read_device("--peer", self->line != NULL ? self->line : "", &self->peer);
+    }
+    if (self->admit != NULL && !self->has_peer) {
+        wrap_complain("--admit is for doctor --peer, where another process comes");
+        return false;
     }
     if (self->has_peer && self->line == NULL &&
         (self->format != REPORT_LINES || self->page != NULL || self->junit != NULL)) {

@@ -77,6 +77,7 @@ typedef struct options {
     const char *ticket;    /**< its text; NULL with produce */
     bool has_peer;         /**< --peer was given */
     const char *line;      /**< doctor: what the other end printed; NULL: this end prints it */
+    const char *admit;     /**< doctor --peer: as in admit.h; NULL: nobody but this user */
     uint32_t members;      /**< programs in a ring; 0: one for each device */
     uint32_t index;        /**< which of them this one is */
     uint64_t parent;       /**< process that started this one as a role, 0: a person did */

@@ -3,13 +3,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "admit.h"
 #include "peer.h"
 
 static bool lend(role *at) {
     char line[ROLE_LINE_MAX];
     gpuipc_buffer *buffer;
+    gpuipc_endpoint_config room;
     if (!role_check(at,
-                    gpuipc_connection_open(at->session.context, at->options->name, NULL,
+                    gpuipc_connection_open(at->session.context, at->options->name,
+                                           admit_config(at->options, &room),
                                            at->options->timeout_ms, &at->connection),
                     "connecting") ||
         !peer_make(at, peer_device(at), GPUIPC_TRANSPORT_VMM, pattern_consumer, &buffer)) {

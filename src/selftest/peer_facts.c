@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admit.h"
 #include "diagnose/diagnosis.h"
 
 /* How a line begins; the number is counted up when a field gets another meaning. */
@@ -32,7 +33,7 @@ static const fact_row rows[FACT_COUNT] = {
         {"user", "user", 0, GPUIPC_SEVERITY_BLOCKS,
          "to every transport: peers of other users are refused unless a policy admits them",
          "run both as one user (runAsUser), or set a policy and share the directory "
-         "(GPUIPC_CONTEXT_SHARED_DIRECTORY)"},
+         "(GPUIPC_CONTEXT_SHARED_DIRECTORY); here: --admit=USER at both ends, and " ADMIT_RECIPE},
     [FACT_DIRECTORY] = {"directory", "runtime directory", FINDING_PRIVATE_DIRECTORY,
                         GPUIPC_SEVERITY_BLOCKS,
                         "to every transport: the ends find each other there, and nowhere else",
@@ -237,6 +238,10 @@ void peer_facts_explain(const peer_facts *here, const peer_facts *there, peer_fa
         found.number = 0;
     }
     found.severity = row->severity;
+    if (which == FACT_USER) {
+        found.cost =
+            "who is in that group may name what is shared, and whom a policy admits may use it";
+    }
     if (which == FACT_GPUS && !has_common_gpu(here->values[which], there->values[which])) {
         found.severity = GPUIPC_SEVERITY_BLOCKS;
     }

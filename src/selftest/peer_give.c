@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admit.h"
 #include "pattern.h"
 #include "peer_facts.h"
 #include "peer_resident.h"
@@ -217,6 +218,7 @@ static void converse(giver *self) {
 /* Random, so that no two are taken for each other, and what is left of one harms no other. */
 static bool listen(giver *self, peer_facts *facts) {
     uint8_t random[8];
+    gpuipc_endpoint_config room;
     role *at = &self->role;
     if (at->options->parent != 0) {
         return role_check(
@@ -231,17 +233,27 @@ static bool listen(giver *self, peer_facts *facts) {
         used += snprintf(facts->name + used, sizeof(facts->name) - (size_t)used, "%02x", random[i]);
     }
     return role_check(at,
-                      gpuipc_listener_open(at->session.context, facts->name, NULL, &self->listener),
+                      gpuipc_listener_open(at->session.context, facts->name,
+                                           admit_config(at->options, &room), &self->listener),
                       "opening the endpoint");
 }
 
+/* The other end has to admit this one as well. */
 static void print_line(const giver *self, const char name[PEER_NAME_MAX]) {
     char line[PEER_LINE_MAX];
     peer_facts facts;
+    const char *admitted = self->role.options->admit;
     peer_facts_find(&self->role.session, &facts); /* now the runtime directory is there */
     memcpy(facts.name, name, PEER_NAME_MAX);
-    wrap_say("run this where the other end is:\ngpuipc-selftest doctor --peer=%s\n",
+    wrap_say("run this where the other end is:\ngpuipc-selftest doctor --peer=%s",
              peer_facts_write(&facts, line));
+    if (admitted == NULL) {
+        wrap_say("\n");
+    } else {
+        wrap_say(" --admit=%s\nwhere both need %s\n",
+                 strcmp(admitted, ADMIT_GROUP) == 0 ? admitted : facts.values[FACT_USER],
+                 ADMIT_RECIPE);
+    }
 }
 
 static int give(giver *self) {

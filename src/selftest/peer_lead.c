@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admit.h"
 #include "arguments.h"
 #include "child.h"
 #include "pattern.h"
@@ -57,9 +58,11 @@ typedef struct leader {
 static bool answers(leader *self, arm *on) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
+    gpuipc_endpoint_config room;
     (void)on;
     return role_check(at,
-                      gpuipc_connection_open(at->session.context, self->there.name, NULL,
+                      gpuipc_connection_open(at->session.context, self->there.name,
+                                             admit_config(at->options, &room),
                                              at->options->timeout_ms, &at->connection),
                       "connecting") &&
            role_say(at, NULL, "hello") && role_hear(at, "hello", line, NULL) != NULL;
@@ -173,6 +176,10 @@ static bool own_death_is_noticed(leader *self) {
     if (self->device != DEVICE_ANY) {
         arguments_add_number(&words, "--device", self->device);
     }
+    if (at->options->admit != NULL) {
+        arguments_add(&words, "--admit");
+        arguments_add(&words, at->options->admit);
+    }
     if (!role_check(at, child_start(words.list, &program), "starting a program to be killed")) {
         return false;
     }
@@ -234,6 +241,10 @@ static void tell_difference(const leader *self, peer_fact which) {
     report *into = self->role.options->report;
     peer_difference found;
     peer_facts_explain(&self->here, &self->there, which, &found);
+    if (which == FACT_USER && self->role.options->admit != NULL) {
+        found.finding.severity =
+            GPUIPC_SEVERITY_NOTE; /* one that is admitted keeps nobody from meeting */
+    }
     report_say(into, "differs  %-3s  %-6s  %s: %s\n", found.finding.id,
                gpuipc_severity_name(found.finding.severity), found.finding.cause,
                found.finding.evidence);

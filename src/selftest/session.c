@@ -9,8 +9,21 @@
 #include "child.h"
 #include "wrap.h"
 
-static gpuipc_status open_context(const char *choice, gpuipc_context **out_context) {
-    gpuipc_context_config config = {.struct_size = sizeof(config), .driver = choice};
+/* Whom this end refused, and why, the other end is not told. */
+static void tell(void *user_data, gpuipc_log_level level, const char *sentence) {
+    (void)user_data;
+    if (level == GPUIPC_LOG_WARNING) {
+        wrap_complain("%s", sentence);
+    }
+}
+
+static gpuipc_status open_context(const options *wanted, const char *choice,
+                                  gpuipc_context **out_context) {
+    const gpuipc_context_config config = {
+        .struct_size = sizeof(config),
+        .driver = choice,
+        .flags = wanted->admit != NULL ? GPUIPC_CONTEXT_SHARED_DIRECTORY : 0,
+        .log = wanted->command == COMMAND_DOCTOR ? tell : NULL};
     return gpuipc_context_create(&config, out_context);
 }
 
@@ -34,14 +47,14 @@ static int complain(const char *choice, gpuipc_status status) {
 
 static int choose(const options *wanted, session *self) {
     self->choice = strcmp(wanted->driver, "auto") == 0 ? "cuda" : wanted->driver;
-    gpuipc_status status = open_context(library_choice(wanted->driver), &self->context);
+    gpuipc_status status = open_context(wanted, library_choice(wanted->driver), &self->context);
     if (strcmp(wanted->driver, "auto") == 0 && has_no_gpu(status)) {
         (void)snprintf(self->why_emulated, sizeof(self->why_emulated), "%s",
                        gpuipc_error_get()->sentence);
         self->choice = "emulated";
         /* What hid the machine's own GPUs is not meant to hide the emulated ones. */
         child_forget_variable("CUDA_VISIBLE_DEVICES");
-        status = open_context(self->choice, &self->context);
+        status = open_context(wanted, self->choice, &self->context);
     }
     return status == GPUIPC_OK ? EXIT_PASS : complain(self->choice, status);
 }

@@ -39,14 +39,58 @@ static bool map_own_ids(unsigned user, unsigned group) {
            write_text("/proc/self/uid_map", of_user) && write_text("/proc/self/gid_map", of_group);
 }
 
-static const char *leave_namespaces(bool own_users) {
+static bool write_map(const char *kind, pid_t of) {
+    char path[64];
+    char map[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)of, kind);
+    (void)snprintf(map, sizeof(map), "0 %u 65536", SYSTEM_MAPPED_FIRST);
+    return write_text(path, map);
+}
+
+/* Of many users only one who is privileged outside may write a map: a process that stays there does it.
+ *  @return it; negative: it could not be started */
+static pid_t start_mapper(int *out_go) {
+    const pid_t mapped = getpid();
+    int go[2];
+    char word;
+    if (pipe2(go, O_CLOEXEC) != 0) {
+        return -1;
+    }
+    const pid_t mapper = fork();
+    if (mapper == 0) {
+        close(go[1]);
+        _exit(read(go[0], &word, 1) == 1 && write_map("uid_map", mapped) &&
+                      write_map("gid_map", mapped)
+                  ? 0
+                  : 1);
+    }
+    close(go[0]);
+    *out_go = go[1];
+    return mapper;
+}
+
+static bool await_mapper(pid_t mapper, int go, bool is_there) {
+    int status = 1;
+    const bool is_told = is_there && write(go, "g", 1) == 1;
+    close(go);
+    while (waitpid(mapper, &status, 0) < 0 && errno == EINTR) {
+    }
+    return is_told && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static const char *leave_namespaces(system_users users) {
     const unsigned user = geteuid();
     const unsigned group = getegid();
-    if (unshare((own_users ? CLONE_NEWUSER : 0) | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
-                CLONE_NEWNET | CLONE_NEWUTS) != 0) {
+    int go = -1;
+    const pid_t mapper = users == SYSTEM_USERS_MAPPED ? start_mapper(&go) : -1;
+    const bool has_left = unshare((users != SYSTEM_USERS_SAME ? CLONE_NEWUSER : 0) | CLONE_NEWNS |
+                                  CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS) == 0;
+    const bool is_mapped = mapper < 0 || await_mapper(mapper, go, has_left);
+    if (!has_left) {
         return "unshare";
     }
-    if (own_users && !map_own_ids(user, group)) {
+    if ((users == SYSTEM_USERS_OWN && !map_own_ids(user, group)) ||
+        (users == SYSTEM_USERS_MAPPED && (mapper < 0 || !is_mapped))) {
         return "uid_map";
     }
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -85,8 +129,8 @@ static void stand_for(pid_t contained) {
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-const char *system_contain(bool own_users) {
-    const char *failed = leave_namespaces(own_users);
+const char *system_contain(system_users users) {
+    const char *failed = leave_namespaces(users);
     if (failed != NULL) {
         return failed;
     }

@@ -95,7 +95,9 @@ bool system_copy_file(const char *from, const char *to) {
 void system_become(char **arguments) {
     char path[4096];
     const size_t room = sizeof(path);
-    if (arguments[0] != NULL && system_own_folder(path, room)) {
+    if (arguments[0] != NULL && arguments[0][0] == '/') {
+        (void)execv(arguments[0], arguments);
+    } else if (arguments[0] != NULL && system_own_folder(path, room)) {
         const size_t length = strlen(path);
         (void)snprintf(path + length, room - length, "/%s", arguments[0]);
         (void)execv(path, arguments);
@@ -113,6 +115,13 @@ bool system_is_root(void) {
 bool system_become_user(unsigned user) {
     return setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
            setresuid(user, user, user) == 0;
+}
+
+void system_become_as(const char *user, char **arguments) {
+    unsigned number;
+    if (sscanf(user, "%u", &number) == 1 && system_become_user(number)) {
+        system_become(arguments);
+    }
 }
 
 bool system_share_directory(const char *path, unsigned group) {

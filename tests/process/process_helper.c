@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit", "contained", "contained-users"; or
- *  "become" and a program's words. */
+/** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit", "contained", "contained-users", "contained-mapped"; or
+ *  "become" and a program's words, or "become-user", a user's number, and the same. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,13 +52,19 @@ int main(int count, char **arguments) {
         } else if (strcmp(arguments[i], "admit") == 0) {
             self.admits_all = true;
         } else if (strncmp(arguments[i], "contained", strlen("contained")) == 0) {
-            const char *why_not = system_contain(strcmp(arguments[i], "contained-users") == 0);
+            const char *why_not =
+                system_contain(strcmp(arguments[i], "contained-users") == 0    ? SYSTEM_USERS_OWN
+                               : strcmp(arguments[i], "contained-mapped") == 0 ? SYSTEM_USERS_MAPPED
+                                                                               : SYSTEM_USERS_SAME);
             if (why_not != NULL) {
                 helper_say("not possible: %s", why_not);
                 return 0;
             }
         } else if (strcmp(arguments[i], "become") == 0) {
             system_become(arguments + i + 1);
+            return 2;
+        } else if (strcmp(arguments[i], "become-user") == 0 && i + 1 < count) {
+            system_become_as(arguments[i + 1], arguments + i + 2);
             return 2;
         } else {
             return 2;

@@ -2,12 +2,14 @@
 /** @file Processes that share a directory and nothing else, as those of two containers do: no /dev/shm, no PIDs, no
  *  users, no network, and a filter that lets none reach into another (docs/containers.md). */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
 #include "marks.h"
 #include "partner.h"
 #include "posix_system.h"
+#include "system.h"
 
 #define PAINTED_BYTES 4096
 #define REFUSED       "not possible"
@@ -150,15 +152,16 @@ Test(container, tickets_and_channels_between_two_namespaces) {
 }
 
 static int admit(void *user_data, const gpuipc_peer_info *peer) {
-    (void)peer;
-    return *(const int *)user_data;
+    return strcmp(peer->user, user_data) == 0;
 }
 
-/* Only root becomes another user, and only in the namespace of the users that it knows. */
-Test(container, memory_goes_to_another_user_of_other_namespaces) {
-    int answer = 1;
+/* Only root becomes another user.
+ *  @param container as process_helper has it
+ *  @param user what the other one is called here */
+static void check_other_user(const char *container, unsigned user) {
+    char wanted[16];
     const gpuipc_endpoint_config with_policy = {
-        .struct_size = sizeof(with_policy), .policy = admit, .policy_user_data = &answer};
+        .struct_size = sizeof(with_policy), .policy = admit, .policy_user_data = wanted};
     const gpuipc_context_config config = {.struct_size = sizeof(config),
                                           .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY};
     gpuipc_listener *listener;
@@ -167,8 +170,9 @@ Test(container, memory_goes_to_another_user_of_other_namespaces) {
         cr_skip_test("only root can start a process of another user");
     }
     process_case_begin(&at, &config);
-    cr_assert(system_share_directory(at.directory, OTHER_USER));
-    start_contained(&other, (const char *const[]){"shared", "admit", "contained", NULL});
+    (void)snprintf(wanted, sizeof(wanted), "%u", user);
+    cr_assert(system_share_directory(at.directory, user));
+    start_contained(&other, (const char *const[]){"shared", "admit", container, NULL});
     unique_name(name);
     check_ok(gpuipc_listener_open(at.context, name, &with_policy, &listener));
     partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
@@ -186,4 +190,12 @@ Test(container, memory_goes_to_another_user_of_other_namespaces) {
     check_ok(gpuipc_buffer_release(buffer));
     check_ok(gpuipc_listener_close(listener));
     end();
+}
+
+Test(container, memory_goes_to_another_user_of_other_namespaces) {
+    check_other_user("contained", OTHER_USER);
+}
+
+Test(container, memory_goes_to_another_user_of_another_user_namespace) {
+    check_other_user("contained-mapped", SYSTEM_MAPPED_FIRST + OTHER_USER);
 }

@@ -12,16 +12,26 @@
 
 TestSuite(selftest_peer, .timeout = 100);
 
-child_process *selftest_peer_start(char option[SELFTEST_OPTION_MAX]) {
+child_process *selftest_peer_start_as(const char *const *more, const char *const *environment,
+                                      char option[SELFTEST_OPTION_MAX]) {
     char line[SELFTEST_OPTION_MAX - 8];
     child_process *giver;
-    check_ok(child_start(SELFTEST_TOOL, (selftest_words){"doctor", "--peer", EMULATED, NULL}, NULL,
-                         &giver));
+    const char *arguments[6] = {"doctor", "--peer", EMULATED};
+    for (size_t i = 0; more[i] != NULL; i++) {
+        cr_assert_lt(i, 2);
+        arguments[i + 3] = more[i];
+    }
+    check_ok(child_start(SELFTEST_TOOL, arguments, environment, &giver));
     do {
         check_ok(child_read_line(giver, line, sizeof(line), PATIENCE_MS));
     } while (strncmp(line, BEGINS, strlen(BEGINS)) != 0);
     (void)snprintf(option, SELFTEST_OPTION_MAX, "--peer=%s", line + strlen(BEGINS));
+    option[strcspn(option, " ")] = '\0';
     return giver;
+}
+
+child_process *selftest_peer_start(char option[SELFTEST_OPTION_MAX]) {
+    return selftest_peer_start_as((selftest_words){NULL}, NULL, option);
 }
 
 void selftest_peer_expect(child_process *giver, const char *line, int code) {
@@ -111,6 +121,7 @@ Test(selftest_peer, another_user_is_told_what_to_do) {
     selftest_expect_text(&found, "\ndifferent: user\n");
     selftest_expect_text(&found, "and not the GPU; the user differs: run both as one user "
                                  "(runAsUser), or set a policy and share the directory");
+    selftest_expect_text(&found, "here: --admit=USER at both ends, and a directory of a group");
 }
 
 /* It waits for four times the time-out. */
@@ -168,6 +179,21 @@ Test(selftest_peer, what_is_no_line_is_refused) {
     }
     const selftest_outcome found =
         selftest_run((selftest_words){"doctor", "--peer", "--tap", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 2);
+}
+
+/* Numbers are compared as text, so there is one way to write them. */
+Test(selftest_peer, what_is_no_user_is_refused) {
+    static const char *const users[] = {"--admit=",   "--admit=alice", "--admit=007",
+                                        "--admit=-1", "--admit= 1",    "--admit=4294967295",
+                                        "--admit=1k", "--admit=groups"};
+    for (size_t i = 0; i < sizeof(users) / sizeof(users[0]); i++) {
+        const selftest_outcome found =
+            selftest_run((selftest_words){"doctor", "--peer", users[i], EMULATED, NULL}, NULL);
+        cr_assert_eq(found.code, 2, "\"%s\": %d", users[i], found.code);
+    }
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", "--admit=1", EMULATED, NULL}, NULL);
     selftest_expect_code(&found, 2);
 }
 

@@ -35,9 +35,14 @@ bool system_copy_file(const char *from, const char *to) {
     return widen(from, wide_from) && widen(to, wide_to) && CopyFileW(wide_from, wide_to, FALSE);
 }
 
-const char *system_contain(bool own_users) {
-    (void)own_users;
+const char *system_contain(system_users users) {
+    (void)users;
     return "Windows has no such namespaces";
+}
+
+void system_become_as(const char *user, char **arguments) {
+    (void)user;
+    (void)arguments;
 }
 
 void system_become(char **arguments) {
