@@ -5,6 +5,7 @@
 #include "check.h"
 #include "marks.h"
 #include "partner.h"
+#include "sync/lookout.h"
 
 static process_case at;
 
@@ -239,6 +240,16 @@ static void leave_open_with(partner *other) {
     check_ok(gpuipc_context_destroy(own));
 }
 
+/* A thread of the library's looks for it, whose own handle is there until it is joined (Windows). */
+static void check_comes_back(leak_gate *gate) {
+    const os_deadline deadline = os_deadline_after(BACK_MS);
+    while (leak_gate_look(gate) > 0 && !os_deadline_passed(deadline)) {
+        lookout_dismiss(); /* which it is not while there is something to look for */
+        os_sleep_ms(1);
+    }
+    cr_assert_eq(leak_gate_end(gate), 0, "%s", gate->text);
+}
+
 /* Nobody makes a call any more that would look for it. */
 Test(death, of_who_had_open_what_has_outlived_its_context) {
     begin();
@@ -249,8 +260,7 @@ Test(death, of_who_had_open_what_has_outlived_its_context) {
         leave_open_with(&other);
         cr_assert_gt(leak_gate_look(&gate), 0, "the partner has the memory open");
         partner_kill(&other);
-        cr_assert_eq(leak_gate_await(&gate, BACK_MS), 0, "%s", gate.text);
-        (void)leak_gate_end(&gate);
+        check_comes_back(&gate);
     }
     end();
 }
@@ -265,8 +275,7 @@ Test(death, of_a_context_before_what_it_lent_is_given_back) {
         leave_open_with(&other);
         partner_do(&other, "GPUIPC_OK", "release");
         partner_end(&other);
-        cr_assert_eq(leak_gate_await(&gate, BACK_MS), 0, "%s", gate.text);
-        (void)leak_gate_end(&gate);
+        check_comes_back(&gate);
     }
     end();
 }
