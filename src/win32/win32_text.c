@@ -14,7 +14,9 @@ gpuipc_status win32_wide(const char *text, wchar_t *wide, size_t capacity) {
                            "a text has %d units of UTF-16, more than the %zu there is room for",
                            needed - 1, capacity == 0 ? 0 : capacity - 1);
     }
-    MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, wide, needed);
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, wide, needed) != needed) {
+        return win32_fail(GetLastError(), "MultiByteToWideChar", "a text cannot be read");
+    }
     return GPUIPC_OK;
 }
 
@@ -22,9 +24,6 @@ bool win32_narrow(const wchar_t *wide, char *text, size_t capacity) {
     /* Half a surrogate pair becomes U+FFFD: WC_ERR_INVALID_CHARS is not asked for
      * (learn.microsoft.com, WideCharToMultiByte). */
     int needed = WideCharToMultiByte(CP_UTF8, 0, wide, -1, NULL, 0, NULL, NULL);
-    if (needed <= 0 || (size_t)needed > capacity) {
-        return false;
-    }
-    WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, needed, NULL, NULL);
-    return true;
+    return needed > 0 && (size_t)needed <= capacity &&
+           WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, needed, NULL, NULL) == needed;
 }
