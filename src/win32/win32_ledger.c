@@ -12,8 +12,9 @@
  * 64-bit word: how many packets with handles the receiver has taken, in the order of sending.
  *
  * What nobody closes before the receiver ends: the handles of one packet, of a sender that dies
- * between putting them there and writing; and those of a packet that the receiver refused because it
- * broke the rules, if its sender has closed its end by then.
+ * between putting them there and writing; those of a packet that the receiver refused because it
+ * broke the rules, if its sender has closed its end by then; and those of what nobody took before the sender closed its
+ * end, where the system gives no memory to read it (win32_packet.c, REST_TRIES).
  */
 #include "win32.h"
 
@@ -234,7 +235,7 @@ gpuipc_status win32_borrower_take(win32_borrower *borrower, uint64_t number, boo
         return status_fail(GPUIPC_ERR_PROTOCOL, "an earlier packet of this peer was refused");
     }
     gpuipc_status status = borrower_take(borrower, number, has_ledger, values, count, out_handles);
-    borrower->refused = status != GPUIPC_OK;
+    borrower->refused = status != GPUIPC_OK && status != GPUIPC_ERR_OUT_OF_MEMORY;
     return status;
 }
 

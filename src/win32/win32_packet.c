@@ -259,11 +259,21 @@ static void packet_close(packet *received) {
     }
 }
 
-/** A frame that is refused may have had handles; from now on none is taken (win32_ledger.c). */
+/** Whether it failed for want of something that may be there the next time. */
+static bool may_pass(gpuipc_status status) {
+    return status == GPUIPC_ERR_OUT_OF_MEMORY || status == GPUIPC_ERR_OS;
+}
+
+/** A frame that is refused may have had handles; from now on none is taken (win32_ledger.c).
+ *  @param tries how often what fails for want of memory is done */
 static gpuipc_status packet_receive(os_connection *connection, packet *received,
-                                    os_deadline deadline) {
+                                    os_deadline deadline, unsigned tries) {
     size_t size = 0;
-    gpuipc_status status = frame_read(connection, deadline, &size);
+    unsigned left = tries;
+    gpuipc_status status;
+    do {
+        status = frame_read(connection, deadline, &size);
+    } while (may_pass(status) && --left > 0);
     if (status != GPUIPC_OK) {
         connection->borrower.refused |= status == GPUIPC_ERR_PROTOCOL;
         return status;
@@ -273,7 +283,11 @@ static gpuipc_status packet_receive(os_connection *connection, packet *received,
         connection->borrower.refused = true;
         return status;
     }
-    return frame_take(connection, &received->found, received->handles, &received->count);
+    left = tries;
+    do {
+        status = frame_take(connection, &received->found, received->handles, &received->count);
+    } while (may_pass(status) && --left > 0);
+    return status;
 }
 
 /** Gives out the packet that lies in frame_in. */
@@ -303,7 +317,7 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
     atomic_store(&connection->is_used, true);
     gpuipc_status status = win32_connection_usable(connection);
     if (status == GPUIPC_OK) {
-        status = packet_receive(connection, &received, deadline);
+        status = packet_receive(connection, &received, deadline, 1);
     }
     if (status == GPUIPC_OK) {
         status =
@@ -314,6 +328,8 @@ gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size
 }
 
 /* ---- what is left when this end has been stopped -------------------------------------------- */
+
+#define REST_TRIES 8u
 
 /** Whether handles of this peer may be taken by an end that never asked for its packets: one that was
  *  refused could name numbers of this process's own. */
@@ -329,7 +345,8 @@ static bool rest_may_be_taken(os_connection *connection) {
 /* The peer is not kept from writing: of the two ends of a pipe neither can be closed in one direction alone. So this
  * ends after what the pipe can have held when this end was stopped, however much comes; and with the first packet that
  * breaks a rule, after which nothing is taken (win32_ledger.c). The interrupt event is set by now and would take every
- * reading back, so it is reset meanwhile: nobody else is in here. */
+ * reading back, so it is reset meanwhile: nobody else is in here. A sender that has closed its end has left its handles to
+ * this one, so that a failure that passes must not leave them open. */
 static gpuipc_status rest_receive(os_connection *connection, packet *received) {
     connection->rest_is_over = connection->rest_is_over ||
                                connection->rest_bytes > WIN32_PIPE_ROOM ||
@@ -338,7 +355,7 @@ static gpuipc_status rest_receive(os_connection *connection, packet *received) {
         return win32_connection_usable(connection);
     }
     ResetEvent(win32_handle_native(connection->interrupted));
-    gpuipc_status status = packet_receive(connection, received, os_deadline_after(0));
+    gpuipc_status status = packet_receive(connection, received, os_deadline_after(0), REST_TRIES);
     SetEvent(win32_handle_native(connection->interrupted));
     if (status == GPUIPC_OK) {
         const envelope *found = &received->found;
