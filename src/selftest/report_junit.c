@@ -156,6 +156,23 @@ static void set_origin(mxml_node_t *suite, const report *self) {
     set_seconds(suite, (double)(os_clock_ns() - self->started_ns) / 1e9);
 }
 
+/* Mini-XML 4 (vcpkg, Debian unstable) has the margin at which it would break lines, and all else, in an object. */
+static bool save(mxml_node_t *root, FILE *into) {
+#if MXML_MAJOR_VERSION >= 4
+    mxml_options_t *options = mxmlOptionsNew();
+    if (options == NULL) {
+        return false;
+    }
+    mxmlOptionsSetWrapMargin(options, 0);
+    const bool is_good = mxmlSaveFile(root, options, into);
+    mxmlOptionsDelete(options);
+    return is_good;
+#else
+    mxmlSetWrapMargin(0);
+    return mxmlSaveFile(root, into, MXML_NO_CALLBACK) == 0;
+#endif
+}
+
 bool report_print_junit(const report *self, FILE *into, int exit_code) {
     const char *broken = broken_by(self, exit_code);
     mxml_node_t *root = must(mxmlNewXML("1.0"));
@@ -174,8 +191,7 @@ bool report_print_junit(const report *self, FILE *into, int exit_code) {
     }
     (void)add(suite, "system-out");
     (void)add(suite, "system-err");
-    mxmlSetWrapMargin(0);
-    const bool is_good = mxmlSaveFile(root, into, MXML_NO_CALLBACK) == 0;
+    const bool is_good = save(root, into);
     mxmlDelete(root);
     return fflush(into) == 0 && !ferror(into) && is_good;
 }
