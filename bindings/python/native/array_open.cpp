@@ -17,16 +17,35 @@ namespace {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-std::shared_ptr<memory> open_memory(const std::shared_ptr<context> &of, const gpuipc_ticket &ticket,
-                                    gpuipc_open_config config, const patience &time) {
+std::shared_ptr<hold> open_first(const context &of, const gpuipc_ticket &ticket,
+                                 gpuipc_open_config config, const patience &time) {
     gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
     gpuipc_buffer *opened = nullptr;
     config.info = &info;
     wait_at_once(time, [&](int left) {
         config.timeout_ms = left == 0 ? 1 : left; /* 0 stands for its own five seconds */
-        return gpuipc_buffer_open(of->handle(), &ticket, &config, &opened);
+        return gpuipc_buffer_open(of.handle(), &ticket, &config, &opened);
     });
-    auto made = std::make_shared<memory>(of, opened, info);
+    return std::make_shared<hold>(opened, info);
+}
+
+/* A context that is of no use says so itself. */
+std::shared_ptr<hold> open_again(context &of, const opening &by) {
+    return of.is_closed() || of.is_of_the_parent() ? nullptr : of.opened().find(by);
+}
+
+std::shared_ptr<memory> open_memory(const std::shared_ptr<context> &of, const gpuipc_ticket &ticket,
+                                    const gpuipc_open_config &config, const patience &time) {
+    const opening by = {ticket, config.device, config.access};
+    const bool asks = config.policy != nullptr;
+    std::shared_ptr<hold> opened = asks ? nullptr : open_again(*of, by);
+    if (opened == nullptr) {
+        opened = open_first(*of, ticket, config, time);
+        if (!asks) {
+            of->opened().add(by, opened);
+        }
+    }
+    auto made = std::make_shared<memory>(of, std::move(opened));
     made->set_opened_by(ticket);
     return made;
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "failure.hpp"
+#include "opened.hpp"
 
 namespace binding {
 
@@ -51,6 +52,11 @@ class context {
         return server_;
     }
 
+    /** What is open in it by tickets. */
+    opened_holds &opened() {
+        return opened_;
+    }
+
     /** Ends the server, and gives the context up. What is made of it stays usable. Blocks; with or without the GIL. */
     void close();
 
@@ -60,6 +66,7 @@ class context {
     std::atomic<gpuipc_server *> server_{nullptr};
     std::mutex server_lock_;
     std::atomic<bool> is_closed_{false};
+    opened_holds opened_;
     inline static std::atomic<uint32_t> forks_{0}; /* of which this process is the child */
     const uint32_t made_after_ = forks_;
 };

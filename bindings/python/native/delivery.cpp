@@ -17,18 +17,13 @@ namespace {
 /* What all tensors of a segment stand on. The last of them may be let go of on any thread, with or without the GIL. */
 class ground {
   public:
-    ground(gpuipc_buffer *taken, std::shared_ptr<owner> kept)
-        : buffer_(taken), kept_(std::move(kept)) {
-    }
-    ground(const ground &) = delete;
-    ground &operator=(const ground &) = delete;
-    ~ground() {
-        (void)gpuipc_buffer_drop(buffer_);
+    ground(std::shared_ptr<hold> held, std::shared_ptr<owner> kept)
+        : kept_(std::move(kept)), hold_(std::move(held)) {
     }
 
   private:
-    gpuipc_buffer *buffer_;
-    std::shared_ptr<owner> kept_;
+    std::shared_ptr<owner> kept_; /* goes when the reference is given up */
+    std::shared_ptr<hold> hold_;
 };
 
 struct tensor_block {
@@ -104,8 +99,7 @@ segment open_segment(nb::handle ticket, const nb::bytes &loan) {
         check(status);
         made.core->set_mark(made.loan);
     }
-    check(gpuipc_buffer_retain(made.core->handle()));
-    made.on = std::make_shared<ground>(made.core->handle(), std::move(kept));
+    made.on = std::make_shared<ground>(made.core->hold_for_tensor(), std::move(kept));
     return made;
 }
 

@@ -104,6 +104,11 @@ void memory::revoke_tickets() {
 }
 
 void memory::give_up() {
+    hold_->leave();
+    if (owner_ == nullptr && handed_.tickets.empty()) { /* nobody waits for anything */
+        hold_.reset();
+        return;
+    }
     linger({context_, std::move(hold_), std::move(owner_), shared_until_, std::move(handed_)});
 }
 
@@ -126,7 +131,7 @@ void memory::close(std::optional<gpuipc_stream> stream) {
         return;
     }
     /* Tensors were used on whichever streams; those that are gone left their work to this. */
-    if (!stream || owner_ != nullptr || hold_->has_tensors()) {
+    if (!stream || owner_ != nullptr || hold_->has_tensors() || hold_->is_shared()) {
         give_up();
         return;
     }
@@ -140,11 +145,23 @@ void memory::close(std::optional<gpuipc_stream> stream) {
 
 /* ---- contents that are not there yet -------------------------------------------------------- */
 
+/* Of those that it came with, but for what its mark says. */
+gpuipc_status memory::look_for_contents() {
+    if (hold_ != nullptr && hold_->is_ready()) {
+        return GPUIPC_OK;
+    }
+    const gpuipc_status status = gpuipc_buffer_await_ready(handle_, 0);
+    if (status == GPUIPC_OK && hold_ != nullptr) {
+        hold_->note_ready();
+    }
+    return status;
+}
+
 bool memory::is_settled() {
     if (is_settled_) {
         return true;
     }
-    gpuipc_status status = came_ready_ ? GPUIPC_OK : gpuipc_buffer_await_ready(handle_, 0);
+    gpuipc_status status = look_for_contents();
     if (status == GPUIPC_OK && mark_) {
         status = gpuipc_buffer_await_mark(handle_, &*mark_, 0);
     }

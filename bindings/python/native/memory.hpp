@@ -32,13 +32,14 @@ class lease : public owner {
 /** The owner that is a Python object. */
 std::shared_ptr<owner> owner_of(nb::object object);
 
-/** One reference on a buffer of the library, which Arrays, their tensors and what lingers have in common. Dropped by its
- *  destructor, on any thread: behind the work that the devices have been given by then. So a tensor that goes before the
- *  others costs the library nothing. */
+/** One reference on a buffer of the library, which Arrays, their tensors, what lingers and what is opened again have in
+ *  common. Dropped by its destructor, on any thread: behind the work that the devices have been given by then. So a tensor
+ *  that goes before the others costs the library nothing, and neither does opening what is open. */
 class hold {
   public:
-    /** Takes the reference over. */
-    explicit hold(gpuipc_buffer *taken) : handle_(taken) {
+    /** Takes the reference over. @p known is what the library says of it. */
+    hold(gpuipc_buffer *taken, const gpuipc_buffer_info &known)
+        : handle_(taken), info_(known), is_ready_(known.is_ready != 0) {
     }
     hold(const hold &) = delete;
     hold &operator=(const hold &) = delete;
@@ -50,12 +51,46 @@ class hold {
     gpuipc_buffer *handle() const {
         return handle_;
     }
+    /** What was said of it when it was opened. */
+    const gpuipc_buffer_info &info() const {
+        return info_;
+    }
+    /** The contents that it came with are known to be there. */
+    bool is_ready() const {
+        return is_ready_;
+    }
+    void note_ready() {
+        is_ready_ = true;
+    }
     /** A tensor was made of it, whose work may be on any stream. */
     void note_tensor() {
         has_tensors_ = true;
     }
     bool has_tensors() const {
         return has_tensors_;
+    }
+
+    /* ---- how often it is open; with the GIL, but for leave() ---- */
+
+    /** Once more, or one that has let go. Of the others there may be tensors. */
+    void enter() {
+        openings_++;
+        was_shared_ = was_shared_ || openings_ > 1 || has_tensors_;
+    }
+    void leave() {
+        openings_--;
+    }
+    /** Somebody else may use it: another one who has it open, or tensors of one. */
+    bool is_shared() const {
+        return openings_ > 1 || (was_shared_ && has_tensors_);
+    }
+    /** Whether whoever opens its ticket may have it, too. */
+    bool can_be_shared() const {
+        return !is_leaving_ && !is_released_;
+    }
+    /** Nobody gets it any more: it is being given back. */
+    void note_leaving() {
+        is_leaving_ = true;
     }
     /** The reference has been given up. */
     void note_release() {
@@ -64,7 +99,12 @@ class hold {
 
   private:
     gpuipc_buffer *handle_;
+    gpuipc_buffer_info info_;
+    std::atomic<bool> is_ready_;
     std::atomic<bool> has_tensors_{false};
+    std::atomic<uint32_t> openings_{0}; /* a Python without a GIL ends objects on any thread */
+    bool was_shared_ = false;
+    bool is_leaving_ = false;
     bool is_released_ = false;
 };
 
@@ -88,8 +128,13 @@ class memory {
   public:
     /** Takes the reference over. @p known is what the library says of it. */
     memory(std::shared_ptr<context> of, gpuipc_buffer *taken, const gpuipc_buffer_info &known)
-        : context_(std::move(of)), hold_(std::make_shared<hold>(taken)), handle_(taken),
-          info_(known), is_settled_(known.is_ready != 0), came_ready_(known.is_ready != 0) {
+        : memory(std::move(of), std::make_shared<hold>(taken, known)) {
+    }
+    /** One more that has it open. */
+    memory(std::shared_ptr<context> of, std::shared_ptr<hold> shared)
+        : context_(std::move(of)), hold_(std::move(shared)), handle_(hold_->handle()),
+          info_(hold_->info()), is_settled_(hold_->is_ready()) {
+        hold_->enter();
     }
     memory(const memory &) = delete;
     memory &operator=(const memory &) = delete;
@@ -216,13 +261,13 @@ class memory {
     void revoke_tickets();
     void give_up();
 
+    gpuipc_status look_for_contents();
     std::shared_ptr<context> context_;
     std::shared_ptr<hold> hold_; /* none: it is closed */
     gpuipc_buffer *handle_;
     gpuipc_buffer_info info_;
     std::atomic<bool> is_closed_{false};
     std::atomic<bool> is_settled_;
-    const bool came_ready_; /* but for what its mark says */
     std::optional<gpuipc_mark> mark_;
     bool is_loan_ = false; /* the mark is one that was taken, and is returned */
     std::shared_ptr<owner> owner_;

@@ -90,10 +90,11 @@ void memory::give_back(gpuipc_stream stream) {
     if (is_loan_) {
         check(released([&] { return gpuipc_buffer_return_loan_async(handle_, &*mark_, stream); }));
         is_loan_ = false;
-    } else if (info_.origin == GPUIPC_BUFFER_OPENED) {
+    } else if (info_.origin == GPUIPC_BUFFER_OPENED && !hold_->is_shared()) {
+        hold_->note_leaving();
         const gpuipc_status status =
             released([&] { return gpuipc_buffer_return_async(handle_, stream); });
-        /* It is open here more than once: it is returned when all have let go. */
+        /* Else, and then, it is open here more than once: it is returned when all have let go. */
         if (status != GPUIPC_ERR_INVALID_ARGUMENT) {
             check(status);
         }

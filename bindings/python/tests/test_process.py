@@ -6,10 +6,12 @@ import os
 import pickle
 import signal
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from multiprocessing.context import SpawnContext
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -72,6 +74,89 @@ def test_a_ticket_of_one_that_has_ended(spawn: SpawnContext) -> None:
     with pytest.raises(gpuipc.errors.ExporterGone) as caught:
         gpuipc.open(ticket)
     assert "ask for a new ticket" in str(caught.value)
+
+
+# ---- what is open, opened again
+
+
+@pytest.fixture
+def given(spawn: SpawnContext) -> Iterator[gpuipc.Ticket]:
+    """The ticket of an array of another process, of 16 numbers from 0 on."""
+    here, there = spawn.Pipe()
+    process = started(spawn, others.give_out, there)
+    yield gpuipc.Ticket(received(here))
+    here.send("end")
+    ended(process)
+
+
+def test_what_is_open_is_opened_again_as_itself(given: gpuipc.Ticket) -> None:
+    first = gpuipc.open_buffer(given)
+    again = gpuipc.open_buffer(given, device=0)
+    assert again.address == first.address and again.nbytes == first.nbytes
+    first.close()
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        first.read()
+    assert struct.unpack("16i", again.read()) == tuple(range(16))
+    again.close(stream=1)
+    third = gpuipc.open(given)
+    assert isinstance(third, gpuipc.Array) and np.from_dlpack(third).tolist() == list(range(16))
+
+
+def test_what_is_open_twice_is_returned_when_both_have_let_go(given: gpuipc.Ticket) -> None:
+    first, again = gpuipc.open(given), gpuipc.open(given)
+    assert isinstance(first, gpuipc.Array) and isinstance(again, gpuipc.Array)
+    kept = np.from_dlpack(again)
+    first.give_back(stream=1)
+    assert kept.tolist() == list(range(16))  # it is there still
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        first.give_back()
+    assert gpuipc.Array is type(gpuipc.open(given))
+
+
+COUNTER = r"""
+#include <dlfcn.h>
+#include <gpuipc/gpuipc.h>
+#include <stdlib.h>
+static unsigned calls;
+static void *of_library(const char *name) { /* which Python has loaded for itself alone */
+    return dlsym(dlopen(getenv("COUNTED_LIBRARY"), RTLD_NOLOAD | RTLD_LAZY), name);
+}
+gpuipc_status gpuipc_buffer_open(gpuipc_context *context, const gpuipc_ticket *ticket,
+                                 const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
+    gpuipc_status (*open)(gpuipc_context *, const gpuipc_ticket *, const gpuipc_open_config *, gpuipc_buffer **);
+    *(void **)&open = of_library("gpuipc_buffer_open");
+    calls++;
+    return open(context, ticket, config, out_buffer);
+}
+gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *buffer) {
+    gpuipc_status (*drop)(gpuipc_buffer *);
+    *(void **)&drop = of_library("gpuipc_buffer_drop");
+    calls++;
+    return drop(buffer);
+}
+unsigned counted_calls(void);
+unsigned counted_calls(void) { return calls; }
+"""
+
+
+def test_opening_again_makes_no_call_of_the_library(given: gpuipc.Ticket, run_python: Run, tmp_path: Path) -> None:
+    source, library = tmp_path / "counter.c", tmp_path / "counter.so"
+    source.write_text(COUNTER)
+    flags = ["-Wall", "-Werror", "-shared", "-fPIC", "-I", gpuipc.get_include()]
+    subprocess.run(["cc", *flags, "-o", str(library), str(source)], check=True)
+    run_python(
+        "import ctypes, sys, gpuipc\n"
+        "counted = ctypes.CDLL(sys.argv[2]).counted_calls\n"
+        "kept = gpuipc.open(sys.argv[1])\n"
+        "assert counted() == 1\n"
+        "for i in range(100): gpuipc.open(sys.argv[1]); gpuipc.open_buffer(sys.argv[1], device=0)\n"
+        "assert counted() == 1, counted()\n"
+        "del kept\n"
+        "assert counted() == 2, counted()\n"
+        "gpuipc.open(sys.argv[1])\n"
+        "assert counted() == 4, counted()\n",
+        str(given), str(library), LD_PRELOAD=str(library), COUNTED_LIBRARY=gpuipc.get_library(),
+    )  # fmt: skip
 
 
 # ---- arrays through queues
