@@ -20,6 +20,8 @@ using clock = std::chrono::steady_clock;
 /* How long the thread sleeps between two looks: what comes back does so soon, or late. */
 constexpr std::chrono::milliseconds least_pause(1);
 constexpr std::chrono::milliseconds longest_pause(100);
+/* How long it stays when nothing is left: whoever hands over one thing after the other would pay for a thread each time. */
+constexpr std::chrono::seconds idle_time(1);
 
 struct all_of_them {
     std::mutex mutex; /* guards the rest */
@@ -103,11 +105,16 @@ void look(all_of_them &self) {
 }
 
 void run(all_of_them *self) {
+    clock::time_point busy_at = clock::now();
     for (;;) {
         look(*self);
         run_deferred();
+        const clock::time_point now = clock::now();
         std::unique_lock<std::mutex> lock(self->mutex);
-        if (self->has_ended || (self->items.empty() && hand_overs_count() == 0)) {
+        if (!self->items.empty() || hand_overs_count() > 0) {
+            busy_at = now;
+        }
+        if (self->has_ended || now - busy_at >= idle_time) {
             self->is_running = false;
             return;
         }

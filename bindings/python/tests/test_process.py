@@ -224,6 +224,20 @@ def test_a_forked_child_leaves_what_its_parent_gave_out(run_python: Run) -> None
     )
 
 
+def test_one_thread_looks_after_all_hand_overs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpuipc.config, "orphan_seconds", 0.01)
+    before, threads, seen = gpuipc.lingering(), set(os.listdir("/proc/self/task")), set()
+    for _ in range(20):
+        array = filled(16)
+        pickle.dumps(array)
+        del array
+        deadline = time.monotonic() + PATIENCE
+        while gpuipc.lingering() > before:
+            seen.update(os.listdir("/proc/self/task"))
+            assert time.monotonic() < deadline
+    assert len(seen - threads) < 10  # the driver has some of its own
+
+
 def test_what_nobody_unpickled_yet_is_kept(spawn: SpawnContext) -> None:
     array = filled(16)
     pickles = [pickle.dumps(array) for _ in range(2)]
