@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "buffer.hpp"
@@ -449,6 +450,10 @@ void numbers_of(nb::handle tuple, std::vector<int64_t> &out_numbers) {
     }
 }
 
+double room_seconds() {
+    return nb::cast<double>(nb::module_::import_("gpuipc.config").attr("room_seconds"));
+}
+
 class parcel {
   public:
     parcel(const nb::list &tensors, nb::object kept, bool wraps, nb::handle capsule)
@@ -511,7 +516,11 @@ class parcel {
             list.append(nb::make_tuple(nb::bytes(ticket.bytes, sizeof(ticket.bytes)),
                                        nb::bytes(loan.bytes, sizeof(loan.bytes))));
         }
-        forget_those_over();
+        if (loans_.size() >= look_at_) {
+            forget_those_over();
+            constexpr size_t least = 16;
+            look_at_ = std::max(least, 2 * loans_.size()); /* so that the looks at each stay few */
+        }
         loans_.insert(loans_.end(), made.loans.begin(), made.loans.end());
         if (!made.loans.empty()) {
             {
@@ -541,12 +550,18 @@ class parcel {
     }
 
   private:
+    /* Where as many loans are out as there may be, receivers are behind: who hands over waits for them, for a time. */
     static gpuipc_status lend(const home &of, gpuipc_stream stream, gpuipc_mark &out_loan) {
-        gpuipc_status status =
-            released([&] { return gpuipc_buffer_lend(of.buffer(), stream, &out_loan); });
-        if (status == GPUIPC_ERR_LIMIT) {
-            hand_overs_look_after();
-            status = released([&] { return gpuipc_buffer_lend(of.buffer(), stream, &out_loan); });
+        const auto call = [&] { return gpuipc_buffer_lend(of.buffer(), stream, &out_loan); };
+        gpuipc_status status = released(call);
+        const patience time(status == GPUIPC_ERR_LIMIT ? room_seconds() : 0);
+        for (int left = 1; status == GPUIPC_ERR_LIMIT && left > 0; left = time.left()) {
+            run_signal_handlers();
+            status = released([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                hand_overs_look_after();
+                return call();
+            });
         }
         return status;
     }
@@ -664,6 +679,7 @@ class parcel {
     binding::contents said_;
     std::string written_;
     std::vector<gpuipc_mark> loans_;
+    size_t look_at_ = 16; /* when there are so many loans, those that are over are forgotten */
 };
 
 /* ---- the allocator --------------------------------------------------------------------------- */

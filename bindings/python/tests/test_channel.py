@@ -272,9 +272,8 @@ def test_several_are_kept() -> None:
         publish(channel, value)
     kept = [next(reader).keep() for _ in range(3)]
     assert [frame.sequence for frame in kept] == [1, 2, 3]
-    with pytest.raises(gpuipc.GpuipcError) as caught:
+    with pytest.raises(gpuipc.errors.LimitError):
         reader.take(0)
-    assert caught.value.name == "GPUIPC_ERR_LIMIT"
     kept[1].give_back()  # in any order
     publish(channel, 4)
     assert next(reader).sequence == 4
@@ -635,9 +634,8 @@ def test_names(spawn: SpawnContext) -> None:
 def test_more_readers_than_may_be() -> None:
     channel = made(max_readers=1)
     reader = gpuipc.subscribe(channel.ticket())
-    with pytest.raises(gpuipc.GpuipcError) as caught:
+    with pytest.raises(gpuipc.errors.LimitError):
         gpuipc.subscribe(channel.ticket())
-    assert caught.value.name == "GPUIPC_ERR_LIMIT"
     reader.close()
     gpuipc.subscribe(channel.ticket())
 

@@ -52,6 +52,8 @@ def test_every_status_makes_an_exception() -> None:
         assert (str(error), error.name, error.native_code) == ("text", f"GPUIPC_{name}", 7)
         made.add(type(error))
     made.add(type(errors._make(43, "text", "call", "cuCall", "cuda", 901, "")))
+    assert type(errors._make(82, "text", "call", "", "", 0, "")) is errors.LimitError
+    assert issubclass(errors.LimitError, errors.ProtocolError)
     assert made == classes
     assert errors._make(999, "text", "", "", "", 0, "").name == "GPUIPC_UNKNOWN_STATUS"
 

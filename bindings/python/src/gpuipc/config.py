@@ -6,5 +6,9 @@ from contextvars import ContextVar
 orphan_seconds: float = 600.0
 """How long the memory of a pickled Array, whose process has let go of it, is kept for whoever has yet to unpickle it."""
 
+room_seconds: float = 30.0
+"""How long handing tensors over waits while as many are out as there may be (2,047 loans of a context), before it raises
+errors.LimitError."""
+
 open_device: ContextVar[int | None] = ContextVar("gpuipc.config.open_device", default=None)
 """The GPU for which unpickling opens memory; None: the one that owns it."""

@@ -89,6 +89,11 @@ class ProtocolError(GpuipcError, ConnectionError):
     """The peer sent what no peer sends."""
 
 
+class LimitError(ProtocolError):
+    """There are as many as there may be; the sentence says of what, and how many. It is a ProtocolError, as it was before
+    it had a name of its own, though mostly no peer has done anything wrong."""
+
+
 class TicketError(GpuipcError):
     """The ticket does not open; the sentence says why."""
 
@@ -122,6 +127,7 @@ _BY_NAME: dict[str, type[GpuipcError]] = {
     "ERR_PEER_CLOSED": PeerClosed,
     "ERR_CONNECTION_BROKEN": PeerClosed,
     "ERR_LOST": LostError,
+    "ERR_LIMIT": LimitError,
     "ERR_TICKET_EXPIRED": TicketExpired,
     "ERR_TICKET_REVOKED": TicketRevoked,
     "ERR_EXPORTER_GONE": ExporterGone,

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """gpuipc.torch with PyTorch itself, on tensors of the CPU: those over memory of transport host are gpuipc's."""
 
+import contextlib
 import gc
 import pickle
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -288,6 +290,40 @@ def test_a_bundle_that_nobody_reads_is_let_go(arena: Arena, monkeypatch: pytest.
         pass
     with pytest.raises(gpuipc.errors.TicketError):
         pickle.loads(text)
+
+
+LOANS = 2047
+"""How many of a context can be out."""
+
+
+@pytest.fixture
+def lent(arena: Arena) -> Iterator[list[gpuipc.torch.Lent]]:
+    """As many hand-overs as there may be."""
+    bundle = gpuipc.torch.Bundle([arena.make(4)])
+    made = [bundle.lend() for _ in range(LOANS - bundle.lent_count)]
+    yield made
+    for each in made:
+        with contextlib.suppress(gpuipc.errors.TicketError):  # read by the test
+            pickle.loads(pickle.dumps(each))
+    bundle.await_returns(PATIENCE)
+
+
+def test_more_hand_overs_than_may_be_out_are_refused(
+    lent: list[gpuipc.torch.Lent], arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpuipc.config, "room_seconds", 0)
+    with pytest.raises(gpuipc.errors.LimitError, match=f"{LOANS} loans"):
+        gpuipc.torch.Bundle([arena.make(4)]).lend()
+
+
+def test_more_hand_overs_than_may_be_out_wait_for_room(lent: list[gpuipc.torch.Lent], arena: Arena) -> None:
+    bundle = gpuipc.torch.Bundle([arena.make(4)])
+    reader = threading.Thread(target=lambda: pickle.loads(pickle.dumps(lent[0])))
+    reader.start()
+    last = bundle.lend()
+    reader.join()
+    assert bundle.lent_count == 1
+    pickle.loads(pickle.dumps(last))
 
 
 def test_bundles_refuse_what_they_cannot_hand_over(arena: Arena) -> None:
