@@ -102,11 +102,11 @@ def kinds_of(plan: Plan, sizes: list[int], has_torch: bool) -> list[tuple[str, s
     cases_of = ["new", "part", "again"]
     if plan.system == "gpuipc":
         channels += ["connection", "connection, pickled"]
-        cases_of += ["wrapped"] if has_torch else []
+        cases_of += ["ready"] + (["wrapped"] if has_torch else [])
     for size in sizes:
         for case in cases_of:
             for channel in channels:
-                if not (case == "wrapped" and channel.startswith("connection")):
+                if not (case in ("ready", "wrapped") and channel.startswith("connection")):
                     kinds.append((case, channel, size))
         if plan.system == "gpuipc":
             kinds.append(("frame", "channel", size))

@@ -40,11 +40,13 @@ gpuipc_status calls_open(const gpuipc_ticket *ticket, uint32_t device) {
     return status == GPUIPC_OK ? gpuipc_buffer_open(context, ticket, &config, &buffer) : status;
 }
 
-double calls_time_lend(int rounds) {
+static double time_lending(int rounds, int is_ready) {
     gpuipc_mark loans[256];
     const double begin = now();
     for (int i = 0; i < rounds && i < 256; i++) {
-        if (gpuipc_buffer_lend(buffer, NULL, &loans[i]) != GPUIPC_OK) {
+        const gpuipc_status status = is_ready ? gpuipc_buffer_lend_ready(buffer, &loans[i])
+                                              : gpuipc_buffer_lend(buffer, NULL, &loans[i]);
+        if (status != GPUIPC_OK) {
             return -1;
         }
     }
@@ -55,6 +57,14 @@ double calls_time_lend(int rounds) {
         }
     }
     return taken / rounds;
+}
+
+double calls_time_lend(int rounds) {
+    return time_lending(rounds, 0);
+}
+
+double calls_time_lend_ready(int rounds) {
+    return time_lending(rounds, 1);
 }
 
 /* With what it takes to know the memory, and to give it up. */

@@ -41,7 +41,7 @@ class C:
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL(os.environ[LIBRARY])
-        for name in ("lend", "open", "dlpack", "clock"):
+        for name in ("lend", "lend_ready", "open", "dlpack", "clock"):
             getattr(self.library, "calls_time_" + name).restype = ctypes.c_double
 
     def share(self, on_host: bool) -> bytes:
@@ -109,13 +109,15 @@ def of_owner(plan: Plan, channels: Channels, system: Any) -> dict[str, float]:
     rows: dict[str, float] = link.recv()
     if isinstance(rows, str):
         raise RuntimeError("the receiver: " + rows)
-    trivial = Trivial()
+    trivial, ready = Trivial(), array.after(-1)
     calls = {
         "pickle.dumps(array)": lambda: timed(lambda: pickle.dumps(array), 40),
+        "pickle.dumps(ready)": lambda: timed(lambda: pickle.dumps(ready), 40),
         "pickle.dumps, its floor": lambda: timed(lambda: pickle.dumps(trivial)),
     }
     if c:
         calls["C: lend"] = lambda: c.time("lend", rounds=40)
+        calls["C: lend_ready"] = lambda: c.time("lend_ready", rounds=40)
     return rows | measured(calls)
 
 

@@ -231,7 +231,7 @@ class OfGpuipc:
 
     def prepare(self, block: Block) -> None:
         self.known = self.tensor = None
-        if block.case in ("part", "again"):
+        if block.case in ("part", "again", "ready"):
             self.known = self._new((8 if block.case == "part" else 1) * block.nbytes // 4)
             self.tensor = self.library.of(self.known)
         if block.case == "state":
@@ -316,6 +316,8 @@ class OfGpuipc:
             return self.gpuipc.torch.Bundle(made)
         if case == "wrapped":
             return self.gpuipc.wrap(made)
+        if case == "ready":  # as it is: what makes the contents was waited for
+            return made.after(-1)
         if isinstance(made, dict):
             from gpuipc import _native
 

@@ -43,13 +43,13 @@ def targets(of: Figures) -> list[str]:
             continue
         for size in of.sizes:
             name = f"{NAMES[size]}{where}"
-            known = [(case, f"{name}, known ({case})") for case in ("part", "again")]
+            known = [(case, f"{name}, known ({case})") for case in ("part", "again", "ready")]
             for case, what in known:
                 queue, pipe = (of.median(gpuipc, case, each, size) for each in ("queue", "pipe"))
                 lines.append(row(what + ", queue / bare queue", queue, "us", of.bare("queue"), 1.5, False))
                 lines.append(row(what + ", pipe / bare pipe", pipe, "us", of.bare("pipe"), 2.5, False))
                 for channel, value in (("queue", queue), ("pipe", pipe)):
-                    other = of.median(torch, case, channel, size)
+                    other = of.median(torch, "again" if case == "ready" else case, channel, size)
                     lines.append(row(f"{what}, {channel} / torch", value, "us", other, 3, True))
                 for channel in ("connection", "connection, pickled"):
                     value = of.median(gpuipc, case, channel, size)
@@ -79,7 +79,10 @@ def targets(of: Figures) -> list[str]:
     return lines
 
 
-LIMITS = {"open again, Array": 400, "__dlpack__()": 300, "__dlpack__(), version 1": 300, "pickle.dumps(array)": 1000}
+LIMITS = {
+    "open again, Array": 400, "__dlpack__()": 300, "__dlpack__(), version 1": 300,
+    "pickle.dumps(array)": 1000, "pickle.dumps(ready)": 1000,
+}  # fmt: skip
 
 
 def calls(of: Figures) -> list[str]:

@@ -215,11 +215,12 @@ static void bind_sharing(bound_class<array_object> &type) {
         .def(
             "after",
             [](const array_object &self, nb::handle stream) {
-                return array_object{self.core, self.form, stream_from(stream), self.keeps};
+                return array_object{self.core, self.form, stream_or_none_from(stream), self.keeps};
             },
             nb::arg("stream").none(), nb::sig("def after(self, stream: object | None) -> Array"),
             "The same Array, whose contents are made by what that stream has been given when it is pickled. Without "
-            "this it is the default stream's work, which is not that of non-blocking streams.")
+            "this it is the default stream's work, which is not that of non-blocking streams. -1: the contents are there "
+            "already, written by the host or by work that you have waited for; then pickling asks no driver.")
         .def(
             "__reduce__",
             [](nb::handle self) {

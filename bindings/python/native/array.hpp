@@ -78,7 +78,8 @@ nb::tuple tuple_of(const int64_t *numbers, uint32_t count);
 struct array_object {
     std::shared_ptr<memory> core;
     layout form;
-    gpuipc_stream stream = nullptr; /* whose work makes the contents, for who unpickles it */
+    gpuipc_stream stream =
+        nullptr; /* whose work makes the contents, for who unpickles it; GPUIPC_NO_STREAM: it is done */
     std::shared_ptr<lease> keeps =
         nullptr; /* of the memory of others that it is a part of for a time */
 

@@ -155,10 +155,7 @@ std::optional<gpuipc_stream> frame_stream_named(nb::handle argument) {
     if (argument.is_none()) {
         return std::nullopt;
     }
-    if (PyLong_Check(argument.ptr()) != 0 && nb::cast<int64_t>(argument) == -1) {
-        return GPUIPC_NO_STREAM;
-    }
-    return stream_from(argument);
+    return stream_or_none_from(argument);
 }
 
 static gpuipc_stream current_or_none(const memory &slots) {

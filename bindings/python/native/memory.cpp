@@ -231,6 +231,13 @@ gpuipc_ticket memory::hand_over_ticket() {
     return handed_.tickets.back();
 }
 
+/* What waits for no driver keeps the GIL. */
+gpuipc_status memory::lend(gpuipc_stream stream, gpuipc_mark &out_loan) const {
+    return stream == GPUIPC_NO_STREAM
+               ? gpuipc_buffer_lend_ready(handle_, &out_loan)
+               : released([&] { return gpuipc_buffer_lend(handle_, stream, &out_loan); });
+}
+
 std::optional<gpuipc_mark> memory::hand_over_mark(gpuipc_stream stream) {
     if (opened_by_ || info_.origin == GPUIPC_BUFFER_OPENED) {
         return std::nullopt; /* whoever opens it could not wait for a mark of this process */
@@ -242,13 +249,16 @@ std::optional<gpuipc_mark> memory::hand_over_mark(gpuipc_stream stream) {
         stream = current_stream(access_device());
     }
     gpuipc_mark mark;
-    gpuipc_status status = released([&] { return gpuipc_buffer_lend(handle_, stream, &mark); });
+    gpuipc_status status = lend(stream, mark);
     if (status == GPUIPC_OK) {
         handed_.loans.push_back(mark);
         return mark;
     }
     if (status == GPUIPC_ERR_LIMIT) { /* so many are out: this one is not counted */
         handed_.are_counted = false;
+        if (stream == GPUIPC_NO_STREAM) {
+            return std::nullopt;
+        }
         status = released([&] { return gpuipc_buffer_mark(handle_, stream, &mark); });
     }
     if (status == GPUIPC_ERR_LIMIT) {

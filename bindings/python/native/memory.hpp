@@ -248,7 +248,7 @@ class memory {
     gpuipc_ticket hand_over_ticket();
 
     /** The point on a stream at which the contents of this very hand-over are ready; none where nobody could wait for
-     *  it: then the host has to. */
+     *  it: then the host has to. GPUIPC_NO_STREAM: they are. */
     std::optional<gpuipc_mark> hand_over_mark(gpuipc_stream stream);
 
     /** It was opened by this ticket, which so is that of all further hand-overs. */
@@ -257,11 +257,12 @@ class memory {
     }
 
   private:
+    gpuipc_status lend(gpuipc_stream stream, gpuipc_mark &out_loan) const;
     void await_pickles(const patience &time);
     void revoke_tickets();
     void give_up();
-
     gpuipc_status look_for_contents();
+
     std::shared_ptr<context> context_;
     std::shared_ptr<hold> hold_; /* none: it is closed */
     gpuipc_buffer *handle_;

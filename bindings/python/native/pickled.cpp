@@ -72,6 +72,9 @@ gpuipc_mark mark_of(memory &core, gpuipc_stream stream) {
     if (mark) {
         return *mark;
     }
+    if (stream == GPUIPC_NO_STREAM) {
+        return no_mark;
+    }
     if (stream != nullptr && reinterpret_cast<uintptr_t>(stream) != legacy_stream) {
         throw nb::value_error(
             "nobody could wait here for a stream of yours: what was opened is passed on when the default stream "
@@ -147,7 +150,7 @@ struct packing {
 };
 
 nb::object pack(nb::handle arrays, nb::handle stream) {
-    const gpuipc_stream on = stream_from(stream);
+    const gpuipc_stream on = stream_or_none_from(stream);
     const nb::list kept(nb::borrow(arrays)); /* while the GIL is released */
     packing all;
     for (nb::handle each : kept) {

@@ -40,6 +40,13 @@ gpuipc_stream stream_from(nb::handle argument) {
         "a stream is None, a handle as a number, or a stream of PyTorch, CuPy, Numba or cuda.core");
 }
 
+gpuipc_stream stream_or_none_from(nb::handle argument) {
+    if (PyLong_Check(argument.ptr()) != 0 && nb::cast<int64_t>(argument) == -1) {
+        return GPUIPC_NO_STREAM;
+    }
+    return stream_from(argument);
+}
+
 /* Never destroyed: it is asked until Python ends. With the GIL. */
 static nb::object &stream_source() {
     static nb::object &only = *new nb::object;

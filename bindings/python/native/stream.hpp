@@ -11,6 +11,8 @@ namespace binding {
  * __cuda_stream__, or an object of PyTorch (cuda_stream), CuPy (ptr) or Numba (handle).
  */
 gpuipc_stream stream_from(nb::handle argument);
+/** The same, and -1: no stream (GPUIPC_NO_STREAM), because the work is done. */
+gpuipc_stream stream_or_none_from(nb::handle argument);
 
 /** The stream on which a library computes on this device now, as it has said by set_stream_source(); else the default
  *  stream. With the GIL. Throws what the library throws. */

@@ -29,8 +29,11 @@ def test_the_measuring_program(tmp_path: Path) -> None:
     for case in ("new", "part", "again"):
         for channel in ("queue", "pipe", "connection", "connection, pickled"):
             assert rows["gpuipc", case, channel]["rounds"] >= 3
+    for channel in ("queue", "pipe"):
+        assert rows["gpuipc", "ready", channel]["rounds"] >= 3
     assert rows["gpuipc", "frame", "channel"]["rounds"] >= 3
     assert {("gpuipc", "state", "queue"), ("gpuipc", "state, new", "queue")} < set(rows)
     assert found["calls_ns"]["gpuipc"]["open again, Array"] > 0
+    assert found["calls_ns"]["gpuipc"]["pickle.dumps(ready)"] > 0
     assert "Emulated driver: these figures mean nothing." in done.stdout
     assert "not measured" in done.stdout  # there is no PyTorch beside it

@@ -367,6 +367,41 @@ def parcel_of(array: gpuipc.Array) -> tuple[Any, bytes]:
     return function, parcel
 
 
+def test_what_is_there_already_is_pickled_without_a_driver(run_python: Run) -> None:
+    run_python(
+        "import pickle, gpuipc\n"
+        "array = gpuipc.empty(16, 'int8')\n"
+        "again = pickle.loads(pickle.dumps(array.after(-1)))\n"
+        "assert again.shape == (16,) and array.buffer.lent_count == 1\n"
+        "assert gpuipc._native.pack([array], -1)\n"
+        "try: pickle.dumps(array)\n"
+        "except gpuipc.errors.DriverError as error: assert error.native_call == 'cuStreamIsCapturing', error\n"
+        "else: raise SystemExit('no error')",
+        GPUIPC_EMULATED_FAIL="cuStreamIsCapturing:*=999",
+    )
+
+
+def test_what_is_there_already_goes_through_a_queue(spawn: SpawnContext) -> None:
+    arrays, answer = spawn.Queue(), spawn.Queue()
+    process = started(spawn, others.receive_and_add, arrays, answer)
+    array = filled(16)
+    for i in range(3):
+        arrays.put(array.after(-1))
+        assert answer.get(timeout=PATIENCE) == ((16,), sum(range(16)) + 16 * i)
+    arrays.put(None)
+    ended(process)
+    array.await_returns(PATIENCE)
+
+
+def test_more_arrays_out_than_are_counted(run_python: Run) -> None:
+    run_python(
+        "import pickle, gpuipc\n"
+        "array = gpuipc.empty(16, 'int8').after(-1)\n"
+        "texts = [pickle.dumps(array) for _ in range(2048)]\n"
+        "assert pickle.loads(texts[-1]).shape == (16,) and array.buffer.lent_count == 2047\n"
+    )
+
+
 def test_one_pickle_share_for_an_allocation() -> None:
     array = filled(16)
     assert parcel_of(array)[1][TICKET] == parcel_of(array[2:4])[1][TICKET]
