@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lingering.hpp"
+#include "parcel.hpp"
 #include "server.hpp"
 #include "share.hpp"
 #include "stream.hpp"
@@ -82,7 +83,9 @@ std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle
         lingering_look(); /* which may make room */
         return create_in_time(*of, config, &made);
     }));
-    return memory_of(std::move(of), made);
+    std::shared_ptr<memory> core = memory_of(std::move(of), made);
+    home_begin(core);
+    return core;
 }
 
 /* ---- contents ------------------------------------------------------------------------------- */

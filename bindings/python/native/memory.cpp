@@ -231,6 +231,13 @@ gpuipc_ticket memory::hand_over_ticket() {
     return handed_.tickets.back();
 }
 
+void memory::note_loan(const gpuipc_mark &loan) {
+    if (handed_.loans.size() >= handed_.look_at) {
+        handed_.forget_those_over(handle_);
+    }
+    handed_.loans.push_back(loan);
+}
+
 /* What waits for no driver keeps the GIL. */
 gpuipc_status memory::lend(gpuipc_stream stream, gpuipc_mark &out_loan) const {
     return stream == GPUIPC_NO_STREAM
@@ -242,16 +249,13 @@ std::optional<gpuipc_mark> memory::hand_over_mark(gpuipc_stream stream) {
     if (opened_by_ || info_.origin == GPUIPC_BUFFER_OPENED) {
         return std::nullopt; /* whoever opens it could not wait for a mark of this process */
     }
-    if (handed_.loans.size() >= handed_.look_at) {
-        handed_.forget_those_over(handle_);
-    }
     if (stream == nullptr && !is_on_host()) {
         stream = current_stream(access_device());
     }
     gpuipc_mark mark;
     gpuipc_status status = lend(stream, mark);
     if (status == GPUIPC_OK) {
-        handed_.loans.push_back(mark);
+        note_loan(mark);
         return mark;
     }
     if (status == GPUIPC_ERR_LIMIT) { /* so many are out: this one is not counted */

@@ -192,6 +192,9 @@ class memory {
     gpuipc_buffer_info info_now() const;
     /** Throws unless it is open. */
     void check_open() const;
+    bool is_closed() const {
+        return is_closed_;
+    }
 
     /** Gives the reference up: when all work that the devices have been given is done, or when @p stream is there. */
     void close(std::optional<gpuipc_stream> stream);
@@ -250,6 +253,9 @@ class memory {
     /** The point on a stream at which the contents of this very hand-over are ready; none where nobody could wait for
      *  it: then the host has to. GPUIPC_NO_STREAM: they are. */
     std::optional<gpuipc_mark> hand_over_mark(gpuipc_stream stream);
+
+    /** It was handed over by that ticket with this loan, too. */
+    void note_loan(const gpuipc_mark &loan);
 
     /** It was opened by this ticket, which so is that of all further hand-overs. */
     void set_opened_by(const gpuipc_ticket &ticket) {

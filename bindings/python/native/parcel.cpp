@@ -35,9 +35,15 @@ gpuipc_ticket home::ticket() const {
     return ticket;
 }
 
+void home::note_loan(const gpuipc_mark &loan) const {
+    if (core_ != nullptr) {
+        core_->note_loan(loan);
+    }
+}
+
 namespace {
 
-/* By address and length: the same memory has the same ticket for as long as anything of it is out. */
+/* By address and length: the same memory has the same ticket for as long as it, or anything of it that is out, is there. */
 using cores = std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<memory>>;
 
 /* Never destroyed, as everything that the end of the process ends. With the GIL. */
@@ -58,6 +64,22 @@ void forget_cores() {
     looked_at = std::max<size_t>(16, 2 * all_cores().size());
 }
 
+/* NULL: there is none. What was closed gives out no tickets, although tensors may keep its memory. */
+std::shared_ptr<memory> core_of(uint64_t address, uint64_t bytes) {
+    const auto found = all_cores().find({address, bytes});
+    std::shared_ptr<memory> core = found != all_cores().end() ? found->second.lock() : nullptr;
+    return core != nullptr && !core->is_closed() ? core : nullptr;
+}
+
+} // namespace
+
+void home_begin(const std::shared_ptr<memory> &made) {
+    forget_cores();
+    all_cores()[{made->address(), made->bytes()}] = made;
+}
+
+namespace {
+
 /* Takes the reference over. */
 std::shared_ptr<home> home_of(const std::shared_ptr<context> &of, gpuipc_buffer *taken,
                               bool has_core, gpuipc_stream stream = nullptr) {
@@ -69,13 +91,11 @@ std::shared_ptr<home> home_of(const std::shared_ptr<context> &of, gpuipc_buffer 
     check(status);
     std::shared_ptr<memory> core;
     if (has_core) {
-        std::weak_ptr<memory> &known = all_cores()[{info.address, info.bytes}];
-        core = known.lock();
+        core = core_of(info.address, info.bytes);
         if (core == nullptr) {
             check(gpuipc_buffer_retain(taken));
             core = std::make_shared<memory>(of, taken, info);
-            known = core;
-            forget_cores();
+            home_begin(core);
         }
     }
     return std::make_shared<home>(of, taken, info, std::move(core), stream);
@@ -117,9 +137,7 @@ std::shared_ptr<home> wrap_around(const std::shared_ptr<context> &of, uint64_t a
     if ((info.transports & shareable) == 0) {
         fail(GPUIPC_ERR_NOT_SHAREABLE, "gpuipc_pointer_classify", info.sentence);
     }
-    const auto known = all_cores().find({info.base, info.allocated_bytes});
-    const std::shared_ptr<memory> core =
-        known != all_cores().end() ? known->second.lock() : nullptr;
+    const std::shared_ptr<memory> core = core_of(info.base, info.allocated_bytes);
     gpuipc_buffer *wrapped = nullptr;
     if (core != nullptr) {
         wrapped = core->handle();
@@ -513,6 +531,7 @@ class parcel {
             }
             check(status);
             made.loans.push_back(loan);
+            of_[i]->note_loan(loan);
             list.append(nb::make_tuple(nb::bytes(ticket.bytes, sizeof(ticket.bytes)),
                                        nb::bytes(loan.bytes, sizeof(loan.bytes))));
         }

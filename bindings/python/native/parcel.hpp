@@ -46,6 +46,8 @@ class home {
                bytes <= info_.bytes - (address - info_.address);
     }
     gpuipc_ticket ticket() const;
+    /** It was handed over with this loan. With the GIL. */
+    void note_loan(const gpuipc_mark &loan) const;
     /** Which PyTorch asked for it; NULL also where that is not known. */
     gpuipc_stream stream() const {
         return stream_;
@@ -58,6 +60,9 @@ class home {
     std::shared_ptr<memory> core_;
     gpuipc_stream stream_;
 };
+
+/** From now on it is the home of what lies in it. With the GIL. */
+void home_begin(const std::shared_ptr<memory> &made);
 
 using homes = std::vector<std::shared_ptr<home>>;
 

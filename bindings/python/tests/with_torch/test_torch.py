@@ -180,6 +180,44 @@ def test_the_memory_is_kept_until_it_is_given_back(arena: Arena, other: Other, i
         pass
 
 
+def ticket_of(tensor: Any) -> bytes:
+    """By which it is handed over. Whoever is to get it lets go at once."""
+    rebuild, arguments = gpuipc.torch._reduce(tensor)
+    rebuild(*arguments)
+    (((ticket, _),), _, _) = arguments
+    return bytes(ticket)
+
+
+def test_all_hand_overs_of_an_array_are_by_one_ticket(installed: None) -> None:
+    array, before = gpuipc.empty(8, "int64", transport="host"), gpuipc.lingering()
+    tensor = gpuipc.torch.tensor(array)
+    tickets = set()
+    for _ in range(3):
+        tickets.add(ticket_of(tensor))
+        while gpuipc.lingering() > before:
+            pass
+    assert len(tickets) == 1
+    array.close()  # whose tickets end with it
+    assert ticket_of(tensor) not in tickets
+
+
+def test_an_array_waits_for_its_tensors(installed: None) -> None:
+    array = gpuipc.empty(8, "int64", transport="host")
+    rebuild, arguments = gpuipc.torch._reduce(gpuipc.torch.tensor(array))
+    assert array.buffer.lent_count == 1
+    with pytest.raises(gpuipc.errors.Timeout):
+        array.await_returns(0)
+    rebuild(*arguments)
+    array.await_returns(PATIENCE)
+
+
+def test_what_is_out_stays_when_its_array_is_closed(installed: None) -> None:
+    array = gpuipc.empty(8, "int64", transport="host")
+    text = ForkingPickler.dumps(gpuipc.torch.tensor(array).fill_(7))
+    array.close()
+    assert pickle.loads(text).tolist() == [7] * 8
+
+
 def test_a_tensor_that_arrived_is_not_passed_on(arena: Arena, other: Other, installed: None) -> None:
     assert other("keep") == "kept"
     other(arena.make(4))
@@ -297,10 +335,14 @@ LOANS = 2047
 
 
 @pytest.fixture
-def lent(arena: Arena) -> Iterator[list[gpuipc.torch.Lent]]:
+def lent(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[gpuipc.torch.Lent]]:
     """As many hand-overs as there may be."""
     bundle = gpuipc.torch.Bundle([arena.make(4)])
-    made = [bundle.lend() for _ in range(LOANS - bundle.lent_count)]
+    made: list[gpuipc.torch.Lent] = []
+    with monkeypatch.context() as patch, contextlib.suppress(gpuipc.errors.LimitError):
+        patch.setattr(gpuipc.config, "room_seconds", 0)
+        while len(made) <= LOANS:
+            made.append(bundle.lend())
     yield made
     for each in made:
         with contextlib.suppress(gpuipc.errors.TicketError):  # read by the test
