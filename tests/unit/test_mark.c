@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/context.h"
+#include "graphs.h"
 #include "stream_gate.h"
 #include "sync/mark.h"
 
@@ -13,30 +14,6 @@ static gpuipc_buffer *sent;
 static gpuipc_buffer *opened;
 static CUstream producer;
 static CUstream consumer;
-
-static struct {
-    CUresult (*begin)(CUstream, CUstreamCaptureMode);
-    CUresult (*end)(CUstream, void **);
-    CUresult (*instantiate)(void **, void *, unsigned long long);
-    CUresult (*launch)(void *, CUstream);
-    CUresult (*exec_destroy)(void *);
-    CUresult (*destroy)(void *);
-} graphs;
-
-static void find_entry(const char *name, void *function) {
-    void *symbol = os_library_symbol(core_driver()->library, name);
-    cr_assert_not_null(symbol, "%s", name);
-    memcpy(function, &symbol, sizeof(symbol));
-}
-
-static void find_graphs(void) {
-    find_entry("cuStreamBeginCapture_v2", &graphs.begin);
-    find_entry("cuStreamEndCapture", &graphs.end);
-    find_entry("cuGraphInstantiateWithFlags", &graphs.instantiate);
-    find_entry("cuGraphLaunch", &graphs.launch);
-    find_entry("cuGraphExecDestroy", &graphs.exec_destroy);
-    find_entry("cuGraphDestroy", &graphs.destroy);
-}
 
 static void begin(void) {
     core_start();
@@ -376,30 +353,23 @@ Test(mark, has_the_bytes_of_the_wire_format) {
 
 /* ---- in graphs ----------------------------------------------------------------------------------- */
 
-typedef struct captured {
-    void *graph;
-    void *exec;
-} captured;
-
 static void capture_begin(CUstream stream) {
-    find_graphs();
-    cr_assert_eq(graphs.begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    cr_assert(graphs_find(core_driver()));
+    cr_assert(graphs_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 }
 
 static captured capture_end(CUstream stream) {
     captured made = {NULL, NULL};
-    cr_assert_eq(graphs.end(stream, &made.graph), CUDA_SUCCESS, "the capture was made invalid");
-    cr_assert_eq(graphs.instantiate(&made.exec, made.graph, 0), CUDA_SUCCESS);
+    cr_assert(graphs_end(stream, &made), "the capture was made invalid");
     return made;
 }
 
 static void captured_end(captured *self) {
-    cr_assert_eq(graphs.exec_destroy(self->exec), CUDA_SUCCESS);
-    cr_assert_eq(graphs.destroy(self->graph), CUDA_SUCCESS);
+    cr_assert(graphs_destroy(self));
 }
 
 static void launch(const captured *self, CUstream stream) {
-    cr_assert_eq(graphs.launch(self->exec, stream), CUDA_SUCCESS);
+    cr_assert(graphs_launch(self, stream));
 }
 
 /* Two graphs that take turns, without the host: one fills and marks, the other looks at it, copies, and marks in return. */
