@@ -211,6 +211,42 @@ Test(graph, of_several_words_in_one_node_that_get_new_values) {
     page_undo(&page);
 }
 
+/* What one side sets for good in the upper half, graphs of the other do not undo. */
+Test(graph, of_the_low_halves_of_words) {
+    need_words();
+    shared_page page = page_make();
+    const uint16_t one = 1;
+    const CUdeviceptr low = *(const uint8_t *)&one == 1 ? 0 : 4;
+    CUgraphExec exec;
+    CUstreamBatchMemOpParams words[2] = {
+        word_operation(CU_STREAM_MEM_OP_WRITE_VALUE_32, page_word(&page, 0) + low, 0),
+        word_operation(CU_STREAM_MEM_OP_WRITE_VALUE_32, page_word(&page, 1) + low, 0)};
+    words[1].word.to.value = 1;
+    for (size_t mode = 0; mode < 3; mode++) {
+        page_store(&page, 0, 0);
+        page_store(&page, 1, 0);
+        graph_begin(stream, modes[mode]);
+        OK(wait_word(page_word(&page, 0), 1));
+        CHECK("cuda.h: writes of 32 bits are captured as well", CUDA_SUCCESS,
+              graphs.batch(stream, 2, words, 0));
+        exec = graph_end(stream);
+        OK(graphs.launch(exec, stream));
+        CHECK("cuda.h: a wait is for the whole word", CUDA_ERROR_NOT_READY,
+              drv.cuStreamQuery(stream));
+        page_store(&page, 0, 1);
+        OK(drv.cuStreamSynchronize(stream));
+        cr_assert_eq(page_load(&page, 0), 0);
+        cr_assert_eq(page_load(&page, 1), 1);
+        page_store(&page, 0, UINT64_C(1) << 32);
+        for (unsigned i = 0; i < 20; i++) {
+            graph_run(exec, stream);
+            cr_assert_eq(page_load(&page, 0), UINT64_C(1) << 32, "cuda.h: 32 bits are written");
+        }
+        OK(graphs.exec_destroy(exec));
+    }
+    page_undo(&page);
+}
+
 /* ---- branches and order ------------------------------------------------------------------- */
 
 Test(graph, of_two_streams_that_events_join) {
