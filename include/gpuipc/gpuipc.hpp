@@ -500,6 +500,10 @@ public:
         return detail::give(status,
                             taken_frame(status == GPUIPC_OK ? get() : nullptr, stream, frame));
     }
+    /** Whether the writer is there; a reader whose graph runs asks by this. */
+    returned<void>::as check() const {
+        return detail::give(gpuipc_subscription_check(get()));
+    }
     /** For an event loop. */
     returned<std::intptr_t>::as wait_handle() {
         std::intptr_t native = 0;

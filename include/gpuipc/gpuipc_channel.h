@@ -11,9 +11,33 @@
  * publication, and a slot is free when the reader's stream comes to where it was given back. With ::GPUIPC_NO_STREAM the
  * caller has done his work on the slot when he calls. Either side may use either way, for each frame anew.
  *
- * A stream that is being captured into a graph is refused (::GPUIPC_ERR_CUDA): every word of a channel goes up, and a
- * graph would write the same value at each launch. Marks can be captured (gpuipc_mark.h). A reader waits in gpuipc_subscription_take(), or in an event loop of
- * its own (gpuipc_subscription_get_wait_handle()); a writer waits in gpuipc_channel_loan().
+ * A reader waits in gpuipc_subscription_take(), or in an event loop of its own
+ * (gpuipc_subscription_get_wait_handle()); a writer waits in gpuipc_channel_loan().
+ *
+ * A stream that is being captured into a graph is refused (::GPUIPC_ERR_CUDA): the words of a channel go up, and a
+ * graph would write the same value at each launch. A channel of turns is for that (gpuipc_channel_config::turns). It has
+ * one slot. The writer and its readers have it by turns, and each turn is said by words that are set back. So the four
+ * calls put the same words on a stream each time, and a CUDA graph can repeat them:
+ * - The writer captures gpuipc_channel_loan(), the work that fills the slot, and gpuipc_channel_publish(). A reader
+ *   captures gpuipc_subscription_take(), its work, and gpuipc_subscription_give_back(). Either may also call them on a
+ *   stream that is not captured. Without a stream they are refused (::GPUIPC_ERR_INVALID_ARGUMENT).
+ * - The host waits for nothing: it is the stream that waits, until each reader has given the slot back, or until the
+ *   writer has published. Every reader gets every turn. Timeouts are not used.
+ * - All turns of one end are in one order. What is not captured the library orders. Launches on several streams, and
+ *   launches beside calls, the program orders.
+ * - A loan that is discarded changes no word, and neither does a take that is given back with ::GPUIPC_NO_STREAM: the turn
+ *   is begun again. That is also the way out when a capture has failed in between.
+ * - A frame is the whole slot. It has no header and no sequence number.
+ * - A reader that comes after a capture is not in that graph: it gets nothing of it, and keeps nobody waiting.
+ *   gpuipc_reader_info::captured says so. Who captures anew takes it in.
+ * - Who ends, or closes, keeps nobody waiting: neither in the launch that waits nor in any later one. The writer sees it in
+ *   gpuipc_channel_readers(), a reader in gpuipc_subscription_check(). A process that stands still is waited for. A
+ *   writer that will not wait for it any more destroys the channel.
+ * - A graph may be launched until the channel is destroyed, or the subscription closed, and no longer. What was launched by
+ *   then goes on, without the other side. A launch that comes later by mistake finds the words for a while. The slot may
+ *   be gone; and after gpuipc_context_destroy() the words are, so that the CUDA context fails.
+ * - Until then the whole process puts off what has to wait for all streams, as for marks in graphs
+ *   (gpuipc_buffer_await_mark_async()).
  */
 #ifndef GPUIPC_GPUIPC_CHANNEL_H
 #define GPUIPC_GPUIPC_CHANNEL_H
@@ -91,6 +115,10 @@ typedef struct gpuipc_channel_config {
      *  listener's, without '@'. A listener may have the same name, but none may be called "channel-" and that name. Whoever
      *  the server lets in can open it. The name is free again when the channel, its server or the process ends. */
     const char *name;
+    /** 1: a channel of turns, whose calls can be captured into CUDA graphs (see the top). It has one slot, no headers, and
+     *  ::GPUIPC_FULL_WAIT. 0: any other. */
+    uint32_t turns;
+    uint32_t reserved; /**< 0 */
 } gpuipc_channel_config;
 /** The start of a ::gpuipc_channel_config: struct_size is set, all else is zero. */
 #define GPUIPC_CHANNEL_CONFIG_INIT GPUIPC_SIZED(gpuipc_channel_config)
@@ -129,11 +157,13 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  * @param channel a live channel
  * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;
  *        ::GPUIPC_NO_STREAM: the caller fills it when the call returns
- * @param timeout_ms for readers to give something back
+ * @param timeout_ms for readers to give something back; not used in a channel of turns
  * @param out_frame its struct_size is set by the caller; receives id, address, capacity and bytes
  * @errors ::GPUIPC_ERR_TIMEOUT (the sentence names a reader that has something), ::GPUIPC_ERR_BUSY (that as well, with
- *         ::GPUIPC_FULL_SKIP), ::GPUIPC_ERR_LIMIT (all slots are on loan), ::GPUIPC_ERR_CUDA (also for a stream that is
- *         being captured), ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_FULL_SKIP), ::GPUIPC_ERR_LIMIT (all slots are on loan; or, captured: graphs of this channel have
+ *         waited for 256 readers, with those that have ended), ::GPUIPC_ERR_CUDA (also for a stream that is being captured,
+ *         but of a channel of turns), ::GPUIPC_ERR_NOT_SUPPORTED (turns, where streams cannot wait for words),
+ *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership gpuipc_channel_publish() or gpuipc_channel_discard() is owed
  * @threads any  @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
  */
@@ -148,8 +178,10 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *chan
  * @param stream a CUstream, which fills the slot; NULL: the default stream of the buffer's device; ::GPUIPC_NO_STREAM: it
  *        is filled
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded; or it was loaned
- *         for a stream that has not come to it, and is published without one), ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than
- *         the capacity), ::GPUIPC_ERR_LIMIT (a header longer than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE.
+ *         for a stream that has not come to it, and is published without one),
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was captured),
+ *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity; of turns, also fewer), ::GPUIPC_ERR_LIMIT (a header longer
+ *         than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE.
  *         After an error it is still on loan
  * @ownership ends the loan  @threads any
  * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions
@@ -184,9 +216,14 @@ typedef struct gpuipc_reader_info {
     uint64_t since_ms;    /**< when it came, in milliseconds since 1970 (UTC) */
     uint64_t passed_over; /**< frames that it did not take in time, since it wants the newest */
     uint32_t lag;         /**< frames that wait for it */
-    uint32_t held;        /**< frames that it has taken and not given back */
+    uint32_t
+        held; /**< frames that it has taken and not given back; of turns: 1 while the slot is its own */
     gpuipc_reader_state state; /**< see the type */
     uint32_t delivery;         /**< ::gpuipc_delivery */
+    /** Of a channel of turns: so many publications that were captured go to it. 0: graphs that were captured before it
+     *  came pass it by, and one that is captured now takes it in. */
+    uint32_t captured;
+    uint32_t reserved; /**< 0 */
 } gpuipc_reader_info;
 
 /**
@@ -287,14 +324,15 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  * @param stream a CUstream, which is to use the frame; NULL: the default stream of the subscription's device;
  *        ::GPUIPC_NO_STREAM: the contents are ready when the call returns
  * @param timeout_ms for a frame to be there, and its contents where no stream waits for them. What was there and not
- *        ready is the next call's
+ *        ready is the next call's. Not used in a channel of turns
  * @param out_frame its struct_size is set by the caller; receives all else
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
  *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped this reader, which was too slow), ::GPUIPC_ERR_BUSY
  *         (another thread is taking), ::GPUIPC_ERR_PROTOCOL (the writer says of a frame what cannot be),
- *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured), ::GPUIPC_ERR_RELEASED
- *         (also when another thread closes it meanwhile), ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured, but of a channel of turns), ::GPUIPC_ERR_RELEASED
+ *         (also when another thread closes it meanwhile), ::GPUIPC_ERR_NOT_SUPPORTED (turns, where streams cannot wait for
+ *         words), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership gpuipc_subscription_give_back() is owed  @threads one at a time; the others of this object any
  * @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
  */
@@ -304,12 +342,27 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_take(gpuipc_subscrip
                                                                  gpuipc_frame *out_frame);
 
 /**
+ * Asks whether the writer is there. Frames that were published before its end can still be taken.
+ *
+ * A reader whose graph runs learns it by this: when it answers ::GPUIPC_OK after a launch is done, the turns of that launch
+ * were the writer's. Else a launch may have gone on without a new frame.
+ * @param subscription a live subscription
+ * @errors ::GPUIPC_ERR_PEER_CLOSED (the writer has ended the channel, or its process has ended),
+ *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped this reader, which was too slow)
+ * @ownership borrows  @threads any  @blocking no; a question to the system  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status
+gpuipc_subscription_check(gpuipc_subscription *subscription);
+
+/**
  * Gives a frame back, in any order: its slot may be written when the stream comes to this.
  * @param subscription the one that took it
  * @param frame as it was taken
  * @param stream a CUstream, which uses the frame; NULL: the default stream of the subscription's device;
- *        ::GPUIPC_NO_STREAM: nothing uses it any more
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back),
+ *        ::GPUIPC_NO_STREAM: nothing uses it any more. In a channel of turns: the take is given up, and the turn is still
+ *        this reader's
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back; or, of turns, only one of
+ *         the two calls was captured),
  *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
  *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "cuda/context.h"
+#include "graphs.h"
 #include "named_calls.h"
 #include "os.h"
 #include "scenario_parts.h"
@@ -448,6 +449,74 @@ give_back: /* nothing was made */
     return status;
 }
 
+static gpuipc_status pass_turn(scenario_state *state, gpuipc_channel *channel,
+                               gpuipc_subscription *reader) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status;
+    TRY(gpuipc_channel_loan(channel, state->stream, 0, &frame))
+    TRY(gpuipc_channel_publish(channel, &frame, state->stream))
+    TRY(gpuipc_subscription_take(reader, state->stream, 0, &frame))
+    TRY(gpuipc_subscription_give_back(reader, &frame, state->stream))
+    TRY(gpuipc_subscription_check(reader))
+give_back:
+    return status;
+}
+
+/* On a stream, and in a graph of that stream. */
+static gpuipc_status pass_turns(scenario_state *state, gpuipc_channel *channel,
+                                gpuipc_subscription *reader) {
+    captured graph = {NULL, NULL};
+    gpuipc_status status;
+    TRY(pass_turn(state, channel, reader))
+    TRY(cuda(state->driver.cuStreamSynchronize(state->stream)))
+    if (!graphs_find(&state->driver) ||
+        !graphs_begin(state->stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+        return GPUIPC_ERR_CUDA;
+    }
+    status = pass_turn(state, channel, reader);
+    /* what fails once is tried again, so that nothing is left of it */
+    if (!graphs_end(state->stream, &graph) && !graphs_end(state->stream, &graph)) {
+        return status == GPUIPC_OK ? GPUIPC_ERR_CUDA : status;
+    }
+    if (status == GPUIPC_OK && !graphs_launch(&graph, state->stream)) {
+        status = GPUIPC_ERR_CUDA;
+    }
+    while (state->driver.cuStreamQuery(state->stream) == CUDA_ERROR_NOT_READY) {
+    }
+    (void)(graphs_destroy(&graph) || graphs_destroy(&graph));
+give_back:
+    return status;
+}
+
+/* In a context of its own: what graphs had captured stays until that ends. */
+static gpuipc_status run_turns(scenario_state *state) {
+    const gpuipc_server_config polled = {.struct_size = sizeof(polled)};
+    gpuipc_channel_config config = {
+        .struct_size = sizeof(config), .slots = 1, .slot_bytes = state->unit, .turns = 1};
+    gpuipc_context *within = NULL;
+    gpuipc_server *server = NULL;
+    gpuipc_channel *channel = NULL;
+    gpuipc_subscription *reader = NULL;
+    gpuipc_ticket ticket;
+    gpuipc_status status;
+    TRY(scenario_make_context(state, &within))
+    TRY(gpuipc_buffer_create(
+        within,
+        &(gpuipc_buffer_config){.struct_size = sizeof(gpuipc_buffer_config), .bytes = state->unit},
+        &config.buffer))
+    TRY(gpuipc_server_create(within, &polled, &server))
+    TRY(gpuipc_channel_create(server, &config, &channel, &ticket))
+    TRY(gpuipc_subscription_open(within, &ticket, NULL, &reader))
+    TRY(pass_turns(state, channel, reader))
+give_back:
+    (void)gpuipc_subscription_close(reader);
+    (void)gpuipc_channel_destroy(channel);
+    (void)gpuipc_server_destroy(server);
+    (void)gpuipc_buffer_release(config.buffer);
+    (void)gpuipc_context_destroy(within);
+    return status;
+}
+
 static gpuipc_status run_channel(scenario_state *state) {
     const gpuipc_server_config polled = {.struct_size = sizeof(polled)};
     const gpuipc_channel_config config = {.struct_size = sizeof(config),
@@ -490,6 +559,7 @@ const scenario scenarios[] = {
     {"ticket", scenario_prepare_data, run_ticket},
     {"loan", prepare_loan, run_loan},
     {"channel", prepare_loan, run_channel},
+    {"turns", prepare_loan, run_turns},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

@@ -383,6 +383,7 @@ void honest_takes(script *from) {
     }
     if ((how & 4u) != 0) {
         (void)gpuipc_subscription_get_wait_handle(self->reader, &handle);
+        (void)gpuipc_subscription_check(self->reader);
     }
     if (gpuipc_subscription_take(self->reader, GPUIPC_NO_STREAM, timeout_of(how), &frame) ==
         GPUIPC_OK) {

@@ -182,6 +182,11 @@ static void get_subscription_wait_handle(unsigned i) {
     MUST(gpuipc_subscription_get_wait_handle(world.reader, &handle));
 }
 
+static void check_subscription(unsigned i) {
+    (void)i;
+    MUST(gpuipc_subscription_check(world.reader));
+}
+
 static const growth_call calls[] = {
     {"gpuipc_server_create", NULL, NULL, create_server, destroy_server, 4, NULL},
     {"gpuipc_server_destroy", "of another one", create_server, destroy_server, NULL, 4, NULL},
@@ -209,6 +214,7 @@ static const growth_call calls[] = {
     {"gpuipc_subscription_close", NULL, open_subscription, close_subscription, NULL, 0, NULL},
     {"gpuipc_subscription_take", NULL, publish_to_reader, take, give_back, 0, NULL},
     {"gpuipc_subscription_give_back", NULL, publish_and_take, give_back, NULL, 0, NULL},
+    {"gpuipc_subscription_check", NULL, NULL, check_subscription, NULL, 0, NULL},
     {"gpuipc_subscription_get_wait_handle", NULL, NULL, get_subscription_wait_handle, NULL, 0,
      NULL},
 };

@@ -86,6 +86,7 @@ static void by_channel(const gpuipc::context &mine, const gpuipc::context &their
     gpuipc::subscription by_ticket = TAKE(theirs.subscribe(channel.ticket()));
     gpuipc::subscription by_name = TAKE(theirs.subscribe("frames"));
     CHECK(TAKE(by_name.wait_handle()) != 0);
+    DONE(by_name.check());
     for (std::uint64_t i = 1; i <= 20; i++) {
         const gpuipc_stream stream = i % 2 == 0 ? nullptr : GPUIPC_NO_STREAM;
         gpuipc::loaned_frame unused = TAKE(channel.loan(stream, 5000));

@@ -43,6 +43,7 @@ extern const helper_command helper_point_commands[];    /**< helper_point.c */
 extern const helper_command helper_raw_commands[];      /**< helper_raw.c */
 extern const helper_command helper_system_commands[];   /**< posix_helper_system.c and its twin */
 extern const helper_command helper_ticket_commands[];   /**< helper_ticket.c */
+extern const helper_command helper_turn_commands[];     /**< helper_turn.c */
 
 /** Ends the connections of helper_flood.c. */
 void helper_flood_end(void);
@@ -53,6 +54,11 @@ void helper_ticket_end(void);
 /** Ends what helper_channel.c has. */
 void helper_channel_end(void);
 
+/** Ends what helper_turn.c has; before helper_point_end(). */
+void helper_turn_end(void);
+
+/** The driver, with device 0 current; NULL: there is none. */
+const struct driver *helper_point_driver(void);
 /** Opens the gate of helper_point.c, and gives back what that took. */
 void helper_point_end(void);
 

@@ -31,6 +31,10 @@ static bool enter_device(void) {
     return has_driver;
 }
 
+const driver *helper_point_driver(void) {
+    return enter_device() ? &drv : NULL;
+}
+
 static bool make_gate(void) {
     void *memory;
     if (gate == NULL && drv.has_word && drv.has_pinned &&

@@ -89,11 +89,13 @@ int main(int count, char **arguments) {
             !run_command(helper_raw_commands, &self, line) &&
             !run_command(helper_ticket_commands, &self, line) &&
             !run_command(helper_channel_commands, &self, line) &&
+            !run_command(helper_turn_commands, &self, line) &&
             !run_command(helper_system_commands, &self, line)) {
             helper_say("there is no command \"%s\"", line);
         }
     }
     helper_flood_end();
+    helper_turn_end();
     helper_point_end();
     helper_channel_end();
     helper_ticket_end();

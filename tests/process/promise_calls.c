@@ -192,6 +192,15 @@ PROMISE_CALL(gpuipc_device_find) {
     return status;
 }
 
+PROMISE_CALL(gpuipc_subscription_check) {
+    gpuipc_status status;
+    (void)timeout_ms;
+    MEASURE(status, gpuipc_subscription_check(world.reader));
+    cr_assert_eq(status, promise_is_dead() ? GPUIPC_ERR_PEER_CLOSED : GPUIPC_OK, "%s",
+                 gpuipc_error_text());
+    return status;
+}
+
 /* The loans of a lender that is dead may be over. */
 PROMISE_CALL(gpuipc_buffer_take_loan) {
     gpuipc_status status;

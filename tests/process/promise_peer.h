@@ -83,6 +83,7 @@ PROMISE_CALL(gpuipc_native_export_dmabuf);
 PROMISE_CALL(gpuipc_server_get_wait_handle);
 PROMISE_CALL(gpuipc_server_holders);
 PROMISE_CALL(gpuipc_server_revoke);
+PROMISE_CALL(gpuipc_subscription_check);
 PROMISE_CALL(gpuipc_subscription_get_wait_handle);
 PROMISE_CALL(gpuipc_subscription_give_back);
 

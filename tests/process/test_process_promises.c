@@ -83,6 +83,7 @@ static const promise without_blocking[] = {
     PROMISE(gpuipc_server_get_wait_handle),
     PROMISE(gpuipc_server_holders),
     PROMISE(gpuipc_server_revoke),
+    PROMISE(gpuipc_subscription_check),
     PROMISE(gpuipc_subscription_get_wait_handle),
     PROMISE(gpuipc_subscription_give_back),
 };

@@ -106,6 +106,7 @@ static inline gpuipc_status named_call(const char *name, gpuipc_status status) {
 #define gpuipc_server_holders(...) NAMED_CALL(gpuipc_server_holders, __VA_ARGS__)
 #define gpuipc_server_poll(...) NAMED_CALL(gpuipc_server_poll, __VA_ARGS__)
 #define gpuipc_server_revoke(...) NAMED_CALL(gpuipc_server_revoke, __VA_ARGS__)
+#define gpuipc_subscription_check(...) NAMED_CALL(gpuipc_subscription_check, __VA_ARGS__)
 #define gpuipc_subscription_close(...) NAMED_CALL(gpuipc_subscription_close, __VA_ARGS__)
 #define gpuipc_subscription_get_wait_handle(...) NAMED_CALL(gpuipc_subscription_get_wait_handle, __VA_ARGS__)
 #define gpuipc_subscription_give_back(...) NAMED_CALL(gpuipc_subscription_give_back, __VA_ARGS__)

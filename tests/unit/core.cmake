@@ -122,6 +122,8 @@ target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # 
                     LINKER:--wrap=os_bell_find) # bells that are gone
 gpuipc_add_test(unit channel_stream DRIVER SOURCES test_channel_stream.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
+gpuipc_add_test(unit channel_turn DRIVER SOURCES test_channel_turn.c channel_case.c stream_gate.c
+                LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
 target_sources(test_unit_errors PRIVATE ${system}_errors.c)
 set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
@@ -140,7 +142,7 @@ foreach(number 1 2 3 4)
   add_dependencies(test_unit_driver ${stand_in})
 endforeach()
 
-foreach(program core_threads server_threads)
+foreach(program core_threads server_threads turn_threads)
   add_executable(${program} ${program}.c)
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
   target_link_libraries(${program} PRIVATE gpuipc_test_support)

@@ -161,6 +161,19 @@ Test(errors, more_readers_than_there_is_room_for) {
     check_ok(gpuipc_subscription_close(second));
 }
 
+Test(errors, a_reader_that_was_dropped_is_told_when_it_asks) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel_case_make(
+        &(gpuipc_channel_config){.slots = 1, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    check_ok(gpuipc_subscription_check(reader));
+    channel_case_send();
+    check_ok(gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, SOON_MS, &frame));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_subscription_check(reader));
+    check_ok(gpuipc_subscription_close(reader));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_subscription_check(reader));
+}
+
 static gpuipc_status take_long(void *argument) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     return gpuipc_subscription_take(argument, GPUIPC_NO_STREAM, -1, &frame);

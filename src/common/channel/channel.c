@@ -31,6 +31,18 @@ static gpuipc_status check_limits(const gpuipc_channel_config *config) {
     return GPUIPC_OK;
 }
 
+/* A frame of a turn is a slot, and nothing beside it: what a graph repeats is the same each time. */
+static gpuipc_status check_turns(const gpuipc_channel_config *config) {
+    if (config->turns > 1 || config->reserved != 0) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "turns is 0 or 1, and reserved is 0");
+    }
+    return config->turns == 1 && (config->slots != 1 || config->header_bytes != 0 ||
+                                  config->full != GPUIPC_FULL_WAIT)
+               ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                             "a channel of turns has one slot and no headers, and its streams wait")
+               : GPUIPC_OK;
+}
+
 static gpuipc_status read_config(const gpuipc_channel_config *config,
                                  gpuipc_channel_config *out_known) {
     gpuipc_channel_config known = {0};
@@ -39,7 +51,8 @@ static gpuipc_status read_config(const gpuipc_channel_config *config,
     }
     gpuipc_status status = struct_size_read(config, STRUCT_SIZE_UP_TO(gpuipc_channel_config, name),
                                             &known, sizeof(known));
-    if (status != GPUIPC_OK || (status = check_limits(&known)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = check_limits(&known)) != GPUIPC_OK ||
+        (status = check_turns(&known)) != GPUIPC_OK) {
         return status;
     }
     if (known.name != NULL && (status = ticket_name_check(known.name)) != GPUIPC_OK) {
@@ -74,6 +87,7 @@ static void destroy(object *base) {
     const bool forked = object_is_forked(base);
     ticket_name_remove(self->name);
     channel_readers_end(self, forked);
+    channel_turns_end(self, forked);
     trail_unreference(self->trail, forked);
     if (forked) {
         buffer_unreference(self->buffer);
@@ -148,6 +162,7 @@ static void end(channel *self) {
     lookout_dismiss(); /* nothing of it is left behind */
     os_mutex_lock(&self->mutex);
     channel_readers_end(self, false);
+    channel_turns_end(self, false);
     os_mutex_unlock(&self->mutex);
     status_restore(&why);
 }

@@ -4,6 +4,7 @@
 #define GPUIPC_CHANNEL_H
 
 #include "channel/channel_page.h"
+#include "channel/turn.h"
 #include "memory/buffer.h"
 #include "sync/lookout.h"
 #include "ticket/offer.h"
@@ -20,6 +21,7 @@ typedef struct channel_reader {
     uint64_t process_id;
     uint64_t since_ms;
     uint64_t passed_over;
+    uint32_t captured; /**< so many publications that were captured in graphs go to it */
 } channel_reader;
 
 typedef struct channel_slot {
@@ -58,6 +60,8 @@ typedef struct channel {
     lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
+    turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
+    point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
 } channel;
 
 gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
@@ -82,5 +86,14 @@ void channel_count_held(const channel *self, const channel_reader *reader, uint3
 void channel_readers_end(channel *self, bool forked);
 /** Offers a frame to a reader. */
 void channel_offer(channel *self, channel_reader *reader, uint32_t slot);
+
+/* ---- a channel of turns: channel_turn.c; the mutex is held ------------------------------------ */
+
+/** The slot may be loaned, for the readers that there are now. */
+gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream);
+/** It is theirs when the stream comes to this, and on loan no more. */
+gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream);
+/** Graphs are not launched any more. */
+void channel_turns_end(channel *self, bool forked);
 
 #endif

@@ -10,6 +10,8 @@
 #include "sync/point.h"
 
 #define CHANNEL_MAGIC UINT64_C(0x316c656e6e616863) /* "channel1" */
+/** Of a channel of turns (turn.h), whose slot has but the two words. */
+#define CHANNEL_TURNS_MAGIC UINT64_C(0x312020736e727574) /* "turns  1" */
 
 /** The numbers of words. */
 enum {

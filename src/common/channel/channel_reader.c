@@ -66,6 +66,10 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
             slot->holders &= ~bit;
         }
     }
+    if (self->config.turns != 0) {
+        atomic_store(&reader->page->is_given_up, true);
+        turn_let_go(reader->page, TURN_FREE);
+    }
     GPUIPC_FULL_FENCE();
     channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
     os_bell_close(&reader->reader_bell);
@@ -181,6 +185,9 @@ void channel_readers_end(channel *self, bool forked) {
         }
         if (!forked) {
             channel_write(reader->page, CHANNEL_END, CHANNEL_HAS_ENDED);
+            if (self->config.turns != 0) {
+                turn_page_end(reader->page);
+            }
             GPUIPC_FULL_FENCE();
             channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
             os_bell_close(&reader->reader_bell);
@@ -297,7 +304,11 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
     channel_write(made.page, CHANNEL_SLOTS, self->config.slots);
     channel_write(made.page, CHANNEL_SLOT_BYTES, self->config.slot_bytes);
     channel_write(made.page, CHANNEL_HEADER_BYTES, self->config.header_bytes);
-    channel_write(made.page, CHANNEL_MAGIC_WORD, CHANNEL_MAGIC);
+    channel_write(made.page, CHANNEL_MAGIC_WORD,
+                  self->config.turns != 0 ? CHANNEL_TURNS_MAGIC : CHANNEL_MAGIC);
+    if (self->config.turns != 0) {
+        turn_page_begin(made.page);
+    }
     status = lookout_begin(&self->lookout, &self->object, look, NULL);
     if (status != GPUIPC_OK) {
         goto close_bells;
@@ -394,8 +405,13 @@ static gpuipc_reader_info describe(const channel *self, const channel_reader *re
                                .since_ms = reader->since_ms,
                                .passed_over = reader->passed_over,
                                .state = reader->state,
-                               .delivery = (uint32_t)reader->delivery};
-    channel_count_held(self, reader, &info.lag, &info.held);
+                               .delivery = (uint32_t)reader->delivery,
+                               .captured = reader->captured};
+    if (self->config.turns == 0) {
+        channel_count_held(self, reader, &info.lag, &info.held);
+    } else {
+        info.held = reader->page != NULL && !turn_is_free(reader->page);
+    }
     return info;
 }
 

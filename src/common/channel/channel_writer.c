@@ -293,7 +293,29 @@ static gpuipc_status wait_for_readers(channel *self, const search *what) {
         }
     }
     return count == 0 ? GPUIPC_OK
-                      : trail_wait(self->trail, what->slot, words, count, what->by, false);
+                      : trail_wait(self->trail, what->slot, words, words, count, what->by, false);
+}
+
+/* The caller's from now on. */
+static void hand_out(channel *self, uint32_t at, gpuipc_frame *out_frame) {
+    channel_slot *slot = &self->slots[at];
+    slot->is_on_loan = true;
+    slot->is_intact = false;
+    slot->loan = ++self->loans;
+    out_frame->id = slot->loan << 8 | at;
+    out_frame->address = buffer_address(self->buffer, at * self->config.slot_bytes);
+    out_frame->capacity = self->config.slot_bytes;
+    out_frame->bytes = self->config.slot_bytes;
+}
+
+static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, gpuipc_frame *out_frame) {
+    channel_lock(self);
+    gpuipc_status status = channel_turn_loan(self, stream);
+    if (status == GPUIPC_OK) {
+        hand_out(self, 0, out_frame);
+    }
+    os_mutex_unlock(&self->mutex);
+    return status;
 }
 
 /* @param by all zero: no stream */
@@ -306,14 +328,7 @@ static gpuipc_status loan(channel *self, trail_stream *by, os_deadline deadline,
         status = wait_for_readers(self, &what);
     }
     if (status == GPUIPC_OK) {
-        channel_slot *slot = &self->slots[what.slot];
-        slot->is_on_loan = true;
-        slot->is_intact = false;
-        slot->loan = ++self->loans;
-        out_frame->id = slot->loan << 8 | what.slot;
-        out_frame->address = buffer_address(self->buffer, what.slot * self->config.slot_bytes);
-        out_frame->capacity = self->config.slot_bytes;
-        out_frame->bytes = self->config.slot_bytes;
+        hand_out(self, what.slot, out_frame);
     }
     os_mutex_unlock(&self->mutex);
     return status;
@@ -322,6 +337,9 @@ static gpuipc_status loan(channel *self, trail_stream *by, os_deadline deadline,
 static gpuipc_status loan_on(channel *self, gpuipc_stream stream, os_deadline deadline,
                              gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
+    if (self->config.turns != 0) {
+        return loan_turn(self, stream, out_frame);
+    }
     if (!has_stream(stream)) {
         return loan(self, &by, deadline, out_frame);
     }
@@ -487,6 +505,9 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
     if (status != GPUIPC_OK || (status = check_frame(self, frame)) != GPUIPC_OK) {
         return status;
     }
+    if (self->config.turns != 0) {
+        return channel_turn_publish(self, frame, stream);
+    }
     if (has_stream(stream)) {
         return publish_on_stream(self, at, frame, stream);
     }
@@ -528,6 +549,7 @@ gpuipc_status gpuipc_channel_discard(gpuipc_channel *handle, const gpuipc_frame 
     status = find_loan(self, &known, &at);
     if (status == GPUIPC_OK) { /* what readers have not returned in stream order is still theirs */
         self->slots[at].is_on_loan = false;
+        turn_clear(&self->turn, false); /* and the turn the writer's */
     }
     os_mutex_unlock(&self->mutex);
     object_unreference(&self->object);

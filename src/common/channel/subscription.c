@@ -54,6 +54,24 @@ gpuipc_status subscription_tell_end(uint64_t why) {
                              "the writer has ended the channel, or its process has ended");
 }
 
+/* What says that there are no more frames is written before streams are let go. */
+static gpuipc_status ask_writer(const subscription *self) {
+    const uint64_t end = channel_read(self->page, CHANNEL_END);
+    return end != CHANNEL_IS_ON || point_page_is_abandoned(self->page) ? subscription_tell_end(end)
+                                                                       : GPUIPC_OK;
+}
+
+gpuipc_status gpuipc_subscription_check(gpuipc_subscription *handle) {
+    status_enter(__func__);
+    subscription *self;
+    gpuipc_status status = subscription_acquire(handle, &self);
+    if (status == GPUIPC_OK) {
+        status = ask_writer(self);
+        object_unreference(&self->object);
+    }
+    return status;
+}
+
 /* ---- taking one -------------------------------------------------------------------------------- */
 
 static void wake_writer(const subscription *self) {
@@ -195,7 +213,7 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadli
 
 static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
-    return trail_wait(self->page->trail, slot, &awaited, 1, by, true);
+    return trail_wait(self->page->trail, slot, &awaited, &awaited, 1, by, true);
 }
 
 static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_stream *by,
@@ -258,6 +276,21 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, os_deadlin
     return status;
 }
 
+/* The stream waits, and nothing else. */
+static gpuipc_status take_turn(subscription *self, gpuipc_stream stream, gpuipc_frame *out_frame) {
+    gpuipc_status status = ask_writer(self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_mutex_lock(&self->mutex);
+    status = subscription_turn_take(self, stream);
+    os_mutex_unlock(&self->mutex);
+    if (status == GPUIPC_OK) {
+        hand_out(self, 0, out_frame);
+    }
+    return status;
+}
+
 /* @param by all zero: no stream */
 static gpuipc_status take(subscription *self, trail_stream *by, int timeout_ms,
                           gpuipc_frame *out_frame) {
@@ -276,6 +309,9 @@ static gpuipc_status take_on(subscription *self, gpuipc_stream stream, int timeo
                              gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
     gpuipc_status status = check_held(self);
+    if (status == GPUIPC_OK && self->has_turns) {
+        return take_turn(self, stream, out_frame);
+    }
     if (status != GPUIPC_OK || !has_stream(stream)) {
         return status == GPUIPC_OK ? take(self, &by, timeout_ms, out_frame) : status;
     }
@@ -388,9 +424,12 @@ static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpu
             "the frame is not this subscription's: it was given back, or another one "
             "took it");
     }
-    const bool was_lost = is_lost(self, (uint32_t)slot);
+    const bool was_lost =
+        self->has_turns ? subscription_turn_is_lost(self) : is_lost(self, (uint32_t)slot);
     gpuipc_status status = GPUIPC_OK;
-    if (has_stream(stream)) {
+    if (self->has_turns) {
+        status = subscription_turn_give_back(self, stream);
+    } else if (has_stream(stream)) {
         status = return_on_stream(self, (uint32_t)slot, stream);
     } else {
         await_former(self, (uint32_t)slot);

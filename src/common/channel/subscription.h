@@ -5,6 +5,7 @@
 
 #include "base/wait_handle.h"
 #include "channel/channel_page.h"
+#include "channel/turn.h"
 #include "memory/buffer.h"
 
 /** What this reader has of a slot. */
@@ -51,6 +52,8 @@ typedef struct subscription {
     uint32_t slots;
     uint64_t slot_bytes;
     uint32_t header_bytes;
+    bool has_turns;      /**< it is a channel of turns: of the rest, only what says so is used */
+    turn_state turn;     /**< guarded by the mutex */
     atomic_bool is_over; /**< closed, while a thread may be waiting in it */
     os_mutex taking; /**< held by the one thread that takes; guards the members to the next mutex */
     uint64_t number; /**< of the last frame that was taken, or found to be withdrawn */
@@ -73,6 +76,16 @@ bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t 
 /** There will be no more. @param why what the end word says: CHANNEL_IS_ON when only the process has ended
  *  @return the status that takes answer */
 gpuipc_status subscription_tell_end(uint64_t why);
+
+/* ---- a channel of turns: subscription_turn.c; the mutex is held in all but the first ----------- */
+
+void subscription_turns_begin(subscription *self);
+gpuipc_status subscription_turn_take(subscription *self, gpuipc_stream stream);
+gpuipc_status subscription_turn_give_back(subscription *self, gpuipc_stream stream);
+/** Whether streams pass without the writer. */
+bool subscription_turn_is_lost(const subscription *self);
+/** The writer's streams pass from now on, and this reader's. */
+void subscription_turns_end(subscription *self);
 
 /* ---- the wait handle: subscription_wait.c. Nothing where nobody has asked for it. --------------- */
 

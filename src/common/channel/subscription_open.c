@@ -127,8 +127,9 @@ static gpuipc_status read_page(subscription *self) {
     const uint64_t slots = channel_read(page, CHANNEL_SLOTS);
     const uint64_t slot_bytes = channel_read(page, CHANNEL_SLOT_BYTES);
     const uint64_t header_bytes = channel_read(page, CHANNEL_HEADER_BYTES);
-    if (channel_read(page, CHANNEL_MAGIC_WORD) != CHANNEL_MAGIC || slots == 0 ||
-        slots > GPUIPC_CHANNEL_SLOTS_MAX || slot_bytes == 0 ||
+    const uint64_t magic = channel_read(page, CHANNEL_MAGIC_WORD);
+    if ((magic != CHANNEL_MAGIC && magic != CHANNEL_TURNS_MAGIC) || slots == 0 ||
+        slots > (magic == CHANNEL_MAGIC ? GPUIPC_CHANNEL_SLOTS_MAX : 1) || slot_bytes == 0 ||
         header_bytes > GPUIPC_FRAME_HEADER_MAX) {
         return status_fail(GPUIPC_ERR_PROTOCOL, "the page of the channel says what cannot be");
     }
@@ -141,6 +142,7 @@ static gpuipc_status read_page(subscription *self) {
     self->slots = (uint32_t)slots;
     self->slot_bytes = slot_bytes;
     self->header_bytes = (uint32_t)header_bytes;
+    self->has_turns = magic == CHANNEL_TURNS_MAGIC;
     self->number = channel_read(page, CHANNEL_BEFORE);
     self->sequence = channel_read(page, CHANNEL_BEFORE_SEQUENCE);
     return GPUIPC_OK;
@@ -181,6 +183,7 @@ static void destroy(object *base) {
     if (self->handle != NULL) {
         buffer_release_later(self->handle);
     }
+    turn_clear(&self->turn, forked);
     subscription_wait_end(self, forked);
     if (!forked) { /* in a child they are closed already */
         os_bell_close(&self->reader_bell);
@@ -201,6 +204,9 @@ void subscription_end(subscription *self) {
     os_mutex_lock(&self->taking); /* who takes has seen it by now */
     subscription_wait_settle(self);
     os_mutex_lock(&self->mutex);
+    if (self->has_turns) {
+        subscription_turns_end(self);
+    }
     for (uint32_t i = 0; i < self->slots; i++) {
         subscription_frame *frame = &self->frames[i];
         if (frame->is_taken) {
@@ -220,6 +226,14 @@ void subscription_end(subscription *self) {
     channel_wake(self->page, CHANNEL_WRITER_SLEEPS, &self->writer_bell);
     os_mutex_unlock(&self->mutex);
     os_mutex_unlock(&self->taking);
+}
+
+static gpuipc_status check_turns(const gpuipc_subscription_config *config) {
+    return config->delivery != GPUIPC_DELIVERY_ALL || config->first != GPUIPC_FIRST_NEXT
+               ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                             "the channel is one of turns: its readers take each turn, from the "
+                             "next on")
+               : GPUIPC_OK;
 }
 
 /* @param slots, page taken over, whatever comes of it */
@@ -249,6 +263,10 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     }
     if (status == GPUIPC_OK) {
         status = read_page(self);
+    }
+    if (status == GPUIPC_OK && self->has_turns) {
+        status = check_turns(config);
+        subscription_turns_begin(self);
     }
     if (status == GPUIPC_OK) {
         status = find_bells(self);

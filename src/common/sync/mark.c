@@ -411,7 +411,7 @@ gpuipc_status mark_capture_wait(const point_waiter *by, const point_word *word) 
     const point_word unmade = before(word);
     gpuipc_status status = watch_capture(by, word);
     if (status == GPUIPC_OK) {
-        status = point_capture_wait(word, by->stream);
+        status = point_capture_waits(word, 1, by->stream);
     }
     return status == GPUIPC_OK ? point_capture_write(&unmade, by->stream) : status;
 }

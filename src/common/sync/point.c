@@ -21,6 +21,9 @@
 /* Waiting on the host begins with looking again and again, since a word often comes at once. */
 #define SPIN_NS UINT64_C(50000)
 
+/* So many pages that graphs had captured stay after their end, the latest ones. */
+#define KEPT 16u
+
 /* What a page costs. */
 static const quota_amount of_page = {{[QUOTA_MAPPINGS] = 1, [QUOTA_ADDRESSES] = POINT_PAGE_BYTES}};
 
@@ -147,6 +150,9 @@ static gpuipc_status page_new(struct context *ctx, point_peer *peer, point_page 
         point_peer_reference(peer);
     }
     atomic_init(&self->references, 1u);
+    atomic_init(&self->is_captured, false);
+    atomic_init(&self->was_captured, false);
+    atomic_init(&self->is_given_up, false);
     self->context = ctx;
     self->peer = peer;
     self->handle = OS_HANDLE_NONE;
@@ -285,10 +291,17 @@ static bool is_last(point_page *self) {
            atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) == 1u;
 }
 
+/* A graph that is launched when it should be no more, finds the words all the same. A device that does not is lost to the
+ * program. The mutex is held. */
+static bool is_kept(const point_page *self) {
+    return atomic_load(&self->was_captured) && !atomic_load(&self->context->is_over) &&
+           self->context->points->captured_ended - self->ended_as <= KEPT;
+}
+
 static bool is_ready(deferred *item) {
     point_page *self = (point_page *)item;
     os_mutex_lock(&self->context->points->mutex);
-    const bool ready = passage_all_reached(self);
+    const bool ready = passage_all_reached(self) && !is_kept(self);
     os_mutex_unlock(&self->context->points->mutex);
     return ready && (self->trail == NULL || trail_have_all_passed(self->trail, &self->seen));
 }
@@ -310,6 +323,9 @@ static void end_page(point_page *self) {
         os_handle_close(&self->handle);
         point_peer_unreference(self->peer, false);
         self->peer = NULL;
+        if (atomic_load(&self->was_captured)) {
+            self->ended_as = self->context->points->captured_ended++;
+        }
         self->deferred =
             (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
         deferred_add(self->context->deferred, &self->deferred);

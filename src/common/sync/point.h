@@ -53,6 +53,13 @@ struct point_page {
     trail_set seen;       /**< of the trail, since nothing else holds the page */
     struct watch_page
         *watched; /**< what watch.c keeps of a channel's page, guarded by the watch's mutex */
+    atomic_bool
+        is_captured; /**< a graph may touch it at any time: the watch looks after it until that is over */
+    atomic_bool
+        was_captured; /**< that graph may still be launched, if by mistake: point.c keeps it a while */
+    uint64_t ended_as; /**< of such a one: how many had ended when it did */
+    atomic_bool
+        is_given_up; /**< nothing is expected of the peer any more: streams do not wait for it */
     void *
         loans; /**< what loan.c or borrowed.c keeps of it, guarded by the mutex and freed with the page; or NULL */
     uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */
@@ -85,6 +92,7 @@ typedef struct point_context {
         has_stranded; /**< one of these has records that are to be gone through: export_look_on() */
     uint64_t export_serial;           /**< of the last hand-over */
     linked_list returned;             /**< of lingering buffers that nobody has open any more */
+    uint64_t captured_ended;          /**< so many pages that were captured in graphs */
     struct ready_event *ended_events; /**< that no receiver waits for any more */
 } point_context;
 
@@ -181,10 +189,15 @@ gpuipc_status point_write_begin(struct context *ctx, const point_word *words, si
 gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, size_t count,
                                   gpuipc_stream stream, const point_word *passage);
 
-/** Puts into a stream that is being captured that it writes a word, or waits for it. The page stays mapped as long as
+/** Puts into a stream that is being captured that it writes a word, or waits for words. Their pages stay mapped as long as
  *  the graph may be launched: the caller sees to that. */
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream);
-gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream);
+gpuipc_status point_capture_waits(const point_word *words, size_t count, gpuipc_stream stream);
+/** Lets a stream of the current CUDA context, captured or not, write the low 32 bits of up to POINT_HALVES_MAX words, in
+ *  this order, where point_has_stream_waits(). One call: after a failure nothing is left on the stream. The pages stay
+ *  mapped until it has: the caller sees to that. */
+gpuipc_status point_write_halves(const point_word *words, size_t count, gpuipc_stream stream);
+#define POINT_HALVES_MAX 64u
 
 /** After a failure: waits until a stream of the current CUDA context has done what it had been given. Keeps the record. */
 void point_settle(const struct context *ctx, gpuipc_stream stream);

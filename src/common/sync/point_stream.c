@@ -145,6 +145,14 @@ static gpuipc_status find(cursor *self, const point_word *word, CUdeviceptr *out
     return GPUIPC_OK;
 }
 
+/* Where the low half of a word begins, as this machine orders bytes. */
+static uint64_t low_half(void) {
+    const uint16_t one = 1;
+    uint8_t first;
+    memcpy(&first, &one, sizeof(first));
+    return first == 1 ? 0 : 4;
+}
+
 /* A word for the driver's list of operations. */
 static gpuipc_status describe(cursor *at, const point_word *word, CUstreamBatchMemOpType what,
                               CUstreamBatchMemOpParams *out) {
@@ -157,6 +165,10 @@ static gpuipc_status describe(cursor *at, const point_word *word, CUstreamBatchM
         out->word.to.value64 = word->value;
         out->word.flags = what == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? CU_STREAM_WAIT_VALUE_GEQ
                                                                  : CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+    if (status == GPUIPC_OK && what == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
+        out->word.address += low_half();
+        out->word.to.value = (cuuint32_t)word->value;
     }
     return status;
 }
@@ -206,11 +218,12 @@ static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream
             }
         }
         if (status == GPUIPC_OK) {
-            status = driver_status(
-                drv,
-                taken == 1 ? submit_one(drv, batch, stream)
-                           : drv->cuStreamBatchMemOp(stream, (unsigned int)taken, batch, 0),
-                "cuStreamBatchMemOp", "letting a stream write or wait for points");
+            status =
+                driver_status(drv,
+                              taken == 1 && self->what != CU_STREAM_MEM_OP_WRITE_VALUE_32
+                                  ? submit_one(drv, batch, stream)
+                                  : drv->cuStreamBatchMemOp(stream, (unsigned int)taken, batch, 0),
+                              "cuStreamBatchMemOp", "letting a stream write or wait for points");
         }
         done += taken;
         if (status == GPUIPC_OK) {
@@ -220,20 +233,25 @@ static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream
     return status;
 }
 
-static gpuipc_status capture(CUstreamBatchMemOpType what, const point_word *word,
-                             gpuipc_stream stream) {
+/* Without a passage. */
+static gpuipc_status submit_alone(CUstreamBatchMemOpType what, const point_word *words,
+                                  size_t count, gpuipc_stream stream) {
     const point_word none = POINT_PASSED;
-    const order one = {what, word, 1, &none};
+    const order all = {what, words, count, &none};
     size_t submitted;
-    return submit(word->page->context, &one, stream, &submitted);
+    return count == 0 ? GPUIPC_OK : submit(words[0].page->context, &all, stream, &submitted);
 }
 
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream) {
-    return capture(CU_STREAM_MEM_OP_WRITE_VALUE_64, word, stream);
+    return submit_alone(CU_STREAM_MEM_OP_WRITE_VALUE_64, word, 1, stream);
 }
 
-gpuipc_status point_capture_wait(const point_word *word, gpuipc_stream stream) {
-    return capture(CU_STREAM_MEM_OP_WAIT_VALUE_64, word, stream);
+gpuipc_status point_capture_waits(const point_word *words, size_t count, gpuipc_stream stream) {
+    return submit_alone(CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, stream);
+}
+
+gpuipc_status point_write_halves(const point_word *words, size_t count, gpuipc_stream stream) {
+    return submit_alone(CU_STREAM_MEM_OP_WRITE_VALUE_32, words, count, stream);
 }
 
 /* A capture of another stream may forbid it otherwise (device.h). */

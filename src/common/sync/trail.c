@@ -314,12 +314,13 @@ gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, 
                : point_submit_writes(self->of->context, words, count, self->by->stream, &none);
 }
 
-static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words, size_t count,
-                                  gpuipc_stream stream, bool is_alone) {
+static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words,
+                                  const point_word *let_go, size_t count, gpuipc_stream stream,
+                                  bool is_alone) {
     const point_word none = POINT_PASSED;
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
-        status = watch_add_slot(self->context, &words[i], slot);
+        status = watch_add_slot(self->context, &let_go[i], slot);
     }
     return status == GPUIPC_OK
                ? point_submit_waits(self->context, words, count, stream, &none, is_alone)
@@ -327,14 +328,14 @@ static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *
 }
 
 /* Unlike a write it may take as long as a peer does: who cannot mark it does not wait for it, if it need not. */
-gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words, size_t count,
-                         trail_stream *by, bool is_alone) {
+gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words,
+                         const point_word *let_go, size_t count, trail_stream *by, bool is_alone) {
     trail_turn turn;
     gpuipc_status status = trail_turn_begin(self, TRAIL_WAIT, slot, by, &turn);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = submit_waits(self, slot, words, count, by->stream, is_alone);
+    status = submit_waits(self, slot, words, let_go, count, by->stream, is_alone);
     if (status == GPUIPC_OK && (status = record(&turn)) != GPUIPC_OK) {
         for (size_t i = 0; i < count && is_alone; i++) {
             point_raise(&words[i]);

@@ -72,9 +72,10 @@ void trail_turn_cancel(const trail_turn *self);
 
 /** Lets a stream that can wait do so for words of one slot, each of another page: a turn of its own. It goes on when nobody
  *  is there any more who would write them.
+ *  @param let_go what is stored then: the same words, with those values or later ones
  *  @param is_alone nothing else waits for these words: they may be stored when the driver fails */
-gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words, size_t count,
-                         trail_stream *by, bool is_alone);
+gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words,
+                         const point_word *let_go, size_t count, trail_stream *by, bool is_alone);
 
 /** Whether that stream had the last turn. */
 bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *stream);

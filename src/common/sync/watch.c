@@ -106,6 +106,9 @@ static void let_page_go(const watch_page *self) {
  * (measured on an H200, driver 580). An answer takes 2 us, and who takes a frame waits meanwhile: so the look ends at the
  * first slot whose stream has not passed, behind which the next one begins. */
 static void look_at_page(watch_page *self) {
+    if (atomic_load(&self->page->is_captured)) {
+        return; /* there is no telling when a graph is launched */
+    }
     for (uint32_t left = TRAIL_SLOTS; left > 0; left--) {
         const uint32_t slot = self->next++ % TRAIL_SLOTS;
         if ((self->slots >> slot & 1u) == 0) {
@@ -156,6 +159,15 @@ static void let_go_abandoned(const watch_group *group, bool is_gone) {
     }
 }
 
+/* A peer that lives may take back what let them go. */
+static void let_go_given_up(const watch_group *group) {
+    for (list_link *at = group->pages.first; at != NULL; at = at->next) {
+        if (atomic_load(&page_at(at)->page->is_given_up)) {
+            let_page_go(page_at(at));
+        }
+    }
+}
+
 /* What a process wrote before its end is there when its end is seen: it is looked at before its words. */
 static void look_at_group(watch *self, watch_group *group) {
     os_mutex_lock(&self->context->points->mutex);
@@ -166,6 +178,7 @@ static void look_at_group(watch *self, watch_group *group) {
     if (is_gone || has_closed) {
         let_go_abandoned(group, is_gone);
     }
+    let_go_given_up(group);
     look_at_pages(&group->pages);
 }
 

@@ -31,7 +31,8 @@ gpuipc_status watch_add(struct context *ctx, const point_word *word, const point
                         import_record *of);
 
 /** Looks after the word of a channel's slot that a stream is about to wait for, until the slot's trail says that it has
- *  passed. The slot's turn has begun (trail.c). All waits for one page are one thing here. */
+ *  passed, and the page is not captured (point_page::is_captured). The slot's turn has begun (trail.c), or it is captured.
+ *  All waits for one page are one thing here. @param word what is stored so that they pass */
 gpuipc_status watch_add_slot(struct context *ctx, const point_word *word, uint32_t slot);
 
 /** Tells @p of when a stream has passed of->passage: import_record_passed(). */
