@@ -352,7 +352,8 @@ public:
     loaned_frame(gpuipc_channel *of, gpuipc_stream stream, const gpuipc_frame &frame) noexcept
         : of_(of), stream_(stream), frame_(frame) {}
     loaned_frame(loaned_frame &&other) noexcept
-        : of_(other.of_), stream_(other.stream_), frame_(other.frame_) {
+        : of_(other.of_), stream_(other.stream_), frame_(other.frame_),
+          is_published_(other.is_published_) {
         other.of_ = nullptr;
     }
     loaned_frame &operator=(loaned_frame &&other) noexcept {
@@ -361,6 +362,7 @@ public:
             of_ = other.of_;
             stream_ = other.stream_;
             frame_ = other.frame_;
+            is_published_ = other.is_published_;
             other.of_ = nullptr;
         }
         return *this;
@@ -389,10 +391,37 @@ public:
     }
     /** All of the slot, without a header. */
     returned<void>::as publish() { return publish(frame_.capacity); }
+    /** Publishes it, and a kernel in the stream that it was loaned on stores these words when it is ready. Behind the
+     *  launch comes kernel_launched(); else the end of this object says that it is ready, in the order of the stream.
+     *  @param bytes, header, header_bytes as for publish() */
+    returned<std::vector<gpuipc_word>>::as publish_by_kernel(std::uint64_t bytes,
+                                                             const void *header = nullptr,
+                                                             std::size_t header_bytes = 0) {
+        std::vector<gpuipc_word> words(GPUIPC_CHANNEL_READERS_MAX);
+        std::size_t count = 0;
+        gpuipc_frame whole = frame_;
+        whole.bytes = bytes;
+        whole.header = header;
+        whole.header_bytes = header_bytes;
+        const gpuipc_status status = gpuipc_channel_publish_by_kernel(
+            of_, &whole, stream_, words.data(), words.size(), &count);
+        is_published_ = is_published_ || status == GPUIPC_OK;
+        words.resize(status == GPUIPC_OK ? count : 0);
+        return detail::give(status, std::move(words));
+    }
+    /** The kernel was launched. */
+    returned<void>::as kernel_launched() {
+        const gpuipc_status status = gpuipc_channel_kernel_launched(of_, &frame_, stream_);
+        if (status == GPUIPC_OK) {
+            of_ = nullptr;
+        }
+        return detail::give(status);
+    }
     /** Gives the loan up. */
     void reset() noexcept {
         if (of_ != nullptr) {
-            (void)!gpuipc_channel_discard(of_, &frame_);
+            (void)!(is_published_ ? gpuipc_channel_publish(of_, &frame_, stream_)
+                                  : gpuipc_channel_discard(of_, &frame_));
             of_ = nullptr;
         }
     }
@@ -401,6 +430,7 @@ private:
     gpuipc_channel *of_;
     gpuipc_stream stream_;
     gpuipc_frame frame_;
+    bool is_published_ = false; // kernel_launched() is owed
 };
 
 /** The writer's end of a channel. */
@@ -474,6 +504,14 @@ public:
         }
         return detail::give(status);
     }
+    /** The kernel was launched that gives it back: of a frame of subscription::take_for_kernel(). */
+    returned<void>::as kernel_launched() {
+        const gpuipc_status status = gpuipc_subscription_kernel_launched(by_, &frame_, stream_);
+        if (status == GPUIPC_OK || status == GPUIPC_ERR_LOST) {
+            by_ = nullptr;
+        }
+        return detail::give(status);
+    }
     void reset() noexcept {
         if (by_ != nullptr) {
             (void)!gpuipc_subscription_give_back(by_, &frame_, stream_);
@@ -503,6 +541,15 @@ public:
     /** Whether the writer is there; a reader whose graph runs asks by this. */
     returned<void>::as check() const {
         return detail::give(gpuipc_subscription_check(get()));
+    }
+    /** For a kernel, which awaits the one word and stores the other; taken_frame::kernel_launched() comes behind it. */
+    returned<taken_frame>::as take_for_kernel(gpuipc_stream stream, int timeout_ms,
+                                              gpuipc_word &out_ready, gpuipc_word &out_returned) {
+        gpuipc_frame frame = GPUIPC_FRAME_INIT;
+        const gpuipc_status status = gpuipc_subscription_take_for_kernel(
+            get(), stream, timeout_ms, &frame, &out_ready, &out_returned);
+        return detail::give(status,
+                            taken_frame(status == GPUIPC_OK ? get() : nullptr, stream, frame));
     }
     /** For an event loop. */
     returned<std::intptr_t>::as wait_handle() {

@@ -393,6 +393,125 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
 GPUIPC_API GPUIPC_CHECKED gpuipc_status
 gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t *out_handle);
 
+/* ---- kernels that wait and signal by themselves ---------------------------------------------- */
+
+/**
+ * A word of one frame, for a kernel of the caller's that waits or signals in place of its stream. A kernel that spins has
+ * its multiprocessor while it does. On one GPU kernels of two processes do not run at the same time: one that awaits
+ * another process's costs whole time slices, some 2.5 ms each. There let the streams wait. This is for two GPUs.
+ *
+ * **How it is awaited.** `ld.acquire.sys.u64` until the word, less the value, is below 2^63 without a sign. That is "at
+ * least", as CU_STREAM_WAIT_VALUE_GEQ has it. A word is 64 bits wide, and lies on a multiple of 8.
+ *
+ * **How it is stored.** `st.release.sys.u64` of exactly the value, once, by one thread, behind all that the kernel does
+ * with the slot. What other threads did must come before that store in the causality order of the PTX memory model. In
+ * one block a barrier (`bar.sync`) does that. Between blocks it takes a counter that each adds to with
+ * `atom.acq_rel.gpu`, and the last one stores; or a kernel of its own behind the others in the stream. A word is
+ * atomic at system scope only with `.sys`: neither `.gpu` nor a plain or `volatile` access will do. What bulk copies
+ * (`cp.async.bulk`) wrote takes a fence of their proxy before.
+ *
+ * **How the slot is read** by a kernel that has awaited its word: by ordinary loads, and never by `ld.global.nc`, which
+ * compilers make of `const __restrict__`. The slot changes while that kernel runs.
+ *
+ * **What it must not do.** It stores nothing but the one value at the one address of a word that is given out to be
+ * stored. Words only go up, and no other one of the page is the kernel's. It stores no ready word as a reader, and no slot
+ * that it reads. Who does otherwise harms his own channel. What the other side writes into a word lets a kernel go too
+ * early, or not at all, and no more: no address or size comes from there.
+ *
+ * **How long, and for whom.** The address is for kernels in the stream that was named, and for its device. It stays mapped
+ * until that stream comes to the call that says that the kernel was launched.
+ *
+ * **When the writer ends** while a kernel waits, the reader's context stores the value itself, some 20 ms later, and the
+ * kernel goes on. The writer would have stored one more than that value. So a word that equals the value says: there are
+ * no contents. The host learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later,
+ * and from the next take in any case (::GPUIPC_ERR_PEER_CLOSED). A kernel that never stores is like a stream that never
+ * comes to its word: the other side's calls end with their time-outs, and a writer may drop such a reader.
+ */
+typedef struct gpuipc_word {
+    uint64_t address; /**< of the word, for the device (CUdeviceptr) */
+    uint64_t value;   /**< to be awaited, or to be stored */
+} gpuipc_word;
+
+/**
+ * Publishes what was loaned, and leaves it to a kernel to say that it is ready: as gpuipc_channel_publish() with a stream,
+ * which writes no word. All readers see the frame from now on, and wait for the kernel. So this comes before the launch,
+ * since no word is known earlier, and gpuipc_channel_kernel_launched() right behind it.
+ *
+ * The kernel need await nothing: the slot is free for it when it was loaned for its stream.
+ *
+ * Where the kernel cannot be launched, gpuipc_channel_publish() of the same frame says that it is ready, by the same stream
+ * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
+ * then that was not said to be launched.
+ * @param channel the one that it was loaned of
+ * @param frame as for gpuipc_channel_publish()
+ * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device
+ * @param words room for @p capacity of them; receives one for each reader that there is, all to be stored. May be NULL when
+ *        capacity is 0
+ * @param capacity ::GPUIPC_CHANNEL_READERS_MAX is always enough
+ * @param out_count how many there are; also written with ::GPUIPC_ERR_TOO_SMALL
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan, there is no stream, or it is of turns), ::GPUIPC_ERR_TOO_SMALL,
+ *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity), ::GPUIPC_ERR_LIMIT (a header longer than was said),
+ *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured), ::GPUIPC_ERR_STRUCT_SIZE. After an error it is
+ *         still on loan
+ * @ownership ends the loan; gpuipc_channel_kernel_launched() is owed, and until then the slot is not loaned again
+ * @threads any  @blocking while the driver registers the page of a new reader  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_publish_by_kernel(
+    gpuipc_channel *channel, const gpuipc_frame *frame, gpuipc_stream stream, gpuipc_word *words,
+    size_t capacity, size_t *out_count);
+
+/**
+ * Says that the kernel was launched which stores the words of a frame. An event behind it tells when it has passed: until
+ * then the words stay mapped, and the slot is loaned for no other stream.
+ * @param channel the one that it was published in
+ * @param frame as it was published by gpuipc_channel_publish_by_kernel()
+ * @param stream the same stream
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (no kernel has words of this frame, or it is another stream), ::GPUIPC_ERR_CUDA (it is
+ *         still owed), ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership ends what gpuipc_channel_publish_by_kernel() began  @threads any
+ * @blocking while the stream's queue is full  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_kernel_launched(gpuipc_channel *channel,
+                                                                       const gpuipc_frame *frame,
+                                                                       gpuipc_stream stream);
+
+/**
+ * Takes a frame whose contents a kernel awaits, and which that kernel gives back: as gpuipc_subscription_take() with a
+ * stream, which waits for nothing. gpuipc_subscription_kernel_launched() comes right behind the launch.
+ *
+ * Where no kernel gives it back, gpuipc_subscription_give_back() does, by the same stream or with ::GPUIPC_NO_STREAM, and
+ * gpuipc_subscription_close() as well. With ::GPUIPC_NO_STREAM, and at the close, no kernel may have the words any more.
+ * @param subscription a live subscription
+ * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the subscription's device
+ * @param timeout_ms for a frame to be there
+ * @param out_frame its struct_size is set by the caller; receives all else
+ * @param out_ready to be awaited before the kernel looks at the slot, also where the contents are there already
+ * @param out_returned to be stored when the kernel looks at the slot no more
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (there is no stream, or it is a channel of turns), ::GPUIPC_ERR_LIMIT (it has as many as it may; or a kernel has
+ *         the slot of the next frame, and was not said to be launched), and as gpuipc_subscription_take()
+ * @ownership gpuipc_subscription_kernel_launched() is owed, or gpuipc_subscription_give_back()
+ * @threads as gpuipc_subscription_take()
+ * @blocking up to timeout_ms, and while the driver registers the page  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_take_for_kernel(
+    gpuipc_subscription *subscription, gpuipc_stream stream, int timeout_ms,
+    gpuipc_frame *out_frame, gpuipc_word *out_ready, gpuipc_word *out_returned);
+
+/**
+ * Says that the kernel was launched which gives a frame back: gpuipc_subscription_give_back() that stores no word. An event
+ * behind it tells when it has passed, and until then the words stay mapped.
+ * @param subscription the one that took it
+ * @param frame as it was taken by gpuipc_subscription_take_for_kernel()
+ * @param stream the same stream
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it, no kernel has words of it, or it is another stream),
+ *         ::GPUIPC_ERR_LOST (it is given back, and the writer has ended before it was ready; who asks while the kernel waits
+ *         hears of it in the kernel alone), ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership ends what gpuipc_subscription_take_for_kernel() began  @threads any
+ * @blocking while the stream's queue is full  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_kernel_launched(
+    gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 /** @file See scenario.h. */
 #include "scenario.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -517,7 +518,39 @@ give_back:
     return status;
 }
 
-static gpuipc_status run_channel(scenario_state *state) {
+static bool is_stored(const gpuipc_word *word) {
+    return atomic_load((_Atomic uint64_t *)(uintptr_t)word->address) == word->value;
+}
+
+/* One frame from kernel to kernel. Both have run when the calls come that say so, and the second need not wait: else a
+ * thread would ask for it, now and then. */
+static gpuipc_status pass_frame_by_kernels(scenario_state *state, gpuipc_channel *channel,
+                                           gpuipc_subscription *reader) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame came = GPUIPC_FRAME_INIT;
+    gpuipc_word ready = {0, 0};
+    gpuipc_word awaited;
+    gpuipc_word returned;
+    size_t count = 0;
+    gpuipc_status status;
+    TRY(gpuipc_channel_loan(channel, state->stream, 10000, &frame))
+    TRY(gpuipc_channel_publish_by_kernel(channel, &frame, state->stream, &ready, 1, &count))
+    atomic_store((_Atomic uint64_t *)(uintptr_t)ready.address, ready.value);
+    TRY(gpuipc_channel_kernel_launched(channel, &frame, state->stream))
+    TRY(gpuipc_subscription_take_for_kernel(reader, state->stream, 10000, &came, &awaited,
+                                            &returned))
+    atomic_store((_Atomic uint64_t *)(uintptr_t)returned.address, returned.value);
+    TRY(gpuipc_subscription_kernel_launched(reader, &came, state->stream))
+    TRY(is_stored(&ready) && is_stored(&returned) ? GPUIPC_OK : GPUIPC_ERR_WRONG_DATA)
+give_back: /* nothing was made */
+    return status;
+}
+
+/* @param pass what is done with it */
+static gpuipc_status with_channel(scenario_state *state,
+                                  gpuipc_status (*pass)(scenario_state *state,
+                                                        gpuipc_channel *channel,
+                                                        gpuipc_subscription *reader)) {
     const gpuipc_server_config polled = {.struct_size = sizeof(polled)};
     const gpuipc_channel_config config = {.struct_size = sizeof(config),
                                           .buffer = state->buffer,
@@ -533,12 +566,20 @@ static gpuipc_status run_channel(scenario_state *state) {
     TRY(gpuipc_server_create(state->context, &polled, &server))
     TRY(gpuipc_channel_create(server, &config, &channel, &ticket))
     TRY(gpuipc_subscription_open_named(state->context, "frames", NULL, &reader))
-    TRY(pass_frames(state, channel, reader))
+    TRY(pass(state, channel, reader))
 give_back:
     (void)gpuipc_subscription_close(reader);
     (void)gpuipc_channel_destroy(channel);
     (void)gpuipc_server_destroy(server);
     return status;
+}
+
+static gpuipc_status run_channel(scenario_state *state) {
+    return with_channel(state, pass_frames);
+}
+
+static gpuipc_status run_kernels(scenario_state *state) {
+    return with_channel(state, pass_frame_by_kernels);
 }
 
 const scenario scenarios[] = {
@@ -560,6 +601,7 @@ const scenario scenarios[] = {
     {"loan", prepare_loan, run_loan},
     {"channel", prepare_loan, run_channel},
     {"turns", prepare_loan, run_turns},
+    {"kernels", prepare_loan, run_kernels},
 };
 const size_t scenario_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

@@ -305,6 +305,10 @@ Test(fault_driver, p2p) {
     fail_everything("p2p");
 }
 
+Test(fault_driver, kernels) {
+    fail_everything("kernels");
+}
+
 Test(fault_driver, channel) {
     fail_everything("channel");
 }

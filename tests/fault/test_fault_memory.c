@@ -188,6 +188,7 @@ Test(fault_memory, every_allocation_fails_the_first_time_as_well) {
     fail_first_time("native");
     fail_first_time("share");
     fail_first_time("channel");
+    fail_first_time("kernels");
 }
 
 /* ---- giving up --------------------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file See growth.h: calls about servers, tickets and channels. */
+#include <stdatomic.h>
+
 #include "growth.h"
 
 /* ---- servers ------------------------------------------------------------------------------------------ */
@@ -187,6 +189,56 @@ static void check_subscription(unsigned i) {
     MUST(gpuipc_subscription_check(world.reader));
 }
 
+/* A kernel for nobody has nothing to store. */
+static void publish_by_kernel(unsigned i) {
+    size_t count = 0;
+    MUST(gpuipc_channel_publish_by_kernel(world.channel, &growth_items[i].frame, NULL, NULL, 0,
+                                          &count));
+}
+
+static void loan_and_publish_by_kernel(unsigned i) {
+    loan(i);
+    publish_by_kernel(i);
+}
+
+static void say_written(unsigned i) {
+    MUST(gpuipc_channel_kernel_launched(world.channel, &growth_items[i].frame, NULL));
+}
+
+static void say_written_and_wait(unsigned i) {
+    say_written(i);
+    growth_synchronize();
+}
+
+static void wait_for_stream(unsigned i) {
+    (void)i;
+    growth_synchronize();
+}
+
+static void take_for_kernel(unsigned i) {
+    gpuipc_word ready;
+    growth_items[i].frame = (gpuipc_frame)GPUIPC_FRAME_INIT;
+    MUST(gpuipc_subscription_take_for_kernel(world.reader, NULL, GROWTH_SOON_MS,
+                                             &growth_items[i].frame, &ready,
+                                             &growth_items[i].returned));
+}
+
+static void publish_and_take_for_kernel(unsigned i) {
+    publish_to_reader(i);
+    take_for_kernel(i);
+}
+
+static void say_launched(unsigned i) {
+    MUST(gpuipc_subscription_kernel_launched(world.reader, &growth_items[i].frame, NULL));
+}
+
+/* In place of the kernel. */
+static void store_returned(unsigned i) {
+    const gpuipc_word *word = &growth_items[i].returned;
+    atomic_store((_Atomic uint64_t *)(uintptr_t)word->address, word->value);
+    growth_synchronize();
+}
+
 static const growth_call calls[] = {
     {"gpuipc_server_create", NULL, NULL, create_server, destroy_server, 4, NULL},
     {"gpuipc_server_destroy", "of another one", create_server, destroy_server, NULL, 4, NULL},
@@ -215,6 +267,14 @@ static const growth_call calls[] = {
     {"gpuipc_subscription_take", NULL, publish_to_reader, take, give_back, 0, NULL},
     {"gpuipc_subscription_give_back", NULL, publish_and_take, give_back, NULL, 0, NULL},
     {"gpuipc_subscription_check", NULL, NULL, check_subscription, NULL, 0, NULL},
+    {"gpuipc_channel_publish_by_kernel", NULL, loan, publish_by_kernel, say_written_and_wait, 0,
+     NULL},
+    {"gpuipc_channel_kernel_launched", NULL, loan_and_publish_by_kernel, say_written,
+     wait_for_stream, 0, NULL},
+    {"gpuipc_subscription_take_for_kernel", NULL, publish_to_reader, take_for_kernel, give_back, 0,
+     NULL},
+    {"gpuipc_subscription_kernel_launched", NULL, publish_and_take_for_kernel, say_launched,
+     store_returned, 0, NULL},
     {"gpuipc_subscription_get_wait_handle", NULL, NULL, get_subscription_wait_handle, NULL, 0,
      NULL},
 };

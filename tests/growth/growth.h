@@ -83,6 +83,7 @@ typedef struct growth_item {
     gpuipc_mark mark;
     gpuipc_ticket ticket;
     gpuipc_frame frame;
+    gpuipc_word returned; /**< of it */
     gpuipc_native_segment segment;
     gpuipc_native_layout layout;
     char name[UNIQUE_NAME_MAX];

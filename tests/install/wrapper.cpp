@@ -2,6 +2,7 @@
 // gpuipc.hpp at work on the emulated driver: a buffer by ticket and by message, moves, and failures; with exceptions and
 // without. Exit code 0: all was as it should be.
 #include <gpuipc/gpuipc.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -72,6 +73,33 @@ static gpuipc_status take_status(gpuipc::subscription &by) {
 static_assert(!std::is_copy_constructible<gpuipc::taken_frame>::value, "frames are not copied");
 static_assert(std::is_nothrow_move_assignable<gpuipc::loaned_frame>::value, "frames are moved");
 
+// On the emulated driver, a device's address is the host's. The last frame's kernels are not launched.
+static void store(const gpuipc_word &word) {
+    reinterpret_cast<std::atomic<std::uint64_t> *>(static_cast<std::uintptr_t>(word.address))
+        ->store(word.value);
+}
+
+static void by_kernels(gpuipc::channel &channel, gpuipc::subscription &reader) {
+    for (int i = 0; i < 5; i++) {
+        gpuipc_word ready, returned;
+        gpuipc::loaned_frame made = TAKE(channel.loan(nullptr, 5000));
+        const std::vector<gpuipc_word> words = TAKE(made.publish_by_kernel(made.capacity()));
+        CHECK(!words.empty() && made);
+        gpuipc::taken_frame came = TAKE(reader.take_for_kernel(nullptr, 5000, ready, returned));
+        CHECK(words[0].value == ready.value + 1);
+        if (i < 4) {
+            for (const gpuipc_word &word : words) { // also of a reader that is just closing
+                store(word);
+            }
+            store(returned);
+            gpuipc::loaned_frame moved = std::move(made);
+            DONE(moved.kernel_launched());
+            DONE(came.kernel_launched());
+            CHECK(!moved && !came);
+        }
+    }
+}
+
 // A frame that is not published is discarded, one that is not given back is given back at its end.
 static void by_channel(const gpuipc::context &mine, const gpuipc::context &theirs) {
     const gpuipc::buffer slots = TAKE(mine.create_buffer(4096));
@@ -104,8 +132,10 @@ static void by_channel(const gpuipc::context &mine, const gpuipc::context &their
         CHECK(!one && other.address() != 0);
     }
     CHECK(TAKE(channel.readers()).size() == 2);
+    by_name.reset();
+    by_kernels(channel, by_ticket);
     channel.reset();
-    CHECK(take_status(by_name) == GPUIPC_ERR_PEER_CLOSED);
+    CHECK(take_status(by_ticket) == GPUIPC_ERR_PEER_CLOSED);
 }
 
 static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &borrower) {

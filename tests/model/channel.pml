@@ -19,6 +19,7 @@
  *   6: the writer does not notice that a reader ended
  *   7: the word that a reader's stream writes is the one by which the next frame is offered
  *   8: the writer sleeps until a reader rings that has given back, in the order of its stream
+ *   9: a reader whose kernel has given back says so without asking whether the slot was offered again meanwhile
  */
 #ifndef FAULT
 #define FAULT 0
@@ -284,7 +285,8 @@ inline wake_writer() {
     fi
 }
 
-/* By the host, or by the reader's stream, which uses it until it is there. */
+/* By the host; by the reader's stream, which uses it until it is there; or by its kernel, which is through before the host
+ * says that it was launched. (One that is not is as a stream.) */
 inline give_back() {
     if
     :: returned[AT(r, slot)] = taken;
@@ -297,6 +299,16 @@ inline give_back() {
 #else
         returned[AT(r, slot)] = taken
 #endif
+    :: FAULT != 7 ->
+        returned[AT(r, slot)] = taken;
+        d_step { /* compare and swap */
+            if
+            :: state[AT(r, slot)] == 4 * taken + TAKEN || FAULT == 9 ->
+                state[AT(r, slot)] = 4 * taken + GIVEN
+            :: else
+            fi
+        };
+        wake_writer()
     fi;
     taken = 0
 }

@@ -87,6 +87,21 @@ static void publish_late(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
+/* publish-by-kernel: one frame, whose kernel is never launched */
+static void publish_by_kernel(helper_state *self, const char *arguments) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_word words[GPUIPC_CHANNEL_READERS_MAX];
+    size_t count;
+    (void)self;
+    (void)arguments;
+    gpuipc_status status = gpuipc_channel_loan(channel, NULL, -1, &frame);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_publish_by_kernel(channel, &frame, NULL, words,
+                                                  GPUIPC_CHANNEL_READERS_MAX, &count);
+    }
+    helper_say_status(status);
+}
+
 /* loan: and nothing more */
 static void loan(helper_state *self, const char *arguments) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
@@ -160,6 +175,21 @@ static void hold(helper_state *self, const char *arguments) {
                held_count == 0 ? 0 : held[held_count - 1].sequence);
 }
 
+/* take-for-kernel: one frame, and says that a kernel was launched, which never stores */
+static void take_for_kernel(helper_state *self, const char *arguments) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_word ready;
+    gpuipc_word returned;
+    (void)self;
+    (void)arguments;
+    gpuipc_status status =
+        gpuipc_subscription_take_for_kernel(subscription, NULL, -1, &frame, &ready, &returned);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_kernel_launched(subscription, &frame, NULL);
+    }
+    helper_say_status(status);
+}
+
 /* give: all that it keeps */
 static void give(helper_state *self, const char *arguments) {
     gpuipc_status status = GPUIPC_OK;
@@ -193,6 +223,8 @@ static void read_frames(helper_state *self, const char *arguments) {
 const helper_command helper_channel_commands[] = {{"channel", make},
                                                   {"publish-frames", publish},
                                                   {"publish-late", publish_late},
+                                                  {"publish-by-kernel", publish_by_kernel},
+                                                  {"take-for-kernel", take_for_kernel},
                                                   {"loan-frame", loan},
                                                   {"subscribe", subscribe},
                                                   {"subscribe-name", subscribe_name},

@@ -139,6 +139,16 @@ PROMISE_CALL(gpuipc_subscription_take) {
     return status;
 }
 
+PROMISE_CALL(gpuipc_subscription_take_for_kernel) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_word ready;
+    gpuipc_word returned;
+    gpuipc_status status;
+    MEASURE(status, gpuipc_subscription_take_for_kernel(world.reader, NULL, timeout_ms, &frame,
+                                                        &ready, &returned));
+    return status;
+}
+
 /* ---- without blocking --------------------------------------------------------------------------- */
 
 /* A function whose call needs nothing beside it, and works. */

@@ -49,6 +49,7 @@ PROMISE_CALL(gpuipc_server_poll);
 PROMISE_CALL(gpuipc_subscription_open);
 PROMISE_CALL(gpuipc_subscription_open_named);
 PROMISE_CALL(gpuipc_subscription_take);
+PROMISE_CALL(gpuipc_subscription_take_for_kernel);
 PROMISE_CALL(gpuipc_buffer_cancel_loan);
 PROMISE_CALL(gpuipc_buffer_copy_async);
 PROMISE_CALL(gpuipc_buffer_drop);

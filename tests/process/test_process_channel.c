@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Channels between processes, one of which ends at any moment. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,70 @@ Test(channel, a_writer_that_is_killed_before_its_frame_is_ready) {
     check_ok(gpuipc_buffer_release(behind));
     check_ok(gpuipc_context_destroy(within));
     process_case_end(&at);
+}
+
+static uint64_t look(const gpuipc_word *word) {
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)word->address, memory_order_acquire);
+}
+
+/* The test plays the kernel: it looks at the word by which the host reaches it. */
+static bool is_let_go(const gpuipc_word *word) {
+    const uint64_t begun_ns = os_clock_ns();
+    while (look(word) < word->value && os_clock_ns() - begun_ns < PATIENCE_MS * UINT64_C(1000000)) {
+    }
+    return look(word) == word->value; /* and not one more, which only the writer stores */
+}
+
+/* A kernel that waits goes on, and sees that there are no contents. So does the host. */
+Test(channel, a_writer_that_is_killed_before_its_kernel_has_stored) {
+    partner writer;
+    gpuipc_subscription *reader = NULL;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_word ready = {0, 0};
+    gpuipc_word returned = {0, 0};
+    gpuipc_context *within = NULL; /* its link to the server ends with it */
+    process_case_begin(&at, NULL);
+    if (!process_case_is_emulated(&at)) {
+        process_case_end(&at);
+        cr_skip_test("what a device's address is to the host is not said");
+    }
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .runtime_directory = at.directory};
+    check_ok(gpuipc_context_create(&config, &within));
+    partner_start(&writer, &at, NULL, NULL);
+    partner_do(&writer, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&writer, "GPUIPC_OK", "channel 4 frames");
+    check_ok(gpuipc_subscription_open_named(within, "frames", NULL, &reader));
+    partner_do(&writer, "GPUIPC_OK", "publish-by-kernel");
+    check_ok(
+        gpuipc_subscription_take_for_kernel(reader, NULL, PATIENCE_MS, &frame, &ready, &returned));
+    cr_assert_lt(look(&ready), ready.value);
+    partner_kill(&writer);
+    cr_assert(is_let_go(&ready));
+    check_status(GPUIPC_ERR_LOST, gpuipc_subscription_kernel_launched(reader, &frame, NULL));
+    check_status(
+        GPUIPC_ERR_PEER_CLOSED, /* the other is none either */
+        gpuipc_subscription_take_for_kernel(reader, NULL, PATIENCE_MS, &frame, &ready, &returned));
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_context_destroy(within));
+    process_case_end(&at);
+}
+
+/* The stream that is to fill the slot next waits for the dead one's kernel, until the watch lets it go. */
+Test(channel, a_reader_that_is_killed_before_its_kernel_has_stored) {
+    partner reader;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin(&(gpuipc_channel_config){.slots = 1});
+    reader_start(&reader, GPUIPC_DELIVERY_ALL, 1);
+    send_frames(1);
+    partner_do(&reader, "GPUIPC_OK", "take-for-kernel");
+    check_ok(gpuipc_channel_loan(channel, NULL, PATIENCE_MS, &frame));
+    check_ok(gpuipc_channel_publish(channel, &frame, NULL));
+    partner_kill(&reader);
+    check_ok(gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, PATIENCE_MS, &frame));
+    check_ok(gpuipc_channel_discard(channel, &frame));
+    cr_assert_eq(count_readers(GPUIPC_READER_ENDED), 1);
+    end();
 }
 
 /* In an event loop: nothing is rung for it. */

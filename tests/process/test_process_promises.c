@@ -45,7 +45,7 @@ static const promise with_timeout[] = {
     PROMISE(gpuipc_connection_send),      PROMISE(gpuipc_connection_send_contents),
     PROMISE(gpuipc_listener_accept),      PROMISE(gpuipc_server_poll),
     PROMISE(gpuipc_subscription_open),    PROMISE(gpuipc_subscription_open_named),
-    PROMISE(gpuipc_subscription_take),
+    PROMISE(gpuipc_subscription_take),    PROMISE(gpuipc_subscription_take_for_kernel),
 };
 
 static const promise without_blocking[] = {

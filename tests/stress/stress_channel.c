@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file One writer and four readers in processes of their own, one of which is killed and replaced again and again. Frames
- * of any size are filled and read on streams and without, in any mixture. Every frame that a reader gets is whole, and
+ * of any size are filled and read on streams and without, in any mixture; and by kernels, which host functions play. Every frame that a reader gets is whole, and
  * whoever wants every frame gets every frame.
  */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,41 @@ static CUstream any_stream(uint64_t *random) {
     return streams[stress_random(random, STREAMS)];
 }
 
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* What a kernel makes of words, here by a host function in the order of the stream. */
+typedef struct kernel {
+    gpuipc_word awaits; /* no address: it stores */
+    size_t count;
+    gpuipc_word stores[GPUIPC_CHANNEL_READERS_MAX];
+} kernel;
+
+static _Atomic uint64_t *at_word(const gpuipc_word *word) {
+    return (_Atomic uint64_t *)(uintptr_t)word->address;
+}
+
+static void run_kernel(void *argument) {
+    kernel *self = argument;
+    const gpuipc_word *awaited = &self->awaits;
+    while (awaited->address != 0 &&
+           atomic_load_explicit(at_word(awaited), memory_order_acquire) - awaited->value >=
+               UINT64_C(1) << 63) {
+        os_sleep_ms(0);
+    }
+    for (size_t i = 0; i < self->count; i++) {
+        atomic_store_explicit(at_word(&self->stores[i]), self->stores[i].value,
+                              memory_order_release);
+    }
+    free(self);
+}
+
+static void launch(const kernel *what, CUstream stream) {
+    kernel *made = malloc(sizeof(*made));
+    STRESS_EXPECT(made != NULL);
+    *made = *what;
+    expect_success(drv.cuLaunchHostFunc(stream, run_kernel, made), "cuLaunchHostFunc");
+}
+
 /* ---- a reader -------------------------------------------------------------------------------- */
 
 typedef struct reader {
@@ -93,14 +129,42 @@ static void use_on_host(reader *self, const gpuipc_frame *frame) {
     STRESS_OK(gpuipc_subscription_give_back(self->subscription, frame, GPUIPC_NO_STREAM));
 }
 
-static void use_on_stream(reader *self, const gpuipc_frame *frame, CUstream stream) {
+/* How a frame is taken. */
+typedef struct way {
+    CUstream stream;
+    bool by_kernel;
+    gpuipc_word ready;
+    gpuipc_word returned;
+} way;
+
+static gpuipc_status take(reader *self, way *how, int timeout_ms, gpuipc_frame *out_frame) {
+    return how->by_kernel
+               ? gpuipc_subscription_take_for_kernel(self->subscription, how->stream, timeout_ms,
+                                                     out_frame, &how->ready, &how->returned)
+               : gpuipc_subscription_take(self->subscription, how->stream, timeout_ms, out_frame);
+}
+
+static void give_back(reader *self, const way *how, const gpuipc_frame *frame) {
+    if (how->by_kernel) {
+        launch(&(kernel){.count = 1, .stores = {how->returned}}, how->stream);
+        STRESS_OK(gpuipc_subscription_kernel_launched(self->subscription, frame, how->stream));
+    } else {
+        STRESS_OK(gpuipc_subscription_give_back(self->subscription, frame, how->stream));
+    }
+}
+
+static void use_on_stream(reader *self, const gpuipc_frame *frame, const way *how) {
+    CUstream stream = how->stream;
     uint32_t words[2] = {0, 0};
     const uint64_t sequence = frame->sequence;
+    if (how->by_kernel) {
+        launch(&(kernel){.awaits = how->ready}, stream);
+    }
     expect_success(drv.cuMemcpyDtoHAsync(&words[0], frame->address, 4, stream),
                    "cuMemcpyDtoHAsync");
     expect_success(drv.cuMemcpyDtoHAsync(&words[1], frame->address + frame->bytes - 4, 4, stream),
                    "cuMemcpyDtoHAsync");
-    STRESS_OK(gpuipc_subscription_give_back(self->subscription, frame, stream));
+    give_back(self, how, frame);
     expect_success(drv.cuStreamSynchronize(stream), "cuStreamSynchronize");
     check_words(words, sequence, "on a stream");
 }
@@ -122,16 +186,15 @@ static bool step(reader *self) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     static const gpuipc_status none_yet[] = {GPUIPC_ERR_TIMEOUT, GPUIPC_ERR_PEER_CLOSED, GPUIPC_OK};
     const bool on_stream = stress_random(&self->random, 2) == 0;
-    const CUstream stream = on_stream ? any_stream(&self->random) : GPUIPC_NO_STREAM;
+    way how = {.stream = on_stream ? any_stream(&self->random) : GPUIPC_NO_STREAM,
+               .by_kernel = on_stream && stress_random(&self->random, 2) == 0};
     stress_now(READER, "gpuipc_subscription_take");
     gpuipc_status status = GPUIPC_ERR_TIMEOUT;
     if (stress_random(&self->random, 2) == 0) { /* as an event loop looks */
-        status = stress_allow(gpuipc_subscription_take(self->subscription, stream, 0, &frame),
-                              "gpuipc_subscription_take", none_yet);
+        status = stress_allow(take(self, &how, 0, &frame), "gpuipc_subscription_take", none_yet);
     }
     if (status == GPUIPC_ERR_TIMEOUT) {
-        status = stress_allow(gpuipc_subscription_take(self->subscription, stream, -1, &frame),
-                              "gpuipc_subscription_take", over);
+        status = stress_allow(take(self, &how, -1, &frame), "gpuipc_subscription_take", over);
     }
     if (status != GPUIPC_OK) {
         return false;
@@ -139,7 +202,7 @@ static bool step(reader *self) {
     note(self, &frame);
     stress_now(READER, "gpuipc_subscription_give_back");
     if (on_stream) {
-        use_on_stream(self, &frame, stream);
+        use_on_stream(self, &frame, &how);
     } else {
         self->held[self->held_count++] = frame;
     }
@@ -199,6 +262,14 @@ static child_process *start_reader(gpuipc_delivery delivery, uint64_t seed) {
     return made;
 }
 
+static void publish_by_kernel(gpuipc_channel *channel, const gpuipc_frame *frame, CUstream stream) {
+    kernel stores = {.count = 0};
+    STRESS_OK(gpuipc_channel_publish_by_kernel(channel, frame, stream, stores.stores,
+                                               GPUIPC_CHANNEL_READERS_MAX, &stores.count));
+    launch(&stores, stream);
+    STRESS_OK(gpuipc_channel_kernel_launched(channel, frame, stream));
+}
+
 /* Any frame, in any way. */
 static void write_frame(gpuipc_channel *channel, uint64_t *random, uint64_t *sequence) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
@@ -223,7 +294,11 @@ static void write_frame(gpuipc_channel *channel, uint64_t *random, uint64_t *seq
     frame.header = &number;
     frame.header_bytes = sizeof(number);
     stress_now(WRITER, "gpuipc_channel_publish");
-    STRESS_OK(gpuipc_channel_publish(channel, &frame, stream));
+    if (on_stream && stress_random(random, 2) == 0) {
+        publish_by_kernel(channel, &frame, work);
+    } else {
+        STRESS_OK(gpuipc_channel_publish(channel, &frame, stream));
+    }
     *sequence = number;
 }
 

@@ -124,6 +124,8 @@ gpuipc_add_test(unit channel_stream DRIVER SOURCES test_channel_stream.c channel
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit channel_turn DRIVER SOURCES test_channel_turn.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
+gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c channel_case.c stream_gate.c
+                LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
 target_sources(test_unit_errors PRIVATE ${system}_errors.c)
 set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")

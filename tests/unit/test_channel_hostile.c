@@ -74,6 +74,70 @@ static void run_beside(gpuipc_delivery delivery) {
     check_ok(gpuipc_subscription_close(good));
 }
 
+static void store(const gpuipc_word *word) {
+    atomic_store((_Atomic uint64_t *)(uintptr_t)word->address, word->value);
+}
+
+/* A frame from a kernel to a kernel, both of which the test plays. The hostile reader takes for a kernel of its own, which
+ * stores or does not; its page is scribbled on meanwhile. */
+static void pass_by_kernels(gpuipc_subscription *good, gpuipc_subscription *hostile,
+                            uint64_t sequence) {
+    gpuipc_word words[GPUIPC_CHANNEL_READERS_MAX];
+    gpuipc_word ready;
+    gpuipc_word returned;
+    size_t count = 0;
+    gpuipc_frame frame = channel_case_loan();
+    check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, NULL, words,
+                                              GPUIPC_CHANNEL_READERS_MAX, &count));
+    gpuipc_frame came = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_subscription_take_for_kernel(good, NULL, SOON_MS, &came, &ready, &returned));
+    cr_assert_eq(came.sequence, sequence);
+    cr_assert_eq(came.address, frame.address);
+    for (size_t i = 0; i < count; i++) {
+        store(&words[i]);
+    }
+    cr_assert_eq(atomic_load((_Atomic uint64_t *)(uintptr_t)ready.address), ready.value + 1);
+    store(&returned);
+    check_ok(gpuipc_channel_kernel_launched(channel_case_channel, &frame, NULL));
+    check_ok(gpuipc_subscription_kernel_launched(good, &came, NULL));
+    gpuipc_frame own = GPUIPC_FRAME_INIT;
+    gpuipc_word its[2];
+    if (gpuipc_subscription_take_for_kernel(hostile, NULL, 0, &own, &its[0], &its[1]) ==
+        GPUIPC_OK) {
+        if (sequence % 2 == 0) {
+            store(&its[1]);
+        }
+        const gpuipc_status status = gpuipc_subscription_kernel_launched(hostile, &own, NULL);
+        cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_LOST);
+    }
+}
+
+Test(channel_hostile, a_reader_whose_kernels_do_what_they_like) {
+    scribbler bad = {.page = NULL};
+    core_waiter waiter;
+    object *behind;
+    uint64_t sequence = 0;
+    core_enter_device(0);
+    channel_case_make(
+        &(gpuipc_channel_config){.slots = 3, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
+    gpuipc_subscription *good = channel_case_open(NULL);
+    for (int round = 0; round < 3; round++) {
+        gpuipc_subscription *hostile = channel_case_open(NULL);
+        check_ok(object_acquire(OBJECT_SUBSCRIPTION, hostile, &behind));
+        bad.page = ((subscription *)behind)->page;
+        atomic_init(&bad.ends, false);
+        core_waiter_begin(&waiter, scribble, &bad);
+        for (int i = 0; i < 200; i++) {
+            pass_by_kernels(good, hostile, ++sequence);
+        }
+        atomic_store(&bad.ends, true);
+        check_ok(core_waiter_end(&waiter));
+        object_unreference(behind);
+        check_ok(gpuipc_subscription_close(hostile));
+    }
+    check_ok(gpuipc_subscription_close(good));
+}
+
 /* The writer's words are in the same page. */
 Test(channel_hostile, a_frame_larger_than_its_slot_is_none) {
     object *behind;

@@ -7,6 +7,7 @@
 #include "channel/turn.h"
 #include "memory/buffer.h"
 #include "sync/lookout.h"
+#include "sync/trail.h"
 #include "ticket/offer.h"
 #include "ticket/ticket_name.h"
 
@@ -35,6 +36,11 @@ typedef struct channel_slot {
     uint64_t bytes;    /**< likewise */
     uint32_t
         holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
+    bool
+        is_in_kernel; /**< readers know of the frame, and gpuipc_channel_kernel_launched() is owed */
+    bool has_turn;    /**< of the kernel's stream: the next two are valid */
+    gpuipc_stream stream;
+    trail_turn turn;
     size_t header_bytes; /**< of that frame, for readers that come later */
     uint8_t header[GPUIPC_FRAME_HEADER_MAX];
 } channel_slot;
@@ -69,6 +75,25 @@ gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
 /** Takes the mutex. Who has it has it for moments, mostly, so that nobody sleeps for it at once: to sleep, and to wake who
  *  sleeps, are system calls. */
 void channel_lock(channel *self);
+
+/* ---- what is published: channel_writer.c; the mutex is held ------------------------------------ */
+
+/** The slot that a frame has on loan. */
+gpuipc_status channel_find_loan(channel *self, const gpuipc_frame *frame, uint32_t *out_slot);
+/** What the caller says of a frame. */
+gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame);
+/** All readers see it: it is ready by now, or when a stream or a kernel says so. */
+void channel_tell_of(channel *self, uint32_t slot, const gpuipc_frame *frame);
+
+/* ---- kernels that say so: channel_kernel.c; the mutex is held ---------------------------------- */
+
+/** Whether a frame is published, and a kernel is to say that it is ready. */
+bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t *out_slot);
+/** It does not: what publishes the frame in its place says so.
+ *  @param stream the one that was named for the kernel, or none: else ERR_INVALID_ARGUMENT */
+gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream stream);
+/** The channel ends: nobody says any more that kernels were launched. */
+void channel_kernels_end(channel *self);
 
 /* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------ */
 

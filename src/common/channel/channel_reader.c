@@ -241,7 +241,7 @@ static bool find_kept(channel *self, uint64_t above, uint32_t *out_slot) {
     bool found = false;
     for (uint32_t i = 0; i < self->config.slots; i++) {
         const channel_slot *slot = &self->slots[i];
-        if (slot->is_intact && slot->number > above &&
+        if (slot->is_intact && !slot->is_in_kernel && slot->number > above &&
             trail_has_passed(self->trail, TRAIL_WRITE, i) &&
             (!found || slot->number < self->slots[*out_slot].number)) {
             *out_slot = i;

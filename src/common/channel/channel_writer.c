@@ -86,8 +86,10 @@ static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
 /* Whether the stream of the latest publication has come to it, or it need not: what the same stream is given next comes
  * behind it. But not where nobody has seen that frame: who publishes for the newest would be ahead of it without end. */
 static bool is_written(channel *self, uint32_t at, trail_stream *by) {
-    return (self->slots[at].was_returned && trail_is_of(self->trail, TRAIL_WRITE, at, by)) ||
-           trail_has_passed(self->trail, TRAIL_WRITE, at);
+    const channel_slot *slot = &self->slots[at];
+    return !slot->is_in_kernel &&
+           ((slot->was_returned && trail_is_of(self->trail, TRAIL_WRITE, at, by)) ||
+            trail_has_passed(self->trail, TRAIL_WRITE, at));
 }
 
 /* @param out_holder who has it, when it is not free */
@@ -383,8 +385,7 @@ gpuipc_status gpuipc_channel_loan(gpuipc_channel *handle, gpuipc_stream stream, 
 
 /* ---- what is published ------------------------------------------------------------------------- */
 
-/* The slot that a frame has on loan. The mutex is held. */
-static gpuipc_status find_loan(channel *self, const gpuipc_frame *frame, uint32_t *out_slot) {
+gpuipc_status channel_find_loan(channel *self, const gpuipc_frame *frame, uint32_t *out_slot) {
     const uint64_t slot = frame->id & 255u;
     if (slot >= self->config.slots || !self->slots[slot].is_on_loan ||
         self->slots[slot].loan != frame->id >> 8) {
@@ -397,7 +398,7 @@ static gpuipc_status find_loan(channel *self, const gpuipc_frame *frame, uint32_
     return GPUIPC_OK;
 }
 
-static gpuipc_status check_frame(const channel *self, const gpuipc_frame *frame) {
+gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame) {
     if (frame->bytes > self->config.slot_bytes) {
         return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "the frame has %" PRIu64 " bytes, a slot %" PRIu64, frame->bytes,
@@ -463,8 +464,7 @@ static void tell_readers(channel *self, uint32_t at) {
     }
 }
 
-/* It is ready by now, or when a stream comes there. */
-static void tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
+void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
     channel_slot *slot = &self->slots[at];
     slot->is_on_loan = false;
     slot->is_intact = true;
@@ -480,8 +480,10 @@ static void tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
     tell_readers(self, at);
 }
 
+/* @param frame NULL: readers know of it */
 static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_frame *frame,
                                        gpuipc_stream stream) {
+    const uint64_t number = frame != NULL ? self->number + 1 : self->slots[at].number;
     trail_turn turn;
     trail_stream by;
     gpuipc_status status =
@@ -489,20 +491,38 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = write_on_stream(self, at, self->number + 1, &by, &turn);
+    status = write_on_stream(self, at, number, &by, &turn);
     if (status == GPUIPC_OK) {
-        tell_of(self, at, frame);
+        if (frame != NULL) {
+            channel_tell_of(self, at, frame);
+        }
         trail_turn_end(&turn);
     }
     trail_stream_leave(&by);
     return status;
 }
 
+/* A kernel was to say that it is ready, and does not. */
+static gpuipc_status publish_known(channel *self, uint32_t at, gpuipc_stream stream) {
+    gpuipc_status status = channel_kernel_cancel(self, at, stream);
+    if (status == GPUIPC_OK) {
+        status = has_stream(stream) ? publish_on_stream(self, at, NULL, stream)
+                                    : write_now(self, at, self->slots[at].number);
+    }
+    if (status == GPUIPC_OK) {
+        self->slots[at].is_in_kernel = false;
+    }
+    return status;
+}
+
 /* The mutex is held. */
 static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream) {
     uint32_t at = 0;
-    gpuipc_status status = find_loan(self, frame, &at);
-    if (status != GPUIPC_OK || (status = check_frame(self, frame)) != GPUIPC_OK) {
+    if (channel_kernel_has(self, frame, &at)) {
+        return publish_known(self, at, stream);
+    }
+    gpuipc_status status = channel_find_loan(self, frame, &at);
+    if (status != GPUIPC_OK || (status = channel_check_frame(self, frame)) != GPUIPC_OK) {
         return status;
     }
     if (self->config.turns != 0) {
@@ -513,7 +533,7 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
     }
     status = write_now(self, at, self->number + 1);
     if (status == GPUIPC_OK) {
-        tell_of(self, at, frame);
+        channel_tell_of(self, at, frame);
     }
     return status;
 }
@@ -546,7 +566,7 @@ gpuipc_status gpuipc_channel_discard(gpuipc_channel *handle, const gpuipc_frame 
         return status;
     }
     channel_lock(self);
-    status = find_loan(self, &known, &at);
+    status = channel_find_loan(self, &known, &at);
     if (status == GPUIPC_OK) { /* what readers have not returned in stream order is still theirs */
         self->slots[at].is_on_loan = false;
         turn_clear(&self->turn, false); /* and the turn the writer's */

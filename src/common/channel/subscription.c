@@ -74,7 +74,7 @@ gpuipc_status gpuipc_subscription_check(gpuipc_subscription *handle) {
 
 /* ---- taking one -------------------------------------------------------------------------------- */
 
-static void wake_writer(const subscription *self) {
+void subscription_wake_writer(const subscription *self) {
     GPUIPC_FULL_FENCE();
     channel_wake(self->page, CHANNEL_WRITER_SLEEPS, &self->writer_bell);
 }
@@ -83,7 +83,7 @@ static void wake_writer(const subscription *self) {
 static void return_now(const subscription *self, uint32_t slot, uint64_t number) {
     const point_word returned = channel_returned_word(self->page, slot, number);
     point_store(&returned);
-    wake_writer(self);
+    subscription_wake_writer(self);
 }
 
 /* What the writer says of a frame, each word read once. False when it cannot be. */
@@ -114,11 +114,21 @@ static bool read_entry(subscription *self, uint32_t slot) {
     return true;
 }
 
+/* The writer may have the slot back before the reader's host has said so. */
+static bool is_in_kernel(const subscription *self, uint32_t slot) {
+    return (atomic_load_explicit(&self->in_kernels, memory_order_acquire) >> slot & 1u) != 0;
+}
+
 /* ERR_TIMEOUT: there is none now. A writer that withdraws one after the other does not keep it from its deadline. */
 static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
     uint64_t number;
     uint32_t slot;
     for (int tries = 0; tries < TRIES_MAX && subscription_find(self, &number, &slot); tries++) {
+        if (is_in_kernel(self, slot)) {
+            return status_fail(GPUIPC_ERR_LIMIT,
+                               "the next frame is in the slot of one that a kernel had: say first "
+                               "that the kernel was launched");
+        }
         const bool is_taken =
             channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
         if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {
@@ -216,14 +226,20 @@ static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, tra
     return trail_wait(self->page->trail, slot, &awaited, &awaited, 1, by, true);
 }
 
+/* @param words of a kernel, which waits itself; NULL: there is none */
 static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_stream *by,
-                                       os_deadline deadline) {
+                                       subscription_words *words, os_deadline deadline) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
-    if (point_is_reached(&ready)) {
-        return GPUIPC_OK;
+    gpuipc_status status = GPUIPC_OK;
+    if (!point_is_reached(&ready)) {
+        if ((!by->can_wait && words == NULL) || is_writer_gone(self)) {
+            status = await_contents(self, slot, deadline);
+        } else if (words == NULL) {
+            status = wait_on_stream(self, slot, by);
+        }
     }
-    return by->can_wait && !is_writer_gone(self) ? wait_on_stream(self, slot, by)
-                                                 : await_contents(self, slot, deadline);
+    return status == GPUIPC_OK && words != NULL ? subscription_kernel_begin(self, slot, by, words)
+                                                : status;
 }
 
 /* ---- take -------------------------------------------------------------------------------------- */
@@ -252,8 +268,8 @@ static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame)
 }
 
 /* One that was ready never is given back unseen, and the next is looked for. */
-static gpuipc_status take_whole(subscription *self, trail_stream *by, os_deadline deadline,
-                                gpuipc_frame *out_frame) {
+static gpuipc_status take_whole(subscription *self, trail_stream *by, subscription_words *words,
+                                os_deadline deadline, gpuipc_frame *out_frame) {
     uint32_t slot = self->pending;
     gpuipc_status status;
     do {
@@ -262,7 +278,7 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, os_deadlin
         if (status != GPUIPC_OK) {
             return status;
         }
-        status = wait_for_contents(self, slot, by, deadline);
+        status = wait_for_contents(self, slot, by, words, deadline);
         if (status == GPUIPC_ERR_LOST) {
             return_now(self, slot, self->frames[slot].number);
         }
@@ -292,40 +308,42 @@ static gpuipc_status take_turn(subscription *self, gpuipc_stream stream, gpuipc_
 }
 
 /* @param by all zero: no stream */
-static gpuipc_status take(subscription *self, trail_stream *by, int timeout_ms,
-                          gpuipc_frame *out_frame) {
+static gpuipc_status take(subscription *self, trail_stream *by, subscription_words *words,
+                          int timeout_ms, gpuipc_frame *out_frame) {
     os_interrupt interrupt;
     if (timeout_ms == 0) {
-        return take_whole(self, by, (os_deadline){0}, out_frame);
+        return take_whole(self, by, words, (os_deadline){0}, out_frame);
     }
     const os_deadline deadline =
         context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
     subscription_wait_pause(self);
-    const gpuipc_status status = take_whole(self, by, deadline, out_frame);
+    const gpuipc_status status = take_whole(self, by, words, deadline, out_frame);
     return context_answer(self->context, &interrupt, status);
 }
 
-static gpuipc_status take_on(subscription *self, gpuipc_stream stream, int timeout_ms,
-                             gpuipc_frame *out_frame) {
+static gpuipc_status take_on(subscription *self, gpuipc_stream stream, subscription_words *words,
+                             int timeout_ms, gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
     gpuipc_status status = check_held(self);
     if (status == GPUIPC_OK && self->has_turns) {
-        return take_turn(self, stream, out_frame);
+        return words == NULL ? take_turn(self, stream, out_frame)
+                             : status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                                           "in a channel of turns streams wait, and no kernels");
     }
     if (status != GPUIPC_OK || !has_stream(stream)) {
-        return status == GPUIPC_OK ? take(self, &by, timeout_ms, out_frame) : status;
+        return status == GPUIPC_OK ? take(self, &by, words, timeout_ms, out_frame) : status;
     }
     status = trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
-        status = take(self, &by, timeout_ms, out_frame);
+        status = take(self, &by, words, timeout_ms, out_frame);
         trail_stream_leave(&by);
     }
     return status;
 }
 
-gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
-                                       int timeout_ms, gpuipc_frame *out_frame) {
-    status_enter(__func__);
+gpuipc_status subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
+                                subscription_words *words, int timeout_ms,
+                                gpuipc_frame *out_frame) {
     gpuipc_frame frame;
     subscription *self;
     if (timeout_ms < -1) {
@@ -339,7 +357,7 @@ gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_strea
     if (os_mutex_try_lock(&self->taking)) {
         status = atomic_load(&self->is_over)
                      ? status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile")
-                     : take_on(self, stream, timeout_ms, &frame);
+                     : take_on(self, stream, words, timeout_ms, &frame);
         subscription_wait_settle(self);
         os_mutex_unlock(&self->taking);
     } else {
@@ -350,6 +368,12 @@ gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_strea
     }
     object_unreference(&self->object);
     return status;
+}
+
+gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
+                                       int timeout_ms, gpuipc_frame *out_frame) {
+    status_enter(__func__);
+    return subscription_take(handle, stream, NULL, timeout_ms, out_frame);
 }
 
 /* ---- giving back ------------------------------------------------------------------------------- */
@@ -385,7 +409,7 @@ static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, tr
     }
     channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
                   channel_state_of(number, CHANNEL_GIVEN));
-    wake_writer(self);
+    subscription_wake_writer(self);
     status = trail_turn_write(&turn, &returned, 1);
     if (status != GPUIPC_OK) {
         trail_turn_cancel(&turn);
@@ -409,39 +433,53 @@ static gpuipc_status return_on_stream(const subscription *self, uint32_t slot,
 
 /* Whether the watch has let go a stream that waited for the contents. One look: the writer's stream may be about to write
  * the word, so that it would be another one in a second. */
-static bool is_lost(const subscription *self, uint32_t slot) {
+bool subscription_is_lost(const subscription *self, uint32_t slot) {
     const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
     return channel_read(self->page, awaited.at) == awaited.value;
 }
 
-/* The mutex is held. */
-static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpuipc_stream stream) {
-    const uint64_t slot = what->id & 255u;
-    subscription_frame *frame = &self->frames[slot < self->slots ? slot : 0];
-    if (slot >= self->slots || !frame->is_taken || frame->take != what->id >> 8) {
+gpuipc_status subscription_find_taken(subscription *self, const gpuipc_frame *frame,
+                                      uint32_t *out_slot) {
+    const uint64_t slot = frame->id & 255u;
+    const subscription_frame *found = &self->frames[slot < self->slots ? slot : 0];
+    if (slot >= self->slots || !found->is_taken || found->take != frame->id >> 8) {
         return status_fail(
             GPUIPC_ERR_INVALID_ARGUMENT,
             "the frame is not this subscription's: it was given back, or another one "
             "took it");
     }
-    const bool was_lost =
-        self->has_turns ? subscription_turn_is_lost(self) : is_lost(self, (uint32_t)slot);
-    gpuipc_status status = GPUIPC_OK;
-    if (self->has_turns) {
-        status = subscription_turn_give_back(self, stream);
-    } else if (has_stream(stream)) {
-        status = return_on_stream(self, (uint32_t)slot, stream);
-    } else {
-        await_former(self, (uint32_t)slot);
-        return_now(self, (uint32_t)slot, frame->number);
+    *out_slot = (uint32_t)slot;
+    return GPUIPC_OK;
+}
+
+gpuipc_status subscription_forget(subscription *self, uint32_t slot, bool was_lost) {
+    self->frames[slot].is_taken = false;
+    self->held--;
+    return was_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                    : GPUIPC_OK;
+}
+
+/* The mutex is held. */
+static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpuipc_stream stream) {
+    uint32_t slot = 0;
+    gpuipc_status status = subscription_find_taken(self, what, &slot);
+    if (status == GPUIPC_OK && self->frames[slot].kernel.is_in_use) {
+        status = subscription_kernel_cancel(self, slot, stream);
     }
     if (status != GPUIPC_OK) {
         return status;
     }
-    frame->is_taken = false;
-    self->held--;
-    return was_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
-                    : GPUIPC_OK;
+    const bool was_lost =
+        self->has_turns ? subscription_turn_is_lost(self) : subscription_is_lost(self, slot);
+    if (self->has_turns) {
+        status = subscription_turn_give_back(self, stream);
+    } else if (has_stream(stream)) {
+        status = return_on_stream(self, slot, stream);
+    } else {
+        await_former(self, slot);
+        return_now(self, slot, self->frames[slot].number);
+    }
+    return status == GPUIPC_OK ? subscription_forget(self, slot, was_lost) : status;
 }
 
 gpuipc_status gpuipc_subscription_give_back(gpuipc_subscription *handle, const gpuipc_frame *frame,

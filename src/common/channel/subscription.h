@@ -7,6 +7,17 @@
 #include "channel/channel_page.h"
 #include "channel/turn.h"
 #include "memory/buffer.h"
+#include "sync/trail.h"
+
+/** What a kernel of the caller's awaits and stores in place of his stream: subscription_kernel.c. */
+typedef struct subscription_kernel {
+    bool is_in_use;    /**< it has the words, and gpuipc_subscription_kernel_launched() is owed */
+    bool is_waiting;   /**< waits is a turn that is on */
+    bool is_returning; /**< so is returns */
+    gpuipc_stream stream;
+    trail_turn waits;
+    trail_turn returns;
+} subscription_kernel;
 
 /** What this reader has of a slot. */
 typedef struct subscription_frame {
@@ -15,6 +26,7 @@ typedef struct subscription_frame {
     uint64_t number; /**< of the frame */
     gpuipc_frame public_part;
     uint64_t header[CHANNEL_HEADER_WORDS];
+    subscription_kernel kernel;
 } subscription_frame;
 
 /** What the thread of the wait handle is at: subscription_wait.c. */
@@ -55,6 +67,7 @@ typedef struct subscription {
     bool has_turns;      /**< it is a channel of turns: of the rest, only what says so is used */
     turn_state turn;     /**< guarded by the mutex */
     atomic_bool is_over; /**< closed, while a thread may be waiting in it */
+    atomic_uint_least64_t in_kernels; /**< a bit for each slot whose words a kernel has */
     os_mutex taking; /**< held by the one thread that takes; guards the members to the next mutex */
     uint64_t number; /**< of the last frame that was taken, or found to be withdrawn */
     uint64_t sequence;  /**< of the last that was taken */
@@ -86,6 +99,36 @@ gpuipc_status subscription_turn_give_back(subscription *self, gpuipc_stream stre
 bool subscription_turn_is_lost(const subscription *self);
 /** The writer's streams pass from now on, and this reader's. */
 void subscription_turns_end(subscription *self);
+
+/** A frame that the caller has taken. The mutex is held. */
+gpuipc_status subscription_find_taken(subscription *self, const gpuipc_frame *frame,
+                                      uint32_t *out_slot);
+/** The caller has it no more. The mutex is held. @return ERR_LOST: it was none */
+gpuipc_status subscription_forget(subscription *self, uint32_t slot, bool was_lost);
+/** Whether the watch has let go who waited for the contents. */
+bool subscription_is_lost(const subscription *self, uint32_t slot);
+/** Behind what a reader writes for its writer. */
+void subscription_wake_writer(const subscription *self);
+
+/* ---- kernels: subscription_kernel.c ------------------------------------------------------------- */
+
+/** The words of a frame that is being taken. */
+typedef struct subscription_words {
+    gpuipc_word ready;
+    gpuipc_word returned;
+} subscription_words;
+
+/** From now on a kernel in a stream may have them. The taking mutex is held. */
+gpuipc_status subscription_kernel_begin(subscription *self, uint32_t slot, trail_stream *by,
+                                        subscription_words *words);
+/** It does not store the returned word. The mutex is held.
+ *  @param stream in which it awaited the other one; GPUIPC_NO_STREAM: it has ended, or there was none */
+gpuipc_status subscription_kernel_cancel(subscription *self, uint32_t slot, gpuipc_stream stream);
+/** The subscription ends: whatever still waits goes on. The mutex is held. */
+void subscription_kernel_end(subscription *self, uint32_t slot);
+/** Takes a frame: subscription.c. @param words for a kernel that awaits its contents; NULL: there is none */
+gpuipc_status subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
+                                subscription_words *words, int timeout_ms, gpuipc_frame *out_frame);
 
 /* ---- the wait handle: subscription_wait.c. Nothing where nobody has asked for it. --------------- */
 

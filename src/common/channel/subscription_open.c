@@ -211,6 +211,7 @@ void subscription_end(subscription *self) {
         subscription_frame *frame = &self->frames[i];
         if (frame->is_taken) {
             const point_word returned = channel_returned_word(self->page, i, frame->number);
+            subscription_kernel_end(self, i);
             point_store(&returned);
             frame->is_taken = false;
         }
@@ -247,6 +248,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
         return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->is_over, false);
+    atomic_init(&self->in_kernels, 0);
     atomic_init(&self->waited.is_asked_for, false);
     self->context = ctx;
     self->handle = slots;

@@ -278,7 +278,7 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
     atomic_store(&self->mark->turn, turn);
 }
 
-static gpuipc_status record(const trail_turn *self) {
+gpuipc_status trail_turn_try_end(const trail_turn *self) {
     trail_event *last = atomic_load(&self->mark->last);
     gpuipc_status status =
         DRIVER_CALL(&self->of->context->driver, cuEventRecord,
@@ -296,7 +296,7 @@ static gpuipc_status record(const trail_turn *self) {
 /* What was put on the stream is there: a failure to mark it is made good by waiting for it. Where that fails, too, the
  * CUDA context is dead. */
 void trail_turn_end(const trail_turn *self) {
-    if (record(self) != GPUIPC_OK) {
+    if (trail_turn_try_end(self) != GPUIPC_OK) {
         point_settle(self->of->context, self->by->stream);
         if (self->event != atomic_load(&self->mark->last)) {
             park(self->of, self->event);
@@ -336,7 +336,7 @@ gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words,
         return status;
     }
     status = submit_waits(self, slot, words, let_go, count, by->stream, is_alone);
-    if (status == GPUIPC_OK && (status = record(&turn)) != GPUIPC_OK) {
+    if (status == GPUIPC_OK && (status = trail_turn_try_end(&turn)) != GPUIPC_OK) {
         for (size_t i = 0; i < count && is_alone; i++) {
             point_raise(&words[i]);
         }

@@ -55,7 +55,8 @@ void trail_stream_leave(const trail_stream *self);
 /** What a stream is being given with a slot. One thread at a time does so with a slot. */
 typedef struct trail_turn {
     trail *of;
-    trail_stream *by;
+    trail_stream *
+        by; /**< a turn that outlasts a call is given another one of the same stream before its end */
     struct trail_mark *mark;
     struct trail_event *event; /**< to be recorded at its end */
 } trail_turn;
@@ -67,6 +68,8 @@ gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_
 gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count);
 /** Behind what the stream was given. Waits while another thread frees memory, so others have been told by then. */
 void trail_turn_end(const trail_turn *self);
+/** The same where it can be tried again: after a failure the turn is not over. */
+gpuipc_status trail_turn_try_end(const trail_turn *self);
 /** The stream was given nothing, or has done it. */
 void trail_turn_cancel(const trail_turn *self);
 
