@@ -55,8 +55,10 @@ Test(turn, graphs_of_two_processes_take_turns) {
             pass_on(&reader, value);
         }
     }
-    partner_do(&writer, "GPUIPC_OK", "turns-launch 500");
-    partner_do(&reader, "GPUIPC_OK", "turns-launch 500");
+    partner_tell(&writer, "turns-launch 500"); /* more than a stream may have room for */
+    partner_tell(&reader, "turns-launch 500");
+    partner_hear(&writer, "GPUIPC_OK");
+    partner_hear(&reader, "GPUIPC_OK");
     partner_do(&reader, "GPUIPC_OK 3", "turns-await");
     partner_do(&writer, "GPUIPC_OK", "turns-await");
     partner_do(&reader, "GPUIPC_OK", "turns-check");
