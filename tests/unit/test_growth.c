@@ -264,6 +264,15 @@ static uint64_t destroy_unrelated(void) {
 
 #define WAYS 4
 
+/* Taken by the first of them. */
+static gpuipc_mark taken_loan;
+
+static void ask_taken_loan(void *buffer) {
+    gpuipc_loan_state state;
+    check_ok(gpuipc_buffer_get_loan_states(buffer, &taken_loan, 1, &state));
+    cr_assert_eq(state, GPUIPC_LOAN_TAKEN);
+}
+
 static void measure(gpuipc_buffer *asked, uint64_t ns[WAYS]) {
     ns[0] = thread_time_of(ask_info, asked, 20);
     ns[1] = thread_time_of(ask_returns, asked, 20);
@@ -282,9 +291,13 @@ Test(growth, with_connections_that_have_something) {
     uint64_t many_ns[WAYS];
     gpuipc_buffer *sent = core_buffer(core_unit, 0);
     pairs_grow(pairs, &count, FEW, sent);
+    check_ok(gpuipc_buffer_lend(sent, NULL, &taken_loan));
+    check_ok(gpuipc_buffer_take_loan(pairs[0].opened[0], &taken_loan));
     measure(sent, few_ns);
+    const uint64_t few_loan_ns = thread_time_of(ask_taken_loan, sent, 20);
     pairs_grow(pairs, &count, MANY_PAIRS, sent);
     measure(sent, many_ns);
+    const uint64_t many_loan_ns = thread_time_of(ask_taken_loan, sent, 20);
     while (count > 0) {
         crowd_end(&pairs[--count]);
     }
@@ -292,6 +305,9 @@ Test(growth, with_connections_that_have_something) {
     for (int i = 0; i < WAYS; i++) {
         check_growth(way_names[i], few_ns[i], many_ns[i], MANY_PAIRS);
     }
+    /* A look at the page of each takes too little to be seen with that slack. */
+    cr_assert_lt(many_loan_ns, 2 * few_loan_ns + 100, "the state of a taken loan: %llu and %llu ns",
+                 (unsigned long long)few_loan_ns, (unsigned long long)many_loan_ns);
 }
 
 /* ---- streams that wait ------------------------------------------------------------------------- */

@@ -166,6 +166,20 @@ static void look(loan_table *table) {
     }
 }
 
+/* Of a loan that nobody is known to have, anybody may have taken it since, and wrote so in a page of his own. Of one whose taker
+ * is known his word says all. */
+static bool must_look(const loan *one) {
+    return one != NULL && one->is_out && one->taker == NULL;
+}
+
+static void look_for(loan_table *table, bool must) {
+    if (must) {
+        look(table);
+    } else {
+        ask_for_the_living(table);
+    }
+}
+
 /* A page that comes later is as if it had been there before. */
 static void fill_page(const loan_table *table, point_page *page) {
     for (uint32_t i = 0; i < table->used; i++) {
@@ -379,12 +393,14 @@ gpuipc_status loan_look(struct context *ctx, const gpuipc_mark *loans, size_t co
                         gpuipc_loan_state *out_states) {
     gpuipc_status status = GPUIPC_OK;
     loan *one = NULL;
+    bool must = false;
     os_mutex_lock(&ctx->points->mutex);
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
         status = find(ctx, &loans[i], &one);
+        must = must || (status == GPUIPC_OK && must_look(one));
     }
     if (status == GPUIPC_OK) {
-        look(ctx->loans);
+        look_for(ctx->loans, must);
     }
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
         status = find(ctx, &loans[i], &one);
@@ -399,7 +415,7 @@ gpuipc_status loan_cancel(struct context *ctx, const gpuipc_mark *bytes) {
     os_mutex_lock(&ctx->points->mutex);
     gpuipc_status status = find(ctx, bytes, &one);
     if (status == GPUIPC_OK) {
-        look(ctx->loans);
+        look_for(ctx->loans, must_look(one));
         const gpuipc_loan_state state = state_of(ctx->loans, one);
         if (state == GPUIPC_LOAN_TAKEN ||
             (state == GPUIPC_LOAN_LENT && !try_end(ctx->loans, one))) {
@@ -416,7 +432,7 @@ gpuipc_status loan_copy_awaited(struct context *ctx, const gpuipc_mark *bytes,
     os_mutex_lock(&ctx->points->mutex);
     gpuipc_status status = find(ctx, bytes, &one);
     if (status == GPUIPC_OK) {
-        look(ctx->loans);
+        look_for(ctx->loans, must_look(one));
         *out_state = state_of(ctx->loans, one);
     }
     if (status == GPUIPC_OK && *out_state == GPUIPC_LOAN_TAKEN &&
