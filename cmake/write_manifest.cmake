@@ -3,8 +3,8 @@
 #   name|labels|environment|timeout|skip code|program|arguments
 # Words inside a field are separated by tabs; @BIN@ stands for the folder of the programs, and
 # @LD_LIBRARY_PATH@ for what that variable was. Left out, and named in OMITTED_FILE as "reason|name", are tests that are
-# no program of BIN_DIR (scripts which need compilers and the build tree), and Criterion programs without the label
-# "driver", which do on a GPU machine what they do everywhere.
+# no program of BIN_DIR (scripts which need compilers and the build tree), and programs of Criterion or a fuzzer without the
+# label "driver", which do on a GPU machine what they do everywhere.
 # usage: cmake -DTESTS_FILE=... -DBIN_DIR=... -DOUT_FILE=... -DOMITTED_FILE=... -P write_manifest.cmake
 file(READ ${TESTS_FILE} tests)
 string(JSON count LENGTH "${tests}" tests)
@@ -63,7 +63,7 @@ foreach(index RANGE ${last_test})
   endif()
   cmake_path(GET program FILENAME program)
   get_property_text(LABELS ${index} LABELS)
-  if(program MATCHES "^test_" AND NOT "\t${LABELS}\t" MATCHES "\tdriver\t")
+  if(program MATCHES "^(test|fuzz)_" AND NOT "\t${LABELS}\t" MATCHES "\tdriver\t")
     string(APPEND omitted "needs no GPU|${name}\n")
     continue()
   endif()
