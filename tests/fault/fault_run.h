@@ -13,6 +13,7 @@ typedef struct fault_outcome {
     gpuipc_error error;
     int64_t memory; /**< allocations that are left */
     const fault_row *row;
+    fault_plan plan; /**< by which it failed */
     char left[2048]; /**< what is left besides */
 } fault_outcome;
 

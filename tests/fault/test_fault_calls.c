@@ -19,8 +19,7 @@ TestSuite(fault_calls, .timeout = 10000);
 /* One point may take so long: the longest wait of a scenario, several times. */
 #define POINT_MAX_MS 60000
 
-/* In the short form one point of so many is taken. A prime: no period of the errors or the calls is met. */
-#define SPREAD 53
+/* SPREAD: in the short form one point of so many is taken. A prime: no period of the errors or the calls is met. */
 
 /* ---- all points of a scenario ---------------------------------------------------------------------- */
 
@@ -50,6 +49,21 @@ static void describe(const scenario *what, const fault_plan *plan, const fault_e
                    event->call->error_count > 0 ? event->call->errors[plan->error] : 0, then);
 }
 
+static void tell(const char *text, const char *why, const fault_row *row) {
+    enum {
+        TOLD_MAX = 8
+    };
+    fprintf(stderr, "fault.calls: %s: %s\n", text, why);
+    for (size_t i = 0, told = 0; i < row->count && told < TOLD_MAX; i++) {
+        const fault_event *event = &row->events[i];
+        if (event->code != 0) {
+            fprintf(stderr, "fault.calls:     call %zu, %s, during %s, failed with %d\n", i + 1,
+                    event->call->name, event->during, event->code);
+            told++;
+        }
+    }
+}
+
 static void try_point(const scenario *what, const fault_plan *plan, const fault_event *event,
                       tally *sum) {
     fault_outcome got;
@@ -62,7 +76,7 @@ static void try_point(const scenario *what, const fault_plan *plan, const fault_
     fault_point_begin(text);
     fault_run(what, plan, &got);
     if (!fault_judge(what, &got, why, sizeof(why))) {
-        fprintf(stderr, "fault.calls: %s: %s\n", text, why);
+        tell(text, why, got.row);
         sum->wrong++;
     }
     cr_assert(fault_is_peer_served(), "%s: an honest process is not served", text);
