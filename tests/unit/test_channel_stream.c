@@ -2,6 +2,7 @@
 /** @file What the streams of one process leave behind at a channel's words (trail.h): who waits for whom, and until when. */
 #include "base/status.h"
 #include "channel_case.h"
+#include "emulated.h"
 #include "stream_gate.h"
 
 /* On any driver. */
@@ -111,7 +112,18 @@ static void find(const char *name, void *out_function) {
     memcpy(out_function, &symbol, sizeof(symbol));
 }
 
-/* Nothing runs in a CUDA context that has ended. Its events answer errors. */
+/* Of the emulated driver; else 0. */
+static uint64_t count_events(void) {
+    gpuipc_emulated_live_fn get_live;
+    gpuipc_emulated_live live = {0};
+    if (core_is_emulated) {
+        find(GPUIPC_EMULATED_LIVE, &get_live);
+        get_live(&live);
+    }
+    return live.events;
+}
+
+/* Nothing runs in a CUDA context that has ended, and no event of the library's ends with it. */
 Test(channel_stream, a_context_of_the_programs_own_may_end) {
     CUresult (*create)(CUcontext *, unsigned, CUdevice);
     CUresult (*destroy)(CUcontext);
@@ -129,7 +141,9 @@ Test(channel_stream, a_context_of_the_programs_own_may_end) {
         cr_assert_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
         pass_on(reader, stream, stream);
         cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+        const uint64_t events = count_events();
         cr_assert_eq(destroy(own), CUDA_SUCCESS);
+        cr_assert_eq(count_events(), events);
         if (i > 0) {
             pass_on(reader, makes, makes);
             stream_gate_synchronize(makes);

@@ -434,7 +434,7 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
 
 /* Without a stream. One that published in this slot before would write its number over a later one. */
 static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
-    if (!trail_has_passed(self->trail, TRAIL_WRITE, at)) {
+    if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the frame was loaned for a stream that has not come to it: publish it "
                            "on that stream, or wait for the stream first");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda/context.h"
+#include "cuda/device_event.h"
 #include "sync/deferred.h"
 
 /* After the driver has refused a mark because a stream is being captured: each try ends the captures of the CUDA
@@ -37,6 +38,7 @@ typedef struct drop_passing {
     object *what;
     void (*give_up)(object *what);
     CUevent event;
+    uint32_t device; /* of the event */
 } drop_passing;
 
 /* A child leaves its parent's contexts alone. */
@@ -336,8 +338,7 @@ gpuipc_status drop_passing_new(struct context *ctx, drop_passing **out_passing) 
         return status_out_of_memory(sizeof(*self));
     }
     const gpuipc_status status =
-        DRIVER_CALL(&ctx->driver, cuEventCreate, (&self->event, CU_EVENT_DISABLE_TIMING),
-                    "marking a place in a stream");
+        device_event_new(ctx, CU_EVENT_DISABLE_TIMING, &self->event, &self->device);
     if (status != GPUIPC_OK) {
         free(self);
         return status;
@@ -355,7 +356,9 @@ void drop_passing_destroy(struct context *ctx, drop_passing *self) {
 
 bool drop_pass(struct context *ctx, drop_passing *self, object *what, void (*give_up)(object *what),
                gpuipc_stream stream) {
-    if (ctx->driver.cuEventRecord(self->event, stream) != CUDA_SUCCESS) {
+    const gpuipc_error why = status_save();
+    if (device_event_record(ctx, self->event, self->device, stream) != GPUIPC_OK) {
+        status_restore(&why);
         return false;
     }
     self->what = what;

@@ -4,31 +4,10 @@
 #include <string.h>
 
 #include "cuda/context.h"
+#include "cuda/device_event.h"
 #include "sync/point.h"
 
 /* ---- registered memory --------------------------------------------------------------------- */
-
-/* The number of the device whose CUDA context is current. */
-static gpuipc_status current_device(const context *ctx, uint32_t *out_index) {
-    CUdevice ordinal = -1;
-    *out_index = device_entered(ctx);
-    if (*out_index != GPUIPC_DEVICE_NONE) {
-        return GPUIPC_OK;
-    }
-    gpuipc_status status =
-        DRIVER_CALL(&ctx->driver, cuCtxGetDevice, (&ordinal), "asking which device a stream is of");
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    for (uint32_t i = 0; i < ctx->device_count; i++) {
-        if (ctx->devices[i].ordinal == ordinal) {
-            *out_index = i;
-            return GPUIPC_OK;
-        }
-    }
-    return status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
-                       "the stream is of device %d, which this process does not see", ordinal);
-}
 
 /* In the primary context, which the library holds: a context of the caller's may end before, and with it
  * what was registered there. */
@@ -71,7 +50,7 @@ static gpuipc_status find_page(point_page *self, CUdeviceptr *out_address) {
     context *ctx = self->context;
     uint32_t index = 0;
     CUdeviceptr address = 0;
-    gpuipc_status status = current_device(ctx, &index);
+    gpuipc_status status = device_current(ctx, &index);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -109,7 +88,7 @@ bool point_has_stream_waits(const struct context *ctx) {
     const driver *drv = &ctx->driver;
     uint32_t index = 0;
     int can = 0;
-    if (!drv->has_word || !drv->has_pinned || current_device(ctx, &index) != GPUIPC_OK) {
+    if (!drv->has_word || !drv->has_pinned || device_current(ctx, &index) != GPUIPC_OK) {
         return false;
     }
     device *of = &ctx->devices[index];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/context.h"
+#include "cuda/device_event.h"
 
 struct ready_event {
     ready_event *next; /* of those that are over */
@@ -21,18 +22,17 @@ static gpuipc_status check_driver(const driver *drv) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status make(const driver *drv, gpuipc_stream stream, uint8_t *name,
-                          CUevent *out_event) {
+static gpuipc_status make(context *ctx, gpuipc_stream stream, uint8_t *name, CUevent *out_event) {
+    const driver *drv = &ctx->driver;
     CUipcEventHandle handle = {{0}}; /* the driver need not write all of it */
     CUevent event;
+    uint32_t index;
     gpuipc_status status =
-        DRIVER_CALL(drv, cuEventCreate, (&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
-                    "making an event that processes share");
+        device_event_new(ctx, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, &event, &index);
     if (status != GPUIPC_OK) {
         return status;
     }
-    if ((status = DRIVER_CALL(drv, cuEventRecord, (event, stream),
-                              "letting a stream mark a point")) != GPUIPC_OK ||
+    if ((status = device_event_record(ctx, event, index, stream)) != GPUIPC_OK ||
         (status = DRIVER_CALL(drv, cuIpcGetEventHandle, (&handle, event),
                               "naming an event for another process")) != GPUIPC_OK) {
         (void)drv->cuEventDestroy(event);
@@ -54,7 +54,7 @@ gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_strea
         return status_out_of_memory(sizeof(*self));
     }
     *self = (ready_event){.users = users};
-    status = make(&ctx->driver, stream, name, &self->event);
+    status = make(ctx, stream, name, &self->event);
     if (status != GPUIPC_OK) {
         free(self);
         return status;

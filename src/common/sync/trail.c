@@ -5,16 +5,20 @@
 #include <stdlib.h>
 
 #include "cuda/context.h"
+#include "cuda/device_event.h"
 #include "sync/point.h"
 #include "sync/watch.h"
 
-/* An event can be recorded by streams of its own CUDA context alone. */
+/* An event may be late (device_event.h). */
+#define SOON_NS UINT64_C(1000000)
+
 typedef struct trail_event {
     struct trail_event *next;
-    CUcontext of;
+    uint32_t device;
     CUevent event;
-    bool is_parked;      /* no mark has it */
-    atomic_bool is_over; /* its CUDA context has ended, and it is never recorded again */
+    bool is_parked; /* no mark has it */
+    atomic_bool
+        is_over; /* its CUDA context was reset, or is dead, and it is never recorded again */
 } trail_event;
 
 /* Each use of a slot is a turn: who asks meanwhile, and finds another one afterwards, has learned nothing. */
@@ -67,7 +71,7 @@ void trail_unreference(trail *self, bool forked) {
 
 /* ---- asking ------------------------------------------------------------------------------------ */
 
-/* What else the driver answers says that the CUDA context has ended or is dead, and nothing runs there (drop.c). */
+/* What else the driver answers says that the CUDA context was reset or is dead, and nothing runs there (drop.c). */
 static bool may_pass_later(CUresult result) {
     return result == CUDA_ERROR_NOT_READY || device_is_capture_error(result);
 }
@@ -127,6 +131,15 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
     return all;
 }
 
+bool trail_passes_soon(trail *self, trail_use use, uint32_t slot) {
+    const uint64_t begun_ns = os_clock_ns();
+    bool has_passed;
+    do {
+        has_passed = trail_has_passed(self, use, slot);
+    } while (!has_passed && os_clock_ns() - begun_ns < SOON_NS);
+    return has_passed;
+}
+
 /* ---- streams ----------------------------------------------------------------------------------- */
 
 /* It tells whether a stream is the one that had a slot before: a handle is used again. */
@@ -149,7 +162,7 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *
 gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                  trail_stream *out_stream) {
     trail_stream entered = {.stream = stream};
-    gpuipc_status status = device_enter_stream_briefly(ctx, stream, index, &entered.scope);
+    gpuipc_status status = device_event_enter(ctx, stream, index, &entered.scope);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -169,11 +182,11 @@ void trail_stream_leave(const trail_stream *self) {
 
 /* ---- events ------------------------------------------------------------------------------------ */
 
-static trail_event *take_parked(trail *self, CUcontext of) {
+static trail_event *take_parked(trail *self, uint32_t index) {
     os_mutex_lock(&self->mutex);
     trail_event *found = self->events;
     while (found != NULL &&
-           !(found->is_parked && found->of == of && !atomic_load(&found->is_over))) {
+           !(found->is_parked && found->device == index && !atomic_load(&found->is_over))) {
         found = found->next;
     }
     if (found != NULL) {
@@ -183,15 +196,13 @@ static trail_event *take_parked(trail *self, CUcontext of) {
     return found;
 }
 
-static gpuipc_status make_event(trail *self, CUcontext of, trail_event **out_event) {
+static gpuipc_status make_event(trail *self, trail_event **out_event) {
     trail_event *made = calloc(1, sizeof(*made));
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
     }
-    made->of = of;
     gpuipc_status status =
-        DRIVER_CALL(&self->context->driver, cuEventCreate, (&made->event, CU_EVENT_DISABLE_TIMING),
-                    "making an event for a slot of a channel");
+        device_event_new(self->context, CU_EVENT_DISABLE_TIMING, &made->event, &made->device);
     if (status != GPUIPC_OK) {
         free(made);
         return status;
@@ -212,28 +223,17 @@ static void park(trail *self, trail_event *event) {
 
 /* ---- turns ------------------------------------------------------------------------------------- */
 
-/* Of the stream that is being given something. */
-static gpuipc_status current_context(const context *ctx, CUcontext *out_current) {
-    const uint32_t index = device_entered(ctx);
-    if (index != GPUIPC_DEVICE_NONE) {
-        *out_current = atomic_load(&ctx->devices[index].primary);
-        return GPUIPC_OK;
-    }
-    return DRIVER_CALL(&ctx->driver, cuCtxGetCurrent, (out_current),
-                       "asking for the stream's context");
-}
-
-/* One of that CUDA context: the mark's own, mostly. */
+/* One of the stream's device: the mark's own, mostly. */
 static gpuipc_status find_event(trail_turn *self) {
     trail_event *last = atomic_load(&self->mark->last);
-    CUcontext current = NULL;
-    gpuipc_status status = current_context(self->of->context, &current);
+    uint32_t index;
+    gpuipc_status status = device_current(self->of->context, &index);
     if (status != GPUIPC_OK) {
         return status;
     }
-    const bool is_good = last != NULL && last->of == current && !atomic_load(&last->is_over);
-    self->event = is_good ? last : take_parked(self->of, current);
-    return self->event != NULL ? GPUIPC_OK : make_event(self->of, current, &self->event);
+    const bool is_good = last != NULL && last->device == index && !atomic_load(&last->is_over);
+    self->event = is_good ? last : take_parked(self->of, index);
+    return self->event != NULL ? GPUIPC_OK : make_event(self->of, &self->event);
 }
 
 /* Where another stream had the slot before. */
@@ -280,9 +280,8 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
 
 gpuipc_status trail_turn_try_end(const trail_turn *self) {
     trail_event *last = atomic_load(&self->mark->last);
-    gpuipc_status status =
-        DRIVER_CALL(&self->of->context->driver, cuEventRecord,
-                    (self->event->event, self->by->stream), "marking a slot's turn");
+    gpuipc_status status = device_event_record(self->of->context, self->event->event,
+                                               self->event->device, self->by->stream);
     if (status == GPUIPC_OK) {
         if (last != NULL && last != self->event) {
             park(self->of, last);

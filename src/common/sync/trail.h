@@ -85,6 +85,8 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *
 
 /** Whether streams have done all that they were given with a slot in this way. False where the driver does not say. */
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot);
+/** The same for who has waited for the stream: looks again for a millisecond. */
+bool trail_passes_soon(trail *self, trail_use use, uint32_t slot);
 /** Whether no stream was ever given anything: no call of the driver. */
 bool trail_is_untouched(trail *self);
 /** The same of all slots since the set was empty, for what ends while others go on: each is in the set once it was seen. */
