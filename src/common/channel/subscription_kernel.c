@@ -64,6 +64,7 @@ static gpuipc_word word_at(CUdeviceptr page, const point_word *word) {
     return (gpuipc_word){page + word->at * UINT64_C(8), word->value};
 }
 
+/* Another thread may be giving the slot back, which the writer has offered again: one of them at a time has its turn. */
 gpuipc_status subscription_kernel_begin(subscription *self, uint32_t slot, trail_stream *by,
                                         subscription_words *words) {
     subscription_kernel *kernel = &self->frames[slot].kernel;
@@ -72,9 +73,12 @@ gpuipc_status subscription_kernel_begin(subscription *self, uint32_t slot, trail
     const point_word returned = channel_returned_word(self->page, slot, number);
     CUdeviceptr page;
     gpuipc_status status = point_page_address(self->page, &page);
-    if (status == GPUIPC_OK) {
-        status = begin_turns(self, slot, &awaited, by);
+    if (status != GPUIPC_OK) {
+        return status;
     }
+    os_mutex_lock(&self->mutex);
+    status = begin_turns(self, slot, &awaited, by);
+    os_mutex_unlock(&self->mutex);
     if (status == GPUIPC_OK) {
         kernel->is_in_use = true;
         kernel->stream = by->stream;
