@@ -23,6 +23,9 @@
  *   stream that is not captured. Without a stream they are refused (::GPUIPC_ERR_INVALID_ARGUMENT).
  * - The host waits for nothing: it is the stream that waits, until each reader has given the slot back, or until the
  *   writer has published. Every reader gets every turn. Timeouts are not used.
+ * - So a host that is not captured may run ahead of a reader that stands still. When its stream's queue is full (after
+ *   some 1,000 calls on an H200) the driver waits in these calls, and what ends the channel or the subscription waits for them.
+ *   Who cannot have that synchronizes the stream now and then, with a deadline of its own.
  * - All turns of one end are in one order. What is not captured the library orders. Launches on several streams, and
  *   launches beside calls, the program orders.
  * - A loan that is discarded changes no word, and neither does a take that is given back with ::GPUIPC_NO_STREAM: the turn

@@ -631,7 +631,8 @@ Test(channel_turn, any_words_of_a_reader_harm_nobody_else) {
         (void)info_of(1);
         stream_gate_synchronize(makes);
     }
-    channel_write(page, TURN_FREE, UINT64_C(1) << 63);
+    channel_write(page, TURN_FREE,
+                  (UINT64_C(1) << 63) + 1); /* behind 1, and ahead of what lets go */
     launch(&write, makes);
     close_reader(1);
     stream_gate_synchronize(makes);

@@ -66,8 +66,8 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
             slot->holders &= ~bit;
         }
     }
+    atomic_store(&reader->page->is_given_up, true);
     if (self->config.turns != 0) {
-        atomic_store(&reader->page->is_given_up, true);
         turn_let_go(reader->page, TURN_FREE);
     }
     GPUIPC_FULL_FENCE();

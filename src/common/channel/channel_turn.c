@@ -53,6 +53,9 @@ gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpu
                            "a turn is the whole slot of %" PRIu64 " bytes, not %" PRIu64,
                            self->config.slot_bytes, frame->bytes);
     }
+    if (self->has_ended) {
+        return status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile");
+    }
     gpuipc_status status = turn_finish(&end, stream);
     if (status == GPUIPC_OK) {
         if (self->turn.is_captured) {

@@ -21,6 +21,7 @@ _Static_assert(GPUIPC_CHANNEL_READERS_MAX * 2u <= POINT_HALVES_MAX, "a turn ends
 
 void turn_add(turn_state *self, point_page *page) {
     point_page_reference(page);
+    atomic_store(&page->has_turns, true);
     self->pages[self->count++] = page;
 }
 
@@ -37,9 +38,10 @@ void turn_page_begin(const point_page *page) {
     channel_write(page, TURN_FREE, SAID);
 }
 
+/* Whatever stands there: a word that is far ahead of this value is behind what streams wait for. */
 void turn_let_go(point_page *page, uint32_t at) {
     const point_word passes = {page, at, LET_GO};
-    point_raise(&passes);
+    point_store(&passes);
 }
 
 bool turn_is_free(const point_page *page) {
@@ -51,6 +53,8 @@ bool turn_is_let_go(const point_page *page, uint32_t at) {
 }
 
 void turn_page_end(point_page *page) {
+    atomic_store(&page->is_given_up,
+                 true); /* what a peer takes back is set again while a stream waits */
     turn_let_go(page, TURN_READY);
     turn_let_go(page, TURN_FREE);
     atomic_store(&page->is_captured, false);

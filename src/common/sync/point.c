@@ -153,6 +153,7 @@ static gpuipc_status page_new(struct context *ctx, point_peer *peer, point_page 
     atomic_init(&self->is_captured, false);
     atomic_init(&self->was_captured, false);
     atomic_init(&self->is_given_up, false);
+    atomic_init(&self->has_turns, false);
     self->context = ctx;
     self->peer = peer;
     self->handle = OS_HANDLE_NONE;

@@ -60,6 +60,8 @@ struct point_page {
     uint64_t ended_as; /**< of such a one: how many had ended when it did */
     atomic_bool
         is_given_up; /**< nothing is expected of the peer any more: streams do not wait for it */
+    atomic_bool
+        has_turns; /**< its words are set back (turn.h), so that streams are let go whatever stands there */
     void *
         loans; /**< what loan.c or borrowed.c keeps of it, guarded by the mutex and freed with the page; or NULL */
     uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */

@@ -94,7 +94,12 @@ static void page_free(watch_page *self, bool forked) {
 
 static void let_page_go(const watch_page *self) {
     for (uint32_t slot = 0; slot < TRAIL_SLOTS; slot++) {
-        if ((self->slots >> slot & 1u) != 0) {
+        if ((self->slots >> slot & 1u) == 0) {
+            continue;
+        }
+        if (atomic_load(&self->page->has_turns)) {
+            point_store(&self->words[slot]); /* whatever stands there */
+        } else {
             point_raise(&self->words[slot]);
         }
     }
