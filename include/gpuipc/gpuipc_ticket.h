@@ -62,6 +62,7 @@ typedef struct gpuipc_server_config {
  * @param out_server the new server
  * @errors ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_NOT_FOUND (somebody removed the runtime directory while the call was in it),
+ *         ::GPUIPC_ERR_NAME_IN_USE (Windows: it lets nobody make the server's pipe),
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller's; gpuipc_server_destroy() ends it  @threads any
  * @blocking as gpuipc_listener_open()
