@@ -26,8 +26,9 @@
  *   context has one while a stream waits for another process (::GPUIPC_RECEIVE_ASYNC,
  *   gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
  *   when that process ends, and ends itself when no stream waits any more. The process has one while
- *   buffers are released behind the work of devices (gpuipc_buffer_drop()), returns are looked for
- *   (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer. The same one looks after a channel's readers.
+ *   buffers are released behind the work of devices (gpuipc_buffer_drop(), gpuipc_connection_receive_contents()) or
+ *   returns are looked for (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer. The same one looks
+ *   after a channel's readers.
  *   A subscription has one from the call on that gets its wait handle (gpuipc_subscription_get_wait_handle()).
  * - A call that puts something on a stream waits, as any call of CUDA does, while the driver has no room for more on
  *   that stream (1,021 calls: measured on an H200, driver 580). "Blocking no" means: for nothing else.

@@ -26,8 +26,6 @@ struct talker {
     bool (*hear)(talker *self, char *line, size_t capacity);
     /** Before memory is given up that a stream may still use: it waits for nobody from here on. */
     void (*part)(talker *self);
-    /** The same before a connection is closed, if the other stands still. */
-    void (*settle)(talker *self);
 };
 
 /** One side. It gives back all that it has, also after a failure. @return whether all calls succeeded */

@@ -48,8 +48,7 @@ int main(int count, char **words) {
                    .again = again,
                    .say = say,
                    .hear = hear,
-                   .part = part,
-                   .settle = part};
+                   .part = part};
     helper_begin();
     if (count != 7) {
         return 2;

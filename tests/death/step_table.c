@@ -4,7 +4,9 @@
 
 #include "channel/channel.h"
 #include "channel/subscription.h"
+#include "contents/contents_ring.h"
 #include "conversation.h"
+#include "copy/buffer_copy.h"
 #include "message/connection.h"
 #include "message/handover.h"
 #include "message/receipt.h"
@@ -55,6 +57,22 @@ const step step_table[] = {
     STEP("opening acknowledged", SIDE_OPENER, ticket_request_confirm, STEP_LEAVES, 1),
     STEP("ticket opened", SIDE_OPENER, gpuipc_buffer_open, STEP_LEAVES, 1),
     STEP("lease given up", SIDE_OPENER, gpuipc_buffer_release, STEP_LEAVES, 1),
+    STEP("contents opened", SIDE_CONTENTS_LISTENER, connection_deliver, STEP_LEAVES, 1),
+    STEP("contents received", SIDE_CONTENTS_LISTENER, gpuipc_connection_receive_contents,
+         STEP_LEAVES, 1),
+    STEP("contents lent", SIDE_CONTENTS_LISTENER, handover_begin, STEP_LEAVES, 1),
+    STEP("contents answered", SIDE_CONTENTS_LISTENER, gpuipc_connection_send_contents, STEP_LEAVES,
+         1),
+    STEP("contents sent", SIDE_CONTENTS_CONNECTOR, gpuipc_connection_send_contents, STEP_LEAVES, 1),
+    STEP("contents awaited", SIDE_CONTENTS_CONNECTOR, gpuipc_connection_receive_contents,
+         STEP_ENTERS, 1),
+    STEP("contents copied out", SIDE_CONTENTS_CONNECTOR, buffer_copy, STEP_LEAVES, 1),
+    STEP("contents came back", SIDE_CONTENTS_CONNECTOR, gpuipc_connection_receive_contents,
+         STEP_LEAVES, 1),
+    STEP("words of the ring sent", SIDE_CONTENTS_CONNECTOR, connection_send_page, STEP_LEAVES, 2),
+    STEP("contents put into the ring", SIDE_CONTENTS_CONNECTOR, contents_ring_put, STEP_LEAVES, 1),
+    STEP("contents taken from the ring", SIDE_CONTENTS_LISTENER, contents_ring_put, STEP_LEAVES, 1),
+    STEP("ring left", SIDE_CONTENTS_LISTENER, contents_ring_destroy, STEP_LEAVES, 1),
     STEP("marked", SIDE_LENDER, mark_write, STEP_LEAVES, 1),
     STEP("lending", SIDE_LENDER, mark_write_loan, STEP_ENTERS, 1),
     STEP("lent", SIDE_LENDER, gpuipc_buffer_lend, STEP_LEAVES, 1),

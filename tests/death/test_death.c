@@ -245,14 +245,6 @@ static void part(talker *base) {
     self->fate = GONE;
 }
 
-static void settle(talker *base) {
-    survivor *self = (survivor *)base;
-    look(self, 0);
-    if (self->fate == STANDS) {
-        part(base);
-    }
-}
-
 /* The name is free, and its next owner can be talked to. */
 static void use_name(const death_case *of, const char *name) {
     gpuipc_listener *listener;
@@ -349,8 +341,7 @@ static survivor survivor_of(const death_case *of, const char *name) {
                              .again = again,
                              .say = say,
                              .hear = hear,
-                             .part = part,
-                             .settle = settle},
+                             .part = part},
                       .next_ms = FIRST_MS};
 }
 
@@ -474,6 +465,14 @@ Test(death, of_a_server) {
 
 Test(death, of_who_opens_tickets) {
     try_side(SIDE_OPENER);
+}
+
+Test(death, of_who_receives_contents_first) {
+    try_side(SIDE_CONTENTS_LISTENER);
+}
+
+Test(death, of_who_sends_contents_first) {
+    try_side(SIDE_CONTENTS_CONNECTOR);
 }
 
 Test(death, of_a_lender) {

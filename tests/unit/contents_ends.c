@@ -13,18 +13,13 @@ gpuipc_buffer *contents_buffer(gpuipc_context *context, uint64_t bytes) {
     return made;
 }
 
-static bool is_entered;
-
 void contents_ends_open(contents_ends *self, uint64_t bytes) {
     const driver *drv = core_driver();
     self->other = core_context_new();
     core_pair_open(&self->pair, core_context, self->other);
     self->from = contents_buffer(core_context, bytes);
     self->into = contents_buffer(self->other, bytes);
-    if (!is_entered) {
-        core_enter_device(0);
-        is_entered = true;
-    }
+    core_enter_device(0);
     cr_assert_eq(drv->cuStreamCreate(&self->sends, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(drv->cuStreamCreate(&self->receives, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 }

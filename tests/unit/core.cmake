@@ -44,7 +44,7 @@ gpuipc_add_test(unit wait_handle DRIVER SOURCES test_wait_handle.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit staging DRIVER SOURCES test_staging.c buffer_marks.c LIBRARIES gpuipc_core_fixture)
 foreach(unit contents contents_fault contents_left close)
-  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c buffer_marks.c
+  gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c buffer_marks.c stream_gate.c
                   LIBRARIES gpuipc_core_fixture)
 endforeach()
 # How many failures in a row that nothing came of end a row, and how dense the later calls are: a process

@@ -117,6 +117,9 @@ const driver *core_driver(void) {
 void core_enter_device(int ordinal) {
     const driver *drv = core_driver();
     CUcontext primary;
+    if (entered_device == ordinal) {
+        return;
+    }
     cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&primary, ordinal), CUDA_SUCCESS);
     cr_assert_eq(drv->cuCtxPushCurrent(primary), CUDA_SUCCESS);
     entered_device = ordinal;

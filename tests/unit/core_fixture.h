@@ -60,7 +60,7 @@ extern const bool core_names_have_case;
 /** The driver's own entry points, as a program that uses CUDA beside gpuipc has them. */
 const driver *core_driver(void);
 
-/** Makes a primary context current in this thread, as such a program does; undone in core_finish. */
+/** Makes a primary context current in this thread, as such a program does, if it is not; undone in core_finish. */
 void core_enter_device(int ordinal);
 
 /** Lets calls of the emulated driver fail: emulated.h, GPUIPC_EMULATED_SET_FAIL. "": none. */

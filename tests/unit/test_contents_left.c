@@ -2,6 +2,7 @@
 /** @file Contents that were sent and that nobody will receive, because one end or the other was closed: the stream that
  *  sent them goes on, as gpuipc_connection_send_contents() promises. */
 #include "contents_ends.h"
+#include "stream_gate.h"
 
 /* More than any stream needs that is let go, and little enough that a whole run of failures ends. */
 #define GOES_ON_MS 10000
@@ -137,4 +138,22 @@ Test(contents_left, by_memory_closed_by_both_while_another_thread_sends) {
 Test(contents_left, through_the_ring_closed_by_both_while_another_thread_sends) {
     check_left_while_another_sends(GPUIPC_TRANSPORT_HOST, RECEIVER_THEN_SENDER);
     check_left_while_another_sends(GPUIPC_TRANSPORT_HOST, SENDER_THEN_RECEIVER);
+}
+
+/* The connection does not wait for the stream that copies; the memory that it copies from goes when it has passed. */
+Test(contents_left, by_memory_that_is_copied_from_when_both_are_closed) {
+    contents_ends two;
+    stream_gate_make();
+    contents_ends_open(&two, CONTENTS_MANY);
+    buffer_marks_write(two.from, 1);
+    stream_gate_close(two.receives);
+    check_ok(contents_send_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_VMM));
+    check_ok(contents_receive_range(&two, 0, CONTENTS_MANY, GPUIPC_TRANSPORT_VMM));
+    close_ends(&two, RECEIVER_THEN_SENDER);
+    stream_gate_check_waits(two.receives);
+    stream_gate_open();
+    contents_both_pass(&two);
+    buffer_marks_check(two.into, 0, 0, CONTENTS_MANY, 1, 0);
+    contents_ends_close(&two);
+    stream_gate_end();
 }

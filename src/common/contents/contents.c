@@ -2,13 +2,7 @@
 /** @file See contents.h. Sending and receiving have files of their own. */
 #include "contents/contents.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 #include "transport/transport.h"
-
-/* How long the end of a connection waits for streams that still copy. */
-#define ENDING_MS 1000
 
 static gpuipc_status take_words(connection *from, os_handle handle) {
     if (from->ring_words != NULL || from->ring_in != NULL || from->in.started) {
@@ -72,55 +66,6 @@ contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted
     return flow;
 }
 
-/* ---- memory that is copied from ----------------------------------------------------------- */
-
-static void close_one(connection *from, contents_opened *one, bool forked) {
-    device_scope scope;
-    if (!forked && device_enter(from->context, one->device, &scope) == GPUIPC_OK) {
-        (void)from->context->driver.cuEventDestroy(one->passed);
-        device_leave(&scope);
-    }
-    buffer_release_later(one->buffer);
-    free(one);
-}
-
-void contents_close_opened(connection *from) {
-    const gpuipc_error why = status_save();
-    for (contents_opened **at = &from->opened; *at != NULL;) {
-        contents_opened *one = *at;
-        /* an event whose CUDA context is gone is not waited for by anything */
-        if (from->context->driver.cuEventQuery(one->passed) == CUDA_ERROR_NOT_READY) {
-            at = &one->next;
-        } else {
-            *at = one->next;
-            close_one(from, one, false);
-        }
-    }
-    status_restore(&why);
-}
-
-static void end_opened(connection *self, bool forked) {
-    const os_deadline deadline = os_deadline_after(ENDING_MS);
-    unsigned pause = 0;
-    while (forked && self->opened != NULL) {
-        contents_opened *one = self->opened;
-        self->opened = one->next;
-        close_one(self, one, true);
-    }
-    while (self->opened != NULL) {
-        contents_close_opened(self);
-        if (self->opened != NULL && os_deadline_passed(deadline)) {
-            context_log(self->context, GPUIPC_LOG_WARNING,
-                        "a stream still waits to copy contents; the memory that it copies from is "
-                        "left to the end of the process");
-            return;
-        }
-        if (self->opened != NULL) {
-            os_sleep_ms(os_backoff_next(&pause, deadline));
-        }
-    }
-}
-
 static void end_receiving(connection *self, bool forked) {
     contents_ring_destroy(self->ring_in, forked);
     if (self->ring_words != NULL && !forked) {
@@ -132,7 +77,6 @@ static void end_receiving(connection *self, bool forked) {
 }
 
 static void end(connection *self, bool forked) {
-    end_opened(self, forked);
     contents_ring_destroy(self->ring_out, forked);
     end_receiving(self, forked);
 }

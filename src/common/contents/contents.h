@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file What a connection has of contents on their way: the rings, and memory that is just copied from. */
+/** @file What a connection has of contents on their way: the rings, one in each direction. */
 #ifndef GPUIPC_CONTENTS_H
 #define GPUIPC_CONTENTS_H
 
@@ -7,19 +7,8 @@
 #include "memory/buffer.h"
 #include "message/connection.h"
 
-/** A buffer of the peer's that contents are copied out of, until the stream has passed the copy. */
-typedef struct contents_opened {
-    gpuipc_buffer *buffer;
-    uint32_t device; /**< its event's */
-    CUevent passed;
-    struct contents_opened *next;
-} contents_opened;
-
 /** What the connections of a context ask of it. */
 extern const connection_contents contents_of_connections;
-
-/** Closes the peer's memory that the streams have passed. The receive mutex is held. */
-void contents_close_opened(connection *from);
 
 /** The range, the stream and the reserved parts of what a caller wants. Takes a reference on the buffer. */
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Receiving contents into a range: out of the sender's own memory, or through a ring. */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/struct_size.h"
 #include "contents/contents.h"
 #include "copy/buffer_copy.h"
-#include "copy/detour.h"
+#include "sync/drop.h"
 #include "transport/transport.h"
 
 static gpuipc_status bad(const char *sentence) {
@@ -33,72 +32,49 @@ static gpuipc_status open_memory(connection *from, const buffer *into,
     return connection_deliver(from, &message, &message, deadline);
 }
 
-/* Copies out of the opened buffer and returns it, on the stream, whose CUDA context is the current one.
- * @param passed is recorded behind that, also after a failure: part of it may be on the stream */
+/* Copies out of the opened buffer and returns it, on the stream, whose CUDA context is the current one. */
 static gpuipc_status copy_out(buffer *into, const gpuipc_contents *contents,
-                              const wire_contents *record, gpuipc_buffer *opened, CUevent passed) {
-    const driver *drv = &into->context->driver;
-    buffer *source;
-    gpuipc_status status = buffer_acquire(opened, &source);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+                              const wire_contents *record, buffer *source) {
     buffer_set_arrived(into, source->import_record);
-    status = buffer_copy(into, contents->offset, source, record->offset, contents->bytes,
-                         contents->stream);
+    gpuipc_status status = buffer_copy(into, contents->offset, source, record->offset,
+                                       contents->bytes, contents->stream);
     const gpuipc_error copied = status_save();
     /* Also after a failure, or the sender's stream would wait until this connection ends. */
-    gpuipc_status returned = buffer_return(source, contents->stream);
-    buffer_unreference(source);
+    const gpuipc_status returned = buffer_return(source, contents->stream);
     if (status == GPUIPC_OK) {
-        status = returned;
-    } else {
-        status_restore(&copied);
+        return returned;
     }
-    const gpuipc_error why = status_save();
-    gpuipc_status marked =
-        DRIVER_CALL(drv, cuEventRecord, (passed, contents->stream), "marking the end of contents");
-    if (marked != GPUIPC_OK && drv->cuStreamSynchronize(contents->stream) == CUDA_SUCCESS) {
-        marked = GPUIPC_OK; /* an event that was never recorded has passed */
-    }
-    if (status != GPUIPC_OK) {
-        status_restore(&why);
-        return status;
-    }
-    return marked;
+    status_restore(&copied);
+    return status;
 }
 
-/* The buffer is closed when the stream has passed the copy: closed under one that runs, it would end the
- * CUDA context. Takes it over. */
+/* The buffer is closed when the stream has passed the copy, which may be longer than the connection is there: closed under
+ * one that runs, it would end the CUDA context. Takes it over. */
 static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc_contents *contents,
                                     const wire_contents *record, gpuipc_buffer *opened) {
-    const driver *drv = &from->context->driver;
+    buffer *source;
+    struct drop_passing *passing;
     device_scope scope;
-    gpuipc_status status;
-    contents_opened *one = calloc(1, sizeof(*one));
-    if (one == NULL) {
-        status = status_out_of_memory(sizeof(*one));
-        goto release;
-    }
-    status = device_enter_stream(from->context, contents->stream, into->access_device, &scope);
+    gpuipc_status status =
+        device_enter_stream(from->context, contents->stream, into->access_device, &scope);
     if (status != GPUIPC_OK) {
         goto release;
     }
-    status = detour_event_new(drv, &one->passed);
-    if (status != GPUIPC_OK) {
-        device_leave(&scope);
-        goto release;
+    if ((status = drop_passing_new(from->context, &passing)) != GPUIPC_OK) {
+        goto leave;
     }
-    status = copy_out(into, contents, record, opened, one->passed);
+    if ((status = buffer_take_hold(opened, &source)) != GPUIPC_OK) {
+        drop_passing_destroy(from->context, passing);
+        goto leave;
+    }
+    status = copy_out(into, contents, record, source);
+    buffer_release_behind(source, passing, contents->stream);
     device_leave(&scope);
-    one->buffer = opened;
-    one->device = into->access_device;
-    one->next = from->opened;
-    from->opened = one;
     return status;
 
+leave:
+    device_leave(&scope);
 release:
-    free(one);
     buffer_release_later(opened);
     return status;
 }
@@ -217,7 +193,6 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
     if (status != GPUIPC_OK) {
         return status;
     }
-    contents_close_opened(from);
     if ((status = buffer_check_writable(into)) != GPUIPC_OK ||
         (status = connection_receive_whole(from, WIRE_CONTENTS, false, deadline)) != GPUIPC_OK) {
         goto unreference;

@@ -110,6 +110,9 @@ gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer);
 gpuipc_status buffer_release(gpuipc_buffer *handle);
 /** As gpuipc_buffer_return_async(). */
 gpuipc_status buffer_return(buffer *self, gpuipc_stream stream);
+/** Gives up what buffer_take_hold() took when the stream, in whose CUDA context this is, has done what it has been given.
+ *  @param passing room for that, made before: taken over */
+void buffer_release_behind(buffer *self, struct drop_passing *passing, gpuipc_stream stream);
 /** Gives up the reference of a public handle. */
 void buffer_unreference_handle(object *self);
 /** As gpuipc_buffer_release(), in a call that must not wait for the devices; a failure stays in the record. */

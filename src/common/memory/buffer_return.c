@@ -82,6 +82,14 @@ static void return_if_last(buffer *self, gpuipc_stream stream) {
     }
 }
 
+void buffer_release_behind(buffer *self, struct drop_passing *passing, gpuipc_stream stream) {
+    context *ctx = self->context;
+    if (!drop_pass(ctx, passing, &self->object, buffer_unreference_handle, stream)) {
+        drop_passing_destroy(ctx, passing);
+        drop_add(ctx, &self->dropped, &self->object, buffer_unreference_handle, GPUIPC_DEVICE_NONE);
+    }
+}
+
 static gpuipc_status release_behind(context *ctx, gpuipc_buffer *handle, gpuipc_stream stream) {
     buffer *self;
     struct drop_passing *passing;
@@ -94,10 +102,7 @@ static gpuipc_status release_behind(context *ctx, gpuipc_buffer *handle, gpuipc_
         return status;
     }
     return_if_last(self, stream);
-    if (!drop_pass(ctx, passing, &self->object, buffer_unreference_handle, stream)) {
-        drop_passing_destroy(ctx, passing);
-        drop_add(ctx, &self->dropped, &self->object, buffer_unreference_handle, GPUIPC_DEVICE_NONE);
-    }
+    buffer_release_behind(self, passing, stream);
     return GPUIPC_OK;
 }
 

@@ -33,13 +33,12 @@ typedef struct connection {
     uint64_t next_in;
     point_page *points_in[POINT_PAGES_MAX]; /**< the peer's */
     uint32_t points_in_count;
-    bool is_settled;                /**< connection_settle() has been here */
-    point_page *ring_words;         /**< of the peer's ring; NULL before it has come, and after */
-    struct contents_ring *ring_in;  /**< likewise, of the ring with its words */
-    struct contents_opened *opened; /**< the peer's memory that contents are just copied out of */
-    bool awaits_channel;            /**< a page of a channel may come */
-    os_handle channel_page;         /**< which has come, until it is taken; or none */
-    import_source from;             /**< the peer, as the memory that it sends is concerned */
+    bool is_settled;               /**< connection_settle() has been here */
+    point_page *ring_words;        /**< of the peer's ring; NULL before it has come, and after */
+    struct contents_ring *ring_in; /**< likewise, of the ring with its words */
+    bool awaits_channel;           /**< a page of a channel may come */
+    os_handle channel_page;        /**< which has come, until it is taken; or none */
+    import_source from;            /**< the peer, as the memory that it sends is concerned */
     incoming in;
     wait_handle waited; /**< for something to be received */
 } connection;
@@ -52,7 +51,7 @@ typedef struct connection_contents {
     gpuipc_status (*take_words)(connection *from, os_handle handle);
     /** Nothing more is received: what the peer sends goes nowhere, and its streams go on. */
     void (*end_receiving)(connection *self, bool forked);
-    /** At the end of a connection, without the mutex. Memory that is still copied from is waited for a little. */
+    /** At the end of a connection, without the mutex. */
     void (*end)(connection *self, bool forked);
 } connection_contents;
 
