@@ -259,7 +259,7 @@ gpuipc_status os_connection_send(os_connection *connection, const void *bytes, s
  *  Nothing is left behind by a failure: handles that came with a packet that cannot be delivered
  *  whole are closed. ERR_TIMEOUT, ERR_PEER_CLOSED, ERR_PROTOCOL (longer than @p capacity, empty),
  *  ERR_HANDLE_COUNT (more handles than a packet may have), ERR_TOO_MANY_HANDLES (our own
- *  descriptor limit cut the list: not the peer's fault), ERR_RELEASED after interrupt. */
+ *  descriptor limit cut the list: not the peer's fault; the packet may still be there), ERR_RELEASED after interrupt. */
 gpuipc_status os_connection_receive(os_connection *connection, void *bytes, size_t capacity,
                                     size_t *out_size, os_handle *handles, size_t *out_count,
                                     os_deadline deadline);

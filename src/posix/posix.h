@@ -51,9 +51,20 @@ void posix_register_close(int fd);
  *  until it execs. */
 void posix_register_close_foreign(int fd);
 
+/** The same by a thread that waits alone, whatever it is. */
+void posix_register_close_alone(int fd);
+
+/** Looks how many descriptors this process may still open, unless that was done in the last 100 ms. It may take 50 us: for
+ *  who is about to sleep. */
+void posix_register_look(void);
+/** With the register locked: whether there is room for so many more, as far as such a look has seen. */
+bool posix_register_has_room(unsigned count);
+
 /** Closes one that is not registered and may be of a peer's making, whose close() can take as long as the peer likes: a
  *  thread of its own waits for that, of which there are 16 at most (posix_closer.c). */
 void posix_close_foreign(int fd);
+/** Has such a thread close it in any case. */
+void posix_close_alone(int fd);
 
 /** In a forked child, with the register locked: closes all. Allocates nothing. */
 void posix_register_close_all(void);
@@ -134,8 +145,8 @@ gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection);
 /** For calls on an object that was made before a fork: its descriptors are closed in this child. */
 gpuipc_status posix_fail_forked(void);
 
-/** Ends a connected socket and throws away what nobody received of it; to be closed next. */
-void posix_packet_drain(int fd);
+/** Ends a connected socket, which is registered: throws away what nobody received of it, and closes it. */
+void posix_packet_close(int fd);
 
 gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer);
 

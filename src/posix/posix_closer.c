@@ -119,7 +119,7 @@ static void notice_fork(void) {
 }
 
 /* Where no thread can be started, and where memory has run out, the caller waits. */
-static void close_elsewhere(int fd) {
+void posix_close_alone(int fd) {
     waiting *one = malloc(sizeof(*one));
     if (one == NULL) {
         close(fd);
@@ -143,6 +143,6 @@ void posix_close_foreign(int fd) {
     if (closes_at_once(fd)) {
         close(fd);
     } else {
-        close_elsewhere(fd);
+        posix_close_alone(fd);
     }
 }

@@ -195,8 +195,7 @@ bool os_connection_has_ended(os_connection *connection) {
 
 void os_connection_destroy(os_connection *connection) {
     if (connection->generation == os_fork_generation()) {
-        posix_packet_drain(connection->fd);
-        posix_register_close(connection->fd);
+        posix_packet_close(connection->fd);
     }
     free(connection);
 }

@@ -540,8 +540,7 @@ static bool backlog_drop(int listener_fd) {
     gpuipc_status status = fd < 0 ? GPUIPC_OK : posix_register_add(fd, "accept4");
     posix_register_unlock();
     if (fd >= 0 && status == GPUIPC_OK) {
-        posix_packet_drain(fd);
-        posix_register_close(fd);
+        posix_packet_close(fd);
     }
     errno = code;
     return fd >= 0 && status == GPUIPC_OK;

@@ -7,10 +7,17 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define WORD_BITS    64u
 #define GROWTH_WORDS 16u
+
+/* A look at the numbers below the limit ends when so many are free, or so many were asked for. */
+#define ROOM_WANTED     512u
+#define ROOM_LOOKED_FOR 1024u
+/* How long it is believed: the rest of the program opens files as well. */
+#define ROOM_NS UINT64_C(100000000)
 
 /* One bit per descriptor number. A forked child walks it, so it is only ever changed with the lock
  * held, and fork() waits for the lock (posix_process.c). It is never freed: it lives as long as
@@ -19,6 +26,9 @@ static struct {
     os_static_mutex mutex;
     uint64_t *words;
     size_t count;
+    unsigned
+        room; /* so many more could be opened at the last look, less what was registered since */
+    uint64_t looked_ns; /* when that was; 0: never */
 } fd_register;
 
 void posix_register_lock(void) {
@@ -65,8 +75,41 @@ gpuipc_status posix_register_record(int fd) {
         return status_out_of_memory((word + GROWTH_WORDS) * sizeof(uint64_t));
     }
     fd_register.words[word] |= UINT64_C(1) << ((unsigned)fd % WORD_BITS);
+    fd_register.room -= fd_register.room > 0;
     return GPUIPC_OK;
 }
+
+/* ---- room ----------------------------------------------------------------------------------- */
+
+bool posix_register_has_room(unsigned count) {
+    return fd_register.looked_ns != 0 && os_clock_ns() - fd_register.looked_ns < ROOM_NS &&
+           fd_register.room >= count;
+}
+
+/* Of each number by itself: poll(2) would ask all at once, but asks the files of those that are open, too, and a peer's may
+ * not answer. */
+static unsigned count_free(rlim_t end) {
+    unsigned found = 0;
+    for (rlim_t i = 0; i < end && i < ROOM_LOOKED_FOR && found < ROOM_WANTED; i++) {
+        found += fcntl((int)(end - 1 - i), F_GETFD) < 0;
+    }
+    return found;
+}
+
+/* A new descriptor has the lowest number that is free, so that the highest ones are free the longest. */
+void posix_register_look(void) {
+    struct rlimit limit = {.rlim_cur = 0};
+    posix_register_lock();
+    const uint64_t now = os_clock_ns();
+    if (fd_register.looked_ns == 0 || now - fd_register.looked_ns >= ROOM_NS) {
+        (void)getrlimit(RLIMIT_NOFILE, &limit); /* else there is none, as far as known */
+        fd_register.room = count_free(limit.rlim_cur < INT_MAX ? limit.rlim_cur : INT_MAX);
+        fd_register.looked_ns = now;
+    }
+    posix_register_unlock();
+}
+
+/* ---- what is in it -------------------------------------------------------------------------- */
 
 gpuipc_status posix_register_add(int fd, const char *call) {
     if (fd < 0) {
@@ -109,6 +152,15 @@ void posix_register_close_foreign(int fd) {
     posix_register_unlock();
     if (ours) {
         posix_close_foreign(fd);
+    }
+}
+
+void posix_register_close_alone(int fd) {
+    posix_register_lock();
+    bool ours = register_remove(fd);
+    posix_register_unlock();
+    if (ours) {
+        posix_close_alone(fd);
     }
 }
 

@@ -131,6 +131,7 @@ typedef struct packet {
     bool has_control;
     bool at_limit; /**< this process can open no further descriptor */
     bool surplus;  /**< a descriptor came by another way than SCM_RIGHTS */
+    bool is_left;  /**< not all of it could be taken, and it is still in the socket */
     size_t fd_count;
     size_t registered; /**< how many of them are, from the first on */
     int fds[RECEIVED_FDS_MAX];
@@ -178,7 +179,6 @@ static void packet_close(packet *received) {
 /** With the register locked: registers what came. */
 static gpuipc_status packet_register(packet *received) {
     gpuipc_status status = GPUIPC_OK;
-    received->registered = 0;
     while (received->registered < received->fd_count && status == GPUIPC_OK) {
         status = posix_register_record(received->fds[received->registered]);
         received->registered += status == GPUIPC_OK;
@@ -186,7 +186,21 @@ static gpuipc_status packet_register(packet *received) {
     return status;
 }
 
-/** One try. @return 0, or errno */
+/* Takes off a packet that was looked at. @return 0, or errno */
+static int packet_take_off(int fd) {
+    struct msghdr nothing = {.msg_iov = NULL};
+    ssize_t size;
+    do {
+        size = recvmsg(fd, &nothing, MSG_DONTWAIT);
+    } while (size < 0 && errno == EINTR);
+    return size < 0 ? errno : 0;
+}
+
+/* One try. What a process at its limit cannot take of a packet the kernel would close inside recvmsg(): of a socket that
+ * lingers (posix_closer.c) that takes as long as its sender likes. So where there may be too little room, the packet is
+ * looked at first. A look makes descriptors of our own beside those that are on their way, which then are not the last ones
+ * when the packet is taken off; and a packet that does not fit is left where it is.
+ * @return 0, or errno */
 static int packet_take(int fd, void *bytes, size_t capacity, packet *received,
                        gpuipc_status *out_status) {
     receive_control control;
@@ -195,15 +209,12 @@ static int packet_take(int fd, void *bytes, size_t capacity, packet *received,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
-    received->size = 0;
-    received->flags = 0;
-    received->has_control = false;
-    received->surplus = false;
-    received->at_limit = false;
-    received->fd_count = 0;
+    *received = (packet){.size = 0};
     *out_status = GPUIPC_OK;
     posix_register_lock();
-    ssize_t size = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const bool is_look = !posix_register_has_room(OS_PACKET_HANDLES_MAX);
+    ssize_t size =
+        recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | (is_look ? MSG_PEEK : 0));
     int code = size < 0 ? errno : 0;
     if (size >= 0) {
         received->size = (size_t)size;
@@ -211,9 +222,16 @@ static int packet_take(int fd, void *bytes, size_t capacity, packet *received,
         control_collect(&message, received);
         /* Asked before anything is closed again. */
         received->at_limit = (message.msg_flags & MSG_CTRUNC) != 0 && process_at_limit(fd);
+        received->is_left = is_look && (message.msg_flags & MSG_CTRUNC) != 0;
         *out_status = packet_register(received);
     }
+    if (size >= 0 && is_look && !received->is_left) {
+        code = packet_take_off(fd);
+    }
     posix_register_unlock();
+    if (code != 0) {
+        packet_close(received);
+    }
     return code;
 }
 
@@ -297,12 +315,14 @@ static gpuipc_status packet_wait(os_connection *connection, void *bytes, size_t 
             return posix_fail(code, "recvmsg", "no packet can be received");
         }
         if (code == EAGAIN && os_deadline_passed(deadline)) {
+            posix_register_look();
             return status_fail(GPUIPC_ERR_TIMEOUT, "no packet came before the time ran out");
         }
         if (code == EAGAIN && look_until != 0 && os_clock_ns() < look_until) {
             sched_yield(); /* who is to answer may need this very processor */
             continue;
         }
+        posix_register_look();
         if (code == EAGAIN && fd_wait(connection->fd, POLLIN, deadline) < 0) {
             return posix_fail(errno, "poll", "the connection cannot be waited for");
         }
@@ -365,12 +385,9 @@ gpuipc_status os_connection_take_rest(os_connection *connection, void *bytes, si
     return GPUIPC_OK;
 }
 
-/* Left in the queue, descriptors would be closed by the kernel when the socket is, and one that
- * lingers (posix_handle.c) would make that wait for as long as the peer likes. After shutdown() nothing
- * more comes, and what is queued is still given out (net/unix/af_unix.c, unix_dgram_recvmsg()). Asked
- * for credentials, the kernel adds them to every packet and not to the end, which tells an empty
- * packet from it. */
-void posix_packet_drain(int fd) {
+/* @return whether all is out. Asked for credentials, the kernel adds them to every packet and not to the end, which tells an
+ * empty packet from it. */
+static bool packet_drain(int fd) {
     int on = 1;
     packet received = {.fd_count = 0};
     bool more = true;
@@ -382,8 +399,20 @@ void posix_packet_drain(int fd) {
         gpuipc_status status;
         int code = packet_take(fd, &byte, sizeof(byte), &received, &status);
         more = code == EINTR || code == ECONNRESET ||
-               (code == 0 && (received.size > 0 || received.has_control));
+               (code == 0 && !received.is_left && (received.size > 0 || received.has_control));
         packet_close(&received);
     }
     status_restore(&why);
+    return !received.is_left;
+}
+
+/* Left in the queue, descriptors would be closed by the kernel when the socket is, and one that lingers (posix_closer.c)
+ * would make that wait for as long as the peer likes: then a thread waits that has nothing else to do. After shutdown()
+ * nothing more comes, and what is queued is still given out (net/unix/af_unix.c, unix_dgram_recvmsg()). */
+void posix_packet_close(int fd) {
+    if (packet_drain(fd)) {
+        posix_register_close(fd);
+    } else {
+        posix_register_close_alone(fd);
+    }
 }

@@ -169,6 +169,18 @@ void __wrap_posix_close_foreign(int fd) {
     fault_leave_part(before);
 }
 
+/* When there was a look is a matter of time, and so is what is known by it. Where nothing is known, the same call is made
+ * twice. */
+void __wrap_posix_register_look(void);
+void __wrap_posix_register_look(void) {
+}
+
+bool __wrap_posix_register_has_room(unsigned count);
+bool __wrap_posix_register_has_room(unsigned count) {
+    (void)count;
+    return false;
+}
+
 /* ---- calls of several uses ---------------------------------------------------------------------- */
 
 int __real_fcntl(int fd, int command, ...);
@@ -318,7 +330,7 @@ ssize_t __wrap_readlink(const char *path, char *text, size_t size) {
 ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
-    /* posix_packet_drain() has room for one byte; a message of the library's has a header. */
+    /* packet_drain() (posix_packet.c) has room for one byte; a message of the library's has a header. */
     const bool is_drain = message->msg_iovlen == 1 && message->msg_iov[0].iov_len == 1;
     const int code = ask(is_drain ? CALL_DRAIN : CALL_RECVMSG);
     if (code > 0) {

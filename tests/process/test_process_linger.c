@@ -5,6 +5,8 @@
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "marks.h"
@@ -112,6 +114,7 @@ Test(linger, receive_answers_at_once) {
     check_ok(gpuipc_connection_close(connection));
     end();
 }
+
 /* A packet that nobody received goes with the connection. */
 Test(linger, closing_the_connection_answers_at_once) {
     begin();
@@ -164,4 +167,55 @@ Test(linger, closing_the_listener_answers_at_once) {
     at.listener = NULL;
     cr_assert_lt(took, AT_ONCE_NS, "close took %llu ns", (unsigned long long)took);
     end();
+}
+
+/* ---- at the limit ----------------------------------------------------------------------------- */
+
+/* No number is free: what comes does not fit, and would be closed by the kernel where it is received. */
+static rlim_t leave_no_room(void) {
+    struct rlimit limit;
+    const int lowest = dup(0);
+    cr_assert_geq(lowest, 0);
+    cr_assert_eq(close(lowest), 0);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = (rlim_t)lowest;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+}
+
+static void leave_room(rlim_t before) {
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = before;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void check_at_the_limit(bool receives) {
+    gpuipc_buffer *opened;
+    size_t count = 1;
+    gpuipc_status received = GPUIPC_OK;
+    begin();
+    send_packet();
+    gpuipc_connection *connection = process_case_accept(&at);
+    const rlim_t before = leave_no_room();
+    const uint64_t start = os_clock_ns();
+    if (receives) {
+        received = process_case_receive(connection, &opened, &count, NULL, PATIENCE_MS);
+    }
+    const gpuipc_status closed = gpuipc_connection_close(connection);
+    const uint64_t took = os_clock_ns() - start;
+    leave_room(before);
+    check_status(receives ? GPUIPC_ERR_TOO_MANY_HANDLES : GPUIPC_OK, received);
+    check_ok(closed);
+    cr_assert_lt(took, AT_ONCE_NS, "it took %llu ns", (unsigned long long)took);
+    end();
+}
+
+Test(linger, receive_answers_at_once_at_the_limit_of_descriptors) {
+    check_at_the_limit(true);
+}
+
+Test(linger, closing_answers_at_once_at_the_limit_of_descriptors) {
+    check_at_the_limit(false);
 }

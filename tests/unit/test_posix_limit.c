@@ -46,25 +46,25 @@ Test(posix_limit, a_list_that_our_own_limit_cut_is_not_blamed_on_the_peer) {
     static os_handle handles[OS_PACKET_HANDLES_MAX];
     leak_gate gate;
     leak_gate_begin(&gate);
-    os_pair pair;
-    os_pair_listen(&pair);
     os_pair_make_handles(handles, OS_PACKET_HANDLES_MAX);
-    child_process *helper = helper_start("limit-receive", &pair);
-    expect(helper, "GPUIPC_OK");
-    check_ok(os_listener_accept(pair.listener, os_deadline_after(SOON_MS), &pair.server));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char line[32];
+        os_pair pair;
+        os_pair_listen(&pair);
+        child_process *helper = helper_start("limit-receive", &pair);
+        expect(helper, "GPUIPC_OK");
+        check_ok(os_listener_accept(pair.listener, os_deadline_after(SOON_MS), &pair.server));
         snprintf(line, sizeof(line), "receive %d", rows[i].room);
         check_ok(os_connection_send(pair.server, "x", 1, handles, rows[i].sent,
                                     os_deadline_after(SOON_MS)));
         check_ok(child_write_line(helper, line));
         expect(helper, rows[i].answer);
         expect(helper, "left 0");
+        child_close_input(helper);
+        finish(helper);
+        os_pair_close(&pair);
     }
-    child_close_input(helper);
-    finish(helper);
     os_pair_close_handles(handles, OS_PACKET_HANDLES_MAX);
-    os_pair_close(&pair);
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
 }
 

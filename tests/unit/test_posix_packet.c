@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -266,4 +267,73 @@ Test(posix_packet, a_descriptor_of_another_kind_is_surplus_and_closed) {
         raw_close(&both);
         cr_skip_test("this kernel sends no pidfds along (Linux 6.5)");
     }
+}
+
+/* ---- little room for descriptors ---------------------------------------------------------------- */
+
+/* So many more may be opened. @return the limit before */
+static struct rlimit leave_room_for(unsigned more) {
+    struct rlimit before;
+    rlim_t number = 0;
+    for (unsigned found = 0; found < more; number++) {
+        found += fcntl((int)number, F_GETFD) < 0;
+    }
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit limit = {number, before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return before;
+}
+
+static bool has_room(unsigned count) {
+    posix_register_lock();
+    const bool has = posix_register_has_room(count);
+    posix_register_unlock();
+    return has;
+}
+
+Test(posix_packet, how_much_room_there_is_is_looked_at_and_counted) {
+    os_handle handles[2];
+    cr_assert_not(has_room(0)); /* nobody has looked */
+    const struct rlimit before = leave_room_for(300);
+    posix_register_look();
+    cr_assert(has_room(300));
+    cr_assert_not(has_room(301));
+    os_pair_make_handles(handles, 2);
+    cr_assert(has_room(298));
+    cr_assert_not(has_room(299));
+    os_pair_close_handles(handles, 2);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+/* Packets are looked at first then, and come whole, each once and in their order. */
+Test(posix_packet, with_little_room_packets_come_as_ever) {
+    enum {
+        PACKETS = 8
+    };
+    os_pair pair;
+    os_pair_open(&pair);
+    os_handle sent[PACKETS];
+    os_pair_make_handles(sent, PACKETS);
+    for (uint8_t i = 0; i < PACKETS; i++) {
+        check_ok(os_connection_send(pair.client, &i, 1, sent, i, os_deadline_after(SOON_MS)));
+    }
+    const struct rlimit before = leave_room_for(PACKETS);
+    for (uint8_t i = 0; i < PACKETS; i++) {
+        os_handle came[OS_PACKET_HANDLES_MAX];
+        uint8_t bytes[2];
+        size_t size;
+        size_t count;
+        check_ok(os_connection_receive(pair.server, bytes, sizeof(bytes), &size, came, &count,
+                                       os_deadline_after(0)));
+        cr_assert(size == 1 && bytes[0] == i && count == i);
+        for (size_t k = 0; k < count; k++) {
+            uint64_t bytes_of;
+            check_ok(os_memory_inspect(came[k], &bytes_of));
+            cr_assert_eq(bytes_of, (k + 1) * 4096);
+        }
+        os_pair_close_handles(came, count);
+    }
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    os_pair_close_handles(sent, PACKETS);
+    os_pair_close(&pair);
 }
