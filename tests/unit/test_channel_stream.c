@@ -82,8 +82,8 @@ Test(channel_stream, who_publishes_for_nobody_is_not_ahead_without_end) {
     stream_gate_end();
 }
 
-/* The words are on the stream: it is waited for, and no number is given out twice. */
-Test(channel_stream, a_turn_that_cannot_be_marked_is_waited_for) {
+/* The words are on the stream, and no number is given out twice. */
+Test(channel_stream, a_turn_that_cannot_be_marked_leaves_a_word) {
     gpuipc_frame came = GPUIPC_FRAME_INIT;
     core_need_emulated();
     stream_gate_make();
@@ -102,6 +102,56 @@ Test(channel_stream, a_turn_that_cannot_be_marked_is_waited_for) {
     stream_gate_open();
     cr_assert_eq(take(reader, GPUIPC_NO_STREAM).sequence, 2);
     check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
+/* The call comes back although the other end's stream stands still, and the words stay mapped until it goes on.
+ * @param how what fails, at each call that records
+ * @param makes the writer's stream, made current */
+static void cannot_be_marked(const char *how, CUstream makes) {
+    gpuipc_frame other = GPUIPC_FRAME_INIT;
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream uses = stream_gate_stream();
+    CUstream another = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    pass_on(reader, makes, uses);
+    stream_gate_synchronize(uses);
+    for (int i = 0; i < 3; i++) {
+        stream_gate_close(uses);
+        pass_on(reader, makes, uses);
+        core_set_failures(how);
+        const gpuipc_frame waits = loan(makes); /* for the reader's stream */
+        core_set_failures("");
+        stream_gate_check_waits(makes);
+        check_ok(gpuipc_channel_discard(channel_case_channel, &waits));
+        other = loan(another); /* behind the former */
+        stream_gate_check_waits(another);
+        stream_gate_open();
+        publish(&other, another);
+        cr_assert_eq(channel_case_receive(reader), 2 * (uint64_t)i + 3);
+    }
+    stream_gate_close(uses);
+    pass_on(reader, makes, uses);
+    core_set_failures(how);
+    (void)loan(makes);
+    core_set_failures("");
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_check_waits(makes);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    stream_gate_synchronize(another);
+    stream_gate_stream_end(uses);
+    stream_gate_stream_end(another);
+}
+
+Test(channel_stream, a_stream_that_waits_and_cannot_be_marked_is_not_waited_for) {
+    core_need_emulated();
+    stream_gate_make();
+    CUstream makes = stream_gate_stream();
+    cannot_be_marked("cuEventRecord:1=999", makes);
     stream_gate_stream_end(makes);
     stream_gate_end();
 }
@@ -153,6 +203,24 @@ Test(channel_stream, a_context_of_the_programs_own_may_end) {
     cr_assert_eq(channel_case_receive(reader), 6);
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
+/* More can fail there. */
+Test(channel_stream, a_stream_of_the_programs_own_context_is_not_waited_for_either) {
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUresult (*destroy)(CUcontext);
+    CUcontext own;
+    CUstream makes;
+    core_need_emulated();
+    find("cuCtxCreate_v2", &create);
+    find("cuCtxDestroy_v2", &destroy);
+    stream_gate_make();
+    cr_assert_eq(create(&own, 0, 0), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamCreate(&makes, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuCtxPopCurrent(&own), CUDA_SUCCESS);
+    cannot_be_marked("cuStreamCreate:1=2", makes);
+    cr_assert_eq(destroy(own), CUDA_SUCCESS);
     stream_gate_end();
 }
 

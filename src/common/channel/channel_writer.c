@@ -295,7 +295,7 @@ static gpuipc_status wait_for_readers(channel *self, const search *what) {
         }
     }
     return count == 0 ? GPUIPC_OK
-                      : trail_wait(self->trail, what->slot, words, words, count, what->by, false);
+                      : trail_wait(self->trail, what->slot, words, words, count, what->by);
 }
 
 /* The caller's from now on. */

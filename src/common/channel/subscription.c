@@ -223,7 +223,7 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadli
 
 static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
-    return trail_wait(self->page->trail, slot, &awaited, &awaited, 1, by, true);
+    return trail_wait(self->page->trail, slot, &awaited, &awaited, 1, by);
 }
 
 /* @param words of a kernel, which waits itself; NULL: there is none */

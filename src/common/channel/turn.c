@@ -126,7 +126,7 @@ static gpuipc_status wait_on_stream(const turn_end *of, const point_word *words,
                                     const point_word *let_go, trail_stream *by) {
     gpuipc_status status = wait_for_former(of, by);
     return status == GPUIPC_OK && of->turn->count > 0
-               ? trail_wait(of->trail, SLOT, words, let_go, of->turn->count, by, false)
+               ? trail_wait(of->trail, SLOT, words, let_go, of->turn->count, by)
                : status;
 }
 

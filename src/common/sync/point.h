@@ -192,7 +192,7 @@ gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, 
                                   gpuipc_stream stream, const point_word *passage);
 
 /** Puts into a stream that is being captured that it writes a word, or waits for words. Their pages stay mapped as long as
- *  the graph may be launched: the caller sees to that. */
+ *  the graph may be launched: the caller sees to that. A passage is waited for in this way by any stream. */
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream);
 gpuipc_status point_capture_waits(const point_word *words, size_t count, gpuipc_stream stream);
 /** Lets a stream of the current CUDA context, captured or not, write the low 32 bits of up to POINT_HALVES_MAX words, in

@@ -252,8 +252,12 @@ void point_settle(const struct context *ctx, gpuipc_stream stream) {
     status_restore(&why);
 }
 
-static void settle(const context *ctx, gpuipc_stream stream, const point_word *passage) {
-    point_settle(ctx, stream);
+/* Where none of the calls succeeded nothing is on the stream. */
+static void settle(const context *ctx, size_t submitted, gpuipc_stream stream,
+                   const point_word *passage) {
+    if (submitted > 0) {
+        point_settle(ctx, stream);
+    }
     passage_cancel(passage);
 }
 
@@ -263,7 +267,7 @@ static gpuipc_status write_by_words(const context *ctx, const point_word *words,
     size_t submitted;
     gpuipc_status status = submit(ctx, &writes, stream, &submitted);
     if (status != GPUIPC_OK) {
-        settle(ctx, stream, passage);
+        settle(ctx, submitted, stream, passage);
     }
     return status;
 }
@@ -365,7 +369,7 @@ static void give_up(const context *ctx, const point_word *words, size_t submitte
     for (size_t i = 0; i < submitted && may_store; i++) {
         point_raise(&words[i]);
     }
-    settle(ctx, stream, passage);
+    settle(ctx, submitted, stream, passage);
 }
 
 gpuipc_status point_submit_waits(struct context *ctx, const point_word *words, size_t count,

@@ -14,9 +14,10 @@
 
 typedef struct trail_event {
     struct trail_event *next;
-    uint32_t device;
+    uint32_t device; /* GPUIPC_DEVICE_NONE: it is no event, but what stands for one */
     CUevent event;
-    bool is_parked; /* no mark has it */
+    point_word passage; /* in its place, guarded by the mutex */
+    bool is_parked;     /* no mark has it */
     atomic_bool
         is_over; /* its CUDA context was reset, or is dead, and it is never recorded again */
 } trail_event;
@@ -32,10 +33,14 @@ typedef struct trail_mark {
 struct trail {
     atomic_uint references;
     struct context *context; /* no reference: whoever holds a trail holds the context */
-    os_mutex mutex;          /* guards the list */
+    os_mutex mutex;          /* guards the list, and who is parked */
     trail_event *events;     /* all of them, until the end */
     trail_mark marks[TRAIL_USES][TRAIL_SLOTS];
 };
+
+static bool is_event(const trail_event *self) {
+    return self->device != GPUIPC_DEVICE_NONE;
+}
 
 gpuipc_status trail_new(struct context *ctx, trail **out_trail) {
     trail *self = calloc(1, sizeof(*self));
@@ -60,7 +65,7 @@ void trail_unreference(trail *self, bool forked) {
     while (self->events != NULL) {
         trail_event *event = self->events;
         self->events = event->next;
-        if (!forked) {
+        if (!forked && is_event(event)) {
             /* Fails where its CUDA context is gone, and the event with it. */
             (void)self->context->driver.cuEventDestroy(event->event);
         }
@@ -76,8 +81,15 @@ static bool may_pass_later(CUresult result) {
     return result == CUDA_ERROR_NOT_READY || device_is_capture_error(result);
 }
 
+static point_word passage_of(trail *self, const trail_event *event) {
+    os_mutex_lock(&self->mutex);
+    const point_word passage = event->passage;
+    os_mutex_unlock(&self->mutex);
+    return passage;
+}
+
 /* Relaxed: else it would end a capture of another thread's in global mode (measured on an H100, driver 580). */
-static bool has_come(const driver *drv, trail_event *event) {
+static bool ask_event(const driver *drv, trail_event *event) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (atomic_load(&event->is_over)) {
         return true;
@@ -93,6 +105,14 @@ static bool has_come(const driver *drv, trail_event *event) {
     return !may_pass_later(result);
 }
 
+static bool has_come(trail *self, trail_event *event) {
+    if (is_event(event)) {
+        return ask_event(&self->context->driver, event);
+    }
+    const point_word passage = passage_of(self, event);
+    return point_is_reached(&passage);
+}
+
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     trail_mark *mark = &self->marks[use][slot];
     const uint64_t turn = atomic_load(&mark->turn);
@@ -103,7 +123,7 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
         return true;
     }
     trail_event *last = atomic_load(&mark->last);
-    if (!has_come(&self->context->driver, last) || atomic_load(&mark->turn) != turn) {
+    if (!has_come(self, last) || atomic_load(&mark->turn) != turn) {
         return false;
     }
     atomic_store(&mark->passed, turn);
@@ -196,13 +216,17 @@ static trail_event *take_parked(trail *self, uint32_t index) {
     return found;
 }
 
-static gpuipc_status make_event(trail *self, trail_event **out_event) {
+/* @param index of no device: for a passage */
+static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_event) {
     trail_event *made = calloc(1, sizeof(*made));
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
     }
+    made->device = index;
     gpuipc_status status =
-        device_event_new(self->context, CU_EVENT_DISABLE_TIMING, &made->event, &made->device);
+        index == GPUIPC_DEVICE_NONE
+            ? GPUIPC_OK
+            : device_event_new(self->context, CU_EVENT_DISABLE_TIMING, &made->event, &made->device);
     if (status != GPUIPC_OK) {
         free(made);
         return status;
@@ -233,7 +257,14 @@ static gpuipc_status find_event(trail_turn *self) {
     }
     const bool is_good = last != NULL && last->device == index && !atomic_load(&last->is_over);
     self->event = is_good ? last : take_parked(self->of, index);
-    return self->event != NULL ? GPUIPC_OK : make_event(self->of, &self->event);
+    return self->event != NULL ? GPUIPC_OK : make_event(self->of, index, &self->event);
+}
+
+/* Where streams do not wait for words, none waits for a peer: the host may wait for what is in its way. */
+static gpuipc_status wait_for_passage(const trail_turn *self, const trail_event *last) {
+    const point_word passage = passage_of(self->of, last);
+    return self->by->can_wait ? point_capture_waits(&passage, 1, self->by->stream)
+                              : point_await(&passage, 1, NULL, os_deadline_after(-1));
 }
 
 /* Where another stream had the slot before. */
@@ -241,8 +272,12 @@ static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint
     if (trail_is_of(self->of, use, slot, self->by) || trail_has_passed(self->of, use, slot)) {
         return GPUIPC_OK;
     }
+    const trail_event *last = atomic_load(&self->mark->last);
+    if (!is_event(last)) {
+        return wait_for_passage(self, last);
+    }
     return DRIVER_CALL(&self->of->context->driver, cuStreamWaitEvent,
-                       (self->by->stream, atomic_load(&self->mark->last)->event, 0),
+                       (self->by->stream, last->event, 0),
                        "waiting for what another stream does with a slot");
 }
 
@@ -262,10 +297,15 @@ gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_
     return status;
 }
 
-void trail_turn_cancel(const trail_turn *self) {
+/* The event is for others. */
+static void park_unused(const trail_turn *self) {
     if (self->event != atomic_load(&self->mark->last)) {
         park(self->of, self->event);
     }
+}
+
+void trail_turn_cancel(const trail_turn *self) {
+    park_unused(self);
     atomic_fetch_sub(&self->mark->turn, 1u);
 }
 
@@ -278,28 +318,64 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
     atomic_store(&self->mark->turn, turn);
 }
 
-gpuipc_status trail_turn_try_end(const trail_turn *self) {
+/* @param stands_for_it an event that is recorded, or a passage on its way */
+static void end_with(const trail_turn *self, trail_event *stands_for_it) {
     trail_event *last = atomic_load(&self->mark->last);
+    if (last != NULL && last != stands_for_it) {
+        park(self->of, last);
+    }
+    atomic_store(&self->mark->last, stands_for_it);
+    turn_is_over(self, false);
+}
+
+gpuipc_status trail_turn_try_end(const trail_turn *self) {
     gpuipc_status status = device_event_record(self->of->context, self->event->event,
                                                self->event->device, self->by->stream);
     if (status == GPUIPC_OK) {
-        if (last != NULL && last != self->event) {
-            park(self->of, last);
-        }
-        atomic_store(&self->mark->last, self->event);
-        turn_is_over(self, false);
+        end_with(self, self->event);
     }
     return status;
 }
 
-/* What was put on the stream is there: a failure to mark it is made good by waiting for it. Where that fails, too, the
- * CUDA context is dead. */
+static gpuipc_status write_passage(const trail_turn *self, trail_event *event) {
+    context *ctx = self->of->context;
+    point_word passage;
+    gpuipc_status status = point_write_begin(ctx, NULL, 0, &passage);
+    if (status == GPUIPC_OK) {
+        status = point_submit_writes(ctx, NULL, 0, self->by->stream, &passage);
+    }
+    if (status == GPUIPC_OK) {
+        os_mutex_lock(&self->of->mutex);
+        event->passage = passage;
+        os_mutex_unlock(&self->of->mutex);
+    }
+    return status;
+}
+
+static gpuipc_status end_with_passage(const trail_turn *self) {
+    trail_event *event = take_parked(self->of, GPUIPC_DEVICE_NONE);
+    gpuipc_status status =
+        event != NULL ? GPUIPC_OK : make_event(self->of, GPUIPC_DEVICE_NONE, &event);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = write_passage(self, event);
+    if (status == GPUIPC_OK) {
+        park_unused(self);
+        end_with(self, event);
+    } else {
+        park(self->of, event);
+    }
+    return status;
+}
+
+/* What was put on the stream is there. It may be waiting for a peer, as long as that likes: so who cannot record an event
+ * lets it write a word, and does not wait for it. Where that fails as well, the CUDA context is dead, and no stream of it
+ * has anything to do. */
 void trail_turn_end(const trail_turn *self) {
-    if (trail_turn_try_end(self) != GPUIPC_OK) {
+    if (trail_turn_try_end(self) != GPUIPC_OK && end_with_passage(self) != GPUIPC_OK) {
         point_settle(self->of->context, self->by->stream);
-        if (self->event != atomic_load(&self->mark->last)) {
-            park(self->of, self->event);
-        }
+        park_unused(self);
         turn_is_over(self, true);
     }
 }
@@ -314,34 +390,28 @@ gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, 
 }
 
 static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words,
-                                  const point_word *let_go, size_t count, gpuipc_stream stream,
-                                  bool is_alone) {
+                                  const point_word *let_go, size_t count, gpuipc_stream stream) {
     const point_word none = POINT_PASSED;
     gpuipc_status status = GPUIPC_OK;
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
         status = watch_add_slot(self->context, &let_go[i], slot);
     }
     return status == GPUIPC_OK
-               ? point_submit_waits(self->context, words, count, stream, &none, is_alone)
+               ? point_submit_waits(self->context, words, count, stream, &none, false)
                : status;
 }
 
-/* Unlike a write it may take as long as a peer does: who cannot mark it does not wait for it, if it need not. */
 gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words,
-                         const point_word *let_go, size_t count, trail_stream *by, bool is_alone) {
+                         const point_word *let_go, size_t count, trail_stream *by) {
     trail_turn turn;
     gpuipc_status status = trail_turn_begin(self, TRAIL_WAIT, slot, by, &turn);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = submit_waits(self, slot, words, let_go, count, by->stream, is_alone);
-    if (status == GPUIPC_OK && (status = trail_turn_try_end(&turn)) != GPUIPC_OK) {
-        for (size_t i = 0; i < count && is_alone; i++) {
-            point_raise(&words[i]);
-        }
-        point_settle(self->context, by->stream);
-    }
-    if (status != GPUIPC_OK) {
+    status = submit_waits(self, slot, words, let_go, count, by->stream);
+    if (status == GPUIPC_OK) {
+        trail_turn_end(&turn);
+    } else {
         trail_turn_cancel(&turn);
     }
     return status;

@@ -66,7 +66,8 @@ gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_
                                trail_turn *out_turn);
 /** Lets the stream write words of the slot. After a failure nothing is left on the stream. */
 gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count);
-/** Behind what the stream was given. Waits while another thread frees memory, so others have been told by then. */
+/** Behind what the stream was given. Waits while another thread frees memory, so others have been told by then. Not for the
+ *  stream: where no event can be recorded, it writes a passage. */
 void trail_turn_end(const trail_turn *self);
 /** The same where it can be tried again: after a failure the turn is not over. */
 gpuipc_status trail_turn_try_end(const trail_turn *self);
@@ -75,10 +76,10 @@ void trail_turn_cancel(const trail_turn *self);
 
 /** Lets a stream that can wait do so for words of one slot, each of another page: a turn of its own. It goes on when nobody
  *  is there any more who would write them.
- *  @param let_go what is stored then: the same words, with those values or later ones
- *  @param is_alone nothing else waits for these words: they may be stored when the driver fails */
+ *  After a failure it waits for nothing.
+ *  @param let_go what is stored then: the same words, with those values or later ones */
 gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words,
-                         const point_word *let_go, size_t count, trail_stream *by, bool is_alone);
+                         const point_word *let_go, size_t count, trail_stream *by);
 
 /** Whether that stream had the last turn. */
 bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *stream);
