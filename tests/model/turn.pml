@@ -15,12 +15,16 @@
  *   4: the reader does not wait
  *   5: the writer closes without letting the reader go
  *   6: the writer sets its word back when it begins, and gives the loan up
+ *   7: who has closed looks no more, while graphs that it launched before are on their way
  */
 #ifndef FAULT
 #define FAULT 0
 #endif
 #ifndef KILLED
 #define KILLED 0 /* 0: nobody; 1: the writer; 2: the reader */
+#endif
+#ifndef CLOSES
+#define CLOSES 0 /* 1: the reader does, at any time, and the writer takes back what lets it go */
 #endif
 #ifndef TAKES_BACK
 #define TAKES_BACK 0
@@ -36,6 +40,7 @@ word free;
 
 bool writer_is_gone; /* killed: as the system knows */
 bool reader_is_gone;
+bool reader_has_closed; /* what it has launched goes on */
 bool writer_is_done; /* it has launched all that it launches */
 bool reader_is_done;
 bool is_written; /* by a stream of the writer's at this moment */
@@ -63,8 +68,22 @@ init {
 #if KILLED != 0
         run killer()
 #endif
+#if CLOSES
+        run closer()
+#endif
     }
 }
+
+#if CLOSES
+/* The reader's host, and then somebody who writes its page. */
+proctype closer() {
+    reader_has_closed = true;
+    ready.is_let_go = true;
+    free.is_let_go = true;
+    d_step { ready.is_said = false; ready.is_let_go = false }
+    d_step { ready.is_said = false; ready.is_let_go = false }
+}
+#endif
 
 #if KILLED != 0
 /* What else has the page may live on: it takes back twice what lets streams go. */
@@ -99,7 +118,7 @@ proctype writer() {
             fi;
 #endif
             is_written = true;
-            assert(!is_read || reader_is_gone);
+            assert(!is_read || reader_is_gone || reader_has_closed);
             made++;
             is_written = false;
 #if FAULT == 1
@@ -133,9 +152,9 @@ proctype reader() {
             /* as gpuipc_subscription_check() says, when the launch is done */
             was_let_go = was_let_go || ready.is_let_go || writer_is_gone;
             is_read = true;
-            assert(!is_written || was_let_go);
+            assert(!is_written || was_let_go || reader_has_closed);
             if
-            :: !was_let_go -> taken++; assert(taken == made)
+            :: !was_let_go -> taken++; assert(taken == made || reader_has_closed)
             :: else
             fi;
             is_read = false;
@@ -145,11 +164,11 @@ proctype reader() {
         od;
         reader_is_done = true;
         free.is_let_go = true;
-        assert(taken == LAUNCHES || KILLED == 1)
+        assert(taken == LAUNCHES || KILLED == 1 || CLOSES)
     } unless { reader_is_gone }
 }
 
-/* Each looks as long as there are graphs of its process that may be launched. */
+/* Each looks as long as there are graphs of its process that may be launched, or are on their way. */
 proctype watch_of_writer() {
     do
     :: reader_is_gone && !free.is_let_go ->
@@ -164,10 +183,10 @@ proctype watch_of_writer() {
 
 proctype watch_of_reader() {
     do
-    :: writer_is_gone && !ready.is_let_go ->
+    :: (writer_is_gone || reader_has_closed) && !ready.is_let_go ->
         ready.is_let_go = true;
         if
-        :: FAULT == 3 -> break
+        :: FAULT == 3 || (FAULT == 7 && reader_has_closed) -> break
         :: else
         fi
     :: reader_is_done || reader_is_gone -> break

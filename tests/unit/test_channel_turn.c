@@ -613,6 +613,47 @@ Test(channel_turn, what_lets_the_writer_go_is_not_taken_back) {
     cr_assert(graphs_destroy(&read));
 }
 
+/* Launched before the end, and not yet where it waits: a peer that lives does not keep it there, however often it takes
+ * back what lets it go.
+ * @param stream waits for nothing but the gate, and then for the other end's word */
+static void check_let_go(CUstream stream, point_page *page, uint32_t word) {
+    const os_deadline end = os_deadline_after(SOON_MS);
+    for (int i = 0; i < 10; i++) {
+        channel_write(page, word, 0);
+        while (!turn_is_let_go(page, word)) {
+            cr_assert_not(os_deadline_passed(end), "it is not let go any more");
+        }
+    }
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    point_page_unreference(page, false);
+}
+
+Test(channel_turn, what_was_launched_before_the_channel_ends_goes_on) {
+    open_readers(1);
+    captured write = capture_write(3);
+    launch(&write, makes);
+    stream_gate_synchronize(makes);
+    point_page *page = page_of(0); /* the turn is the reader's */
+    stream_gate_close(makes);
+    launch(&write, makes);
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    check_let_go(makes, page, TURN_FREE);
+    cr_assert(graphs_destroy(&write));
+}
+
+Test(channel_turn, what_was_launched_before_the_subscription_ends_goes_on) {
+    open_readers(1);
+    captured read = capture_read(0);
+    point_page *page = page_of(0);
+    stream_gate_close(uses[0]);
+    launch(&read, uses[0]);
+    close_reader(0);
+    check_let_go(uses[0], page, TURN_READY);
+    cr_assert(graphs_destroy(&read));
+}
+
 /* Whatever it writes: who else reads sees whole turns, and when it is gone so is what it withheld. */
 Test(channel_turn, any_words_of_a_reader_harm_nobody_else) {
     static const uint64_t words[] = {

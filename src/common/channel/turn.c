@@ -57,7 +57,7 @@ void turn_page_end(point_page *page) {
                  true); /* what a peer takes back is set again while a stream waits */
     turn_let_go(page, TURN_READY);
     turn_let_go(page, TURN_FREE);
-    atomic_store(&page->is_captured, false);
+    point_page_end_capture(page);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------- */

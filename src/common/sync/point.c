@@ -299,6 +299,26 @@ static bool is_kept(const point_page *self) {
            self->context->points->captured_ended - self->ended_as <= KEPT;
 }
 
+void point_page_end_capture(point_page *self) {
+    os_mutex *mutex = &self->context->points->mutex;
+    os_mutex_lock(mutex);
+    if (atomic_exchange(&self->is_captured, false)) {
+        self->ended_as = self->context->points->captured_ended++;
+    }
+    os_mutex_unlock(mutex);
+}
+
+bool point_page_is_kept(point_page *self) {
+    os_mutex *mutex = &self->context->points->mutex;
+    if (!atomic_load(&self->was_captured)) {
+        return false;
+    }
+    os_mutex_lock(mutex);
+    const bool is = is_kept(self);
+    os_mutex_unlock(mutex);
+    return is;
+}
+
 static bool is_ready(deferred *item) {
     point_page *self = (point_page *)item;
     os_mutex_lock(&self->context->points->mutex);
@@ -324,9 +344,6 @@ static void end_page(point_page *self) {
         os_handle_close(&self->handle);
         point_peer_unreference(self->peer, false);
         self->peer = NULL;
-        if (atomic_load(&self->was_captured)) {
-            self->ended_as = self->context->points->captured_ended++;
-        }
         self->deferred =
             (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
         deferred_add(self->context->deferred, &self->deferred);

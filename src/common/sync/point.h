@@ -56,7 +56,7 @@ struct point_page {
     atomic_bool
         is_captured; /**< a graph may touch it at any time: the watch looks after it until that is over */
     atomic_bool
-        was_captured; /**< that graph may still be launched, if by mistake: point.c keeps it a while */
+        was_captured;  /**< that graph may still be launched, if by mistake: point_page_is_kept() */
     uint64_t ended_as; /**< of such a one: how many had ended when it did */
     atomic_bool
         is_given_up; /**< nothing is expected of the peer any more: streams do not wait for it */
@@ -124,6 +124,12 @@ void point_page_reference(point_page *self);
 void point_page_unreference(point_page *self, bool forked);
 /** The same, where the mutex is held. NULL does nothing. */
 void point_page_unreference_locked(point_page *self);
+
+/** A page that graphs have touched: no graph is to be launched any more. Does nothing to others. */
+void point_page_end_capture(point_page *self);
+/** Whether it is kept all the same: a graph that was launched before may not have come to its words, and one that is
+ *  launched by mistake is to find them. That is so of the latest ones, until their context ends. */
+bool point_page_is_kept(point_page *self);
 
 /** Whether nobody will write a word of the peer's any more: its process is gone, or it has closed the connection and
  *  never took this side's page in. */

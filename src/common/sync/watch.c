@@ -23,6 +23,7 @@ typedef struct watch_page {
     list_link link;
     point_page *page;              /* a reference */
     uint64_t slots;                /* a bit for each that a stream may be waiting for */
+    bool is_kept;                  /* only a graph may, which is not to be launched any more */
     uint32_t next;                 /* where the next look begins */
     point_word words[TRAIL_SLOTS]; /* what the latest waits for */
 } watch_page;
@@ -111,21 +112,26 @@ static void let_page_go(const watch_page *self) {
  * (measured on an H200, driver 580). An answer takes 2 us, and who takes a frame waits meanwhile: so the look ends at the
  * first slot whose stream has not passed, behind which the next one begins. */
 static void look_at_page(watch_page *self) {
+    bool have_passed = true;
     if (atomic_load(&self->page->is_captured)) {
         return; /* there is no telling when a graph is launched */
     }
-    for (uint32_t left = TRAIL_SLOTS; left > 0; left--) {
+    const bool is_kept = point_page_is_kept(self->page);
+    for (uint32_t left = TRAIL_SLOTS; left > 0 && have_passed; left--) {
         const uint32_t slot = self->next++ % TRAIL_SLOTS;
         if ((self->slots >> slot & 1u) == 0) {
             continue;
         }
-        if (!trail_has_passed(self->page->trail, TRAIL_WAIT, slot)) {
-            break;
+        have_passed = trail_has_passed(self->page->trail, TRAIL_WAIT, slot);
+        if (have_passed && !is_kept) {
+            self->slots &= ~(UINT64_C(1) << slot);
         }
-        self->slots &= ~(UINT64_C(1) << slot);
     }
-    if (self->slots == 0) {
+    if (have_passed && !self->is_kept) {
+        self->is_kept = true; /* from here on nobody waits for it but for moments */
         deferred_wait_ends();
+    }
+    if (have_passed && !is_kept) {
         page_free(self, false);
     }
 }
@@ -344,8 +350,8 @@ static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot
     point_page *page = word->page;
     watch_group *group = NULL;
     gpuipc_status status = start(self);
-    *out_is_new = page->watched == NULL;
-    if (status == GPUIPC_OK && *out_is_new &&
+    *out_is_new = page->watched == NULL || page->watched->is_kept;
+    if (status == GPUIPC_OK && page->watched == NULL &&
         (status = group_of(self, page->peer, &group)) == GPUIPC_OK) {
         watch_page *made = calloc(1, sizeof(*made));
         if (made == NULL) {
@@ -357,6 +363,7 @@ static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot
         list_append(&group->pages, &made->link);
     }
     if (status == GPUIPC_OK) {
+        page->watched->is_kept = false;
         page->watched->slots |= UINT64_C(1) << slot;
         page->watched->words[slot] = *word;
     }
@@ -411,7 +418,7 @@ static void free_queue(linked_list *self, bool forked) {
 static void free_pages(linked_list *self, bool forked) {
     while (self->first != NULL) {
         watch_page *page = page_at(self->first);
-        if (!forked) {
+        if (!forked && !page->is_kept) {
             point_page_reference(page->page);
             deferred_wait_ends();
         }
