@@ -21,11 +21,12 @@
  * - The writer captures gpuipc_channel_loan(), the work that fills the slot, and gpuipc_channel_publish(). A reader
  *   captures gpuipc_subscription_take(), its work, and gpuipc_subscription_give_back(). Either may also call them on a
  *   stream that is not captured. Without a stream they are refused (::GPUIPC_ERR_INVALID_ARGUMENT).
- * - The host waits for nothing: it is the stream that waits, until each reader has given the slot back, or until the
- *   writer has published. Every reader gets every turn. Timeouts are not used.
- * - So a host that is not captured may run ahead of a reader that stands still. When its stream's queue is full (after
- *   some 1,000 calls on an H200) the driver waits in these calls, and what ends the channel or the subscription waits for them.
- *   Who cannot have that synchronizes the stream now and then, with a deadline of its own.
+ * - It is the stream that waits, until each reader has given the slot back, or until the writer has published. Every reader
+ *   gets every turn.
+ * - A host that is not captured may be 64 turns ahead of its streams, and is at most 128. Then a loan, or a take, waits for them
+ *   until its timeout (::GPUIPC_ERR_TIMEOUT). So who stands still does not fill the queue of the other end's stream. What the
+ *   program puts there besides may. Then the driver waits in the call that comes next, and nothing else of the library
+ *   waits for that call: the end of the channel, or of the subscription, lets it go.
  * - All turns of one end are in one order. What is not captured the library orders. Launches on several streams, and
  *   launches beside calls, the program orders.
  * - A loan that is discarded changes no word, and neither does a take that is given back with ::GPUIPC_NO_STREAM: the turn
@@ -160,15 +161,17 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  * @param channel a live channel
  * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;
  *        ::GPUIPC_NO_STREAM: the caller fills it when the call returns
- * @param timeout_ms for readers to give something back; not used in a channel of turns
+ * @param timeout_ms for readers to give something back; in a channel of turns for its streams, once they are too far behind
  * @param out_frame its struct_size is set by the caller; receives id, address, capacity and bytes
- * @errors ::GPUIPC_ERR_TIMEOUT (the sentence names a reader that has something), ::GPUIPC_ERR_BUSY (that as well, with
+ * @errors ::GPUIPC_ERR_TIMEOUT (the sentence says who has something), ::GPUIPC_ERR_BUSY (that as well, with
  *         ::GPUIPC_FULL_SKIP), ::GPUIPC_ERR_LIMIT (all slots are on loan; or, captured: graphs of this channel have
  *         waited for 256 readers, with those that have ended), ::GPUIPC_ERR_CUDA (also for a stream that is being captured,
  *         but of a channel of turns), ::GPUIPC_ERR_NOT_SUPPORTED (turns, where streams cannot wait for words),
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership gpuipc_channel_publish() or gpuipc_channel_discard() is owed
- * @threads any  @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
+ * @threads any
+ * @blocking up to timeout_ms; while the stream's queue is full; where streams cannot wait for words, the host waits for them
+ * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *channel,
                                                             gpuipc_stream stream, int timeout_ms,
@@ -327,7 +330,7 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  * @param stream a CUstream, which is to use the frame; NULL: the default stream of the subscription's device;
  *        ::GPUIPC_NO_STREAM: the contents are ready when the call returns
  * @param timeout_ms for a frame to be there, and its contents where no stream waits for them. What was there and not
- *        ready is the next call's. Not used in a channel of turns
+ *        ready is the next call's. In a channel of turns for its streams, once they are too far behind
  * @param out_frame its struct_size is set by the caller; receives all else
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
  *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
@@ -337,7 +340,8 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  *         (also when another thread closes it meanwhile), ::GPUIPC_ERR_NOT_SUPPORTED (turns, where streams cannot wait for
  *         words), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership gpuipc_subscription_give_back() is owed  @threads one at a time; the others of this object any
- * @blocking up to timeout_ms; where streams cannot wait for words, the host waits for them  @since 0.1
+ * @blocking up to timeout_ms; while the stream's queue is full; where streams cannot wait for words, the host waits for them
+ * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_take(gpuipc_subscription *subscription,
                                                                  gpuipc_stream stream,
@@ -369,7 +373,7 @@ gpuipc_subscription_check(gpuipc_subscription *subscription);
  *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
  *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
- * @blocking no; while a stream that gave the same slot back before has not come to that; for the stream where the driver
+ * @blocking while the stream's queue is full, or one that gave the same slot back before has not come to that; for the stream where the driver
  *           has neither words nor host functions  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(

@@ -103,6 +103,21 @@ static void capture_write(helper_state *self, const char *arguments) {
     end(status);
 }
 
+/* turns-ahead: writes turns outside of any graph, and waits for nobody; says why it stops */
+static void write_ahead(helper_state *self, const char *arguments) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = GPUIPC_OK;
+    (void)self;
+    (void)arguments;
+    for (int left = 1000; left > 0 && status == GPUIPC_OK; left--) {
+        status = gpuipc_channel_loan(channel, stream, 0, &frame);
+        if (status == GPUIPC_OK) {
+            status = gpuipc_channel_publish(channel, &frame, stream);
+        }
+    }
+    helper_say_status(status);
+}
+
 /* turns-readers: how many there are of each state, from active on, and how many are in a capture */
 static void count_readers(helper_state *self, const char *arguments) {
     gpuipc_reader_info infos[GPUIPC_CHANNEL_READERS_MAX];
@@ -192,6 +207,7 @@ static void is_waiting(helper_state *self, const char *arguments) {
 
 const helper_command helper_turn_commands[] = {{"turns", make},
                                                {"turns-write", capture_write},
+                                               {"turns-ahead", write_ahead},
                                                {"turns-readers", count_readers},
                                                {"turns-open", open_turns},
                                                {"turns-check", check},

@@ -175,6 +175,25 @@ Test(turn, a_reader_stands_still) {
     end();
 }
 
+/* Nor does it fill the queue of the writer's stream, whose host goes on and may end. */
+Test(turn, a_writer_runs_ahead_of_a_reader_that_stands_still) {
+    partner reader;
+    begin();
+    reader_start(&reader);
+    partner_do(&writer, "GPUIPC_OK", "turns-write 7"); /* makes the stream */
+    pass_on(&reader, 7);
+    child_stop(reader.process);
+    partner_do(&writer, "GPUIPC_ERR_TIMEOUT", "turns-ahead");
+    partner_do(&writer, "GPUIPC_OK 1 0 0 0, 1", "turns-readers");
+    partner_do(&writer, "waits", "turns-waiting");
+    partner_end(&writer);
+    writer.process = NULL;
+    child_continue(reader.process);
+    partner_do(&reader, "GPUIPC_ERR_PEER_CLOSED", "turns-check");
+    partner_end(&reader);
+    end();
+}
+
 Test(turn, a_reader_that_comes_late_is_no_part_of_the_graph) {
     partner reader;
     partner late;

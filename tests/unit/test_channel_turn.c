@@ -60,13 +60,13 @@ TestSuite(channel_turn, .init = start, .fini = finish, .timeout = 60);
 
 static gpuipc_frame loan(void) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame));
+    check_ok(gpuipc_channel_loan(channel_case_channel, makes, SOON_MS, &frame));
     return frame;
 }
 
 static gpuipc_frame take(int reader) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_subscription_take(readers[reader], uses[reader], 0, &frame));
+    check_ok(gpuipc_subscription_take(readers[reader], uses[reader], SOON_MS, &frame));
     return frame;
 }
 
@@ -507,6 +507,147 @@ Test(channel_turn, so_many_readers_are_captured) {
     write_turn(2);
     read_turn(0);
     check_seen(0, 2);
+}
+
+/* ---- who runs ahead ------------------------------------------------------------------------------ */
+
+#define AHEAD_MAX 128
+/* Calls that find room in a stream, on the emulated driver as on an H200. */
+#define QUEUE_ROOM 1021u
+
+/* Until it is too far ahead. @return how many turns that took */
+static int run_ahead(gpuipc_status (*turn)(void)) {
+    gpuipc_status status = GPUIPC_OK;
+    int turns = 0;
+    for (; turns <= AHEAD_MAX && (status = turn()) == GPUIPC_OK; turns++) {
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, status);
+    return turns;
+}
+
+static gpuipc_status write_at_once(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_channel_loan(channel_case_channel, makes, 0, &frame);
+    return status == GPUIPC_OK ? gpuipc_channel_publish(channel_case_channel, &frame, makes)
+                               : status;
+}
+
+static gpuipc_status read_at_once(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_subscription_take(readers[0], uses[0], 0, &frame);
+    return status == GPUIPC_OK ? gpuipc_subscription_give_back(readers[0], &frame, uses[0])
+                               : status;
+}
+
+static gpuipc_status loan_at_once(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_channel_loan(channel_case_channel, makes, 0, &frame);
+    return status == GPUIPC_OK ? gpuipc_channel_discard(channel_case_channel, &frame) : status;
+}
+
+/* The reader stands still: the writer's stream has room all the same, and its host is told. */
+Test(channel_turn, a_writer_is_not_ahead_without_end) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    open_readers(1);
+    write_turn(1);
+    cr_assert_geq(run_ahead(write_at_once), AHEAD_MAX / 2);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_channel_loan(channel_case_channel, makes, 20, &frame));
+    (void)info_of(0);
+    for (int i = 0; i < AHEAD_MAX; i++) {
+        (void)read_at_once();
+    }
+    write_turn(2); /* it goes on */
+    close_reader(0);
+    stream_gate_synchronize(makes);
+}
+
+Test(channel_turn, a_reader_is_not_ahead_without_end) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    open_readers(1);
+    cr_assert_geq(run_ahead(read_at_once), AHEAD_MAX / 2);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(readers[0], uses[0], 20, &frame));
+    close_reader(0);
+    stream_gate_synchronize(uses[0]);
+}
+
+/* A loan that comes to nothing waits on the stream as well. */
+Test(channel_turn, loans_that_are_given_up_are_not_ahead_without_end) {
+    open_readers(1);
+    write_turn(1);
+    cr_assert_geq(run_ahead(loan_at_once), AHEAD_MAX / 2 - 1);
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    stream_gate_synchronize(makes);
+}
+
+/* The program has filled its stream's queue behind what waits for the other end, so that the driver waits in the call. */
+static void fill_queue(CUstream stream) {
+    CUdeviceptr word = gpuipc_buffer_address(seen);
+    core_need_emulated();
+    core_set_failures(""); /* counts from here on */
+    for (unsigned i = 0; i < QUEUE_ROOM - 1; i++) {
+        cr_assert_eq(core_driver()->cuStreamWriteValue64(stream, word, i, 0), CUDA_SUCCESS);
+    }
+}
+
+static void await_call(void) {
+    const os_deadline end = os_deadline_after(SOON_MS);
+    while (core_calls("cuStreamBatchMemOp") == 0) {
+        cr_assert_not(os_deadline_passed(end));
+    }
+}
+
+typedef struct finishing {
+    gpuipc_frame frame;
+    gpuipc_status status;
+} finishing;
+
+static void publish_behind(void *argument) {
+    finishing *self = argument;
+    self->status = gpuipc_channel_publish(channel_case_channel, &self->frame, makes);
+}
+
+static void give_back_behind(void *argument) {
+    finishing *self = argument;
+    self->status = gpuipc_subscription_give_back(readers[0], &self->frame, uses[0]);
+}
+
+/* Nothing waits for it but its caller. */
+Test(channel_turn, a_channel_ends_although_a_stream_is_full) {
+    finishing self = {.status = GPUIPC_ERR_LOST};
+    os_thread *thread;
+    open_readers(1);
+    write_turn(1);
+    self.frame = loan(); /* the turn is the reader's */
+    fill_queue(makes);
+    check_ok(os_thread_start(publish_behind, &self, &thread));
+    await_call();
+    (void)info_of(0);
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_channel_publish(channel_case_channel, &self.frame, makes));
+    gpuipc_channel *const of = channel_case_channel;
+    check_ok(gpuipc_channel_destroy(of));
+    os_thread_join(thread);
+    channel_case_channel = NULL;
+    check_ok(self.status);
+    stream_gate_synchronize(makes);
+}
+
+Test(channel_turn, a_subscription_ends_although_a_stream_is_full) {
+    finishing self = {.status = GPUIPC_ERR_LOST};
+    os_thread *thread;
+    open_readers(1);
+    self.frame = take(0); /* the turn is the writer's */
+    fill_queue(uses[0]);
+    check_ok(os_thread_start(give_back_behind, &self, &thread));
+    await_call();
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_subscription_give_back(readers[0], &self.frame, uses[0]));
+    check_ok(gpuipc_subscription_close(readers[0]));
+    os_thread_join(thread);
+    readers[0] = NULL;
+    check_ok(self.status);
+    stream_gate_synchronize(uses[0]);
 }
 
 /* ---- what is refused ----------------------------------------------------------------------------- */

@@ -87,7 +87,7 @@ static void destroy(object *base) {
     const bool forked = object_is_forked(base);
     ticket_name_remove(self->name);
     channel_readers_end(self, forked);
-    channel_turns_end(self, forked);
+    channel_turns_clear(self, forked);
     trail_unreference(self->trail, forked);
     if (forked) {
         buffer_unreference(self->buffer);
@@ -163,7 +163,7 @@ static void end(channel *self) {
     os_mutex_lock(&self->mutex);
     channel_kernels_end(self);
     channel_readers_end(self, false);
-    channel_turns_end(self, false);
+    channel_turns_end(self);
     os_mutex_unlock(&self->mutex);
     status_restore(&why);
 }

@@ -112,13 +112,17 @@ void channel_readers_end(channel *self, bool forked);
 /** Offers a frame to a reader. */
 void channel_offer(channel *self, channel_reader *reader, uint32_t slot);
 
-/* ---- a channel of turns: channel_turn.c; the mutex is held ------------------------------------ */
+/* ---- a channel of turns: channel_turn.c; the mutex is held, and given up while streams are given something ---------- */
 
-/** The slot may be loaned, for the readers that there are now. */
-gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream);
+/** Whether the slot may be loaned. */
+gpuipc_status channel_turn_check(const channel *self);
+/** The stream waits until it is the writer's, of the readers that there are now. It is on loan. */
+gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream, os_deadline deadline);
 /** It is theirs when the stream comes to this, and on loan no more. */
 gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream);
 /** Graphs are not launched any more. */
-void channel_turns_end(channel *self, bool forked);
+void channel_turns_end(channel *self);
+/** Nobody is in a call of the channel any more. */
+void channel_turns_clear(channel *self, bool forked);
 
 #endif

@@ -13,6 +13,9 @@
 /** Of a channel of turns (turn.h), whose slot has but the two words. */
 #define CHANNEL_TURNS_MAGIC UINT64_C(0x312020736e727574) /* "turns  1" */
 
+/** Who waits looks for so long before it sleeps. */
+#define CHANNEL_SPIN_NS UINT64_C(50000)
+
 /** The numbers of words. */
 enum {
     CHANNEL_MAGIC_WORD = 0,
@@ -109,6 +112,13 @@ static inline point_word channel_ready_word(point_page *page, uint32_t slot, uin
 
 static inline point_word channel_returned_word(point_page *page, uint32_t slot, uint64_t number) {
     return (point_word){page, channel_entry(slot, CHANNEL_RETURNED), number};
+}
+
+/** Between two looks of who waits: it begins with looking again and again. @param pause 0 at first */
+static inline void channel_pause(uint64_t begun_ns, unsigned *pause, os_deadline deadline) {
+    if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS) {
+        os_sleep_ms(os_backoff_next(pause, deadline));
+    }
 }
 
 /** Behind news for the other side, which may be asleep, and a fence. */

@@ -7,6 +7,7 @@
 static turn_end own_end(channel *self) {
     self->turn.awaited = TURN_FREE;
     return (turn_end){.context = self->context,
+                      .mutex = &self->mutex,
                       .trail = self->trail,
                       .device = self->buffer->access_device,
                       .turn = &self->turn,
@@ -21,16 +22,34 @@ static void add_readers(channel *self) {
     }
 }
 
-gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream) {
+static gpuipc_status check_not_ended(const channel *self) {
+    return self->has_ended ? status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile")
+                           : GPUIPC_OK;
+}
+
+gpuipc_status channel_turn_check(const channel *self) {
+    return self->slots[0].is_on_loan ? status_fail(GPUIPC_ERR_LIMIT, "the slot is on loan")
+                                     : check_not_ended(self);
+}
+
+/* It is the streams that wait for readers, and the host for streams that are too far behind. */
+static gpuipc_status await_turn(channel *self, gpuipc_stream stream, os_deadline deadline) {
     const turn_end end = own_end(self);
-    if (self->has_ended) {
-        return status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile");
+    const uint64_t begun_ns = os_clock_ns();
+    unsigned pause = 0;
+    gpuipc_status status;
+    while ((status = turn_begin(&end, stream)) == GPUIPC_ERR_TIMEOUT && !self->has_ended &&
+           !os_deadline_passed(deadline)) {
+        os_mutex_unlock(&self->mutex);
+        channel_pause(begun_ns, &pause, deadline);
+        channel_lock(self);
     }
-    if (self->slots[0].is_on_loan) {
-        return status_fail(GPUIPC_ERR_LIMIT, "the slot is on loan");
-    }
+    return self->has_ended ? check_not_ended(self) : status;
+}
+
+gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream, os_deadline deadline) {
     add_readers(self);
-    gpuipc_status status = turn_begin(&end, stream);
+    gpuipc_status status = await_turn(self, stream, deadline);
     if (status != GPUIPC_OK) {
         turn_clear(&self->turn, false);
     }
@@ -48,30 +67,36 @@ static void count_captured(channel *self) {
 
 gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream) {
     const turn_end end = own_end(self);
+    channel_slot *slot = &self->slots[0];
     if (frame->bytes != self->config.slot_bytes) {
         return status_fail(GPUIPC_ERR_OUT_OF_RANGE,
                            "a turn is the whole slot of %" PRIu64 " bytes, not %" PRIu64,
                            self->config.slot_bytes, frame->bytes);
     }
-    if (self->has_ended) {
-        return status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile");
+    gpuipc_status status = check_not_ended(self);
+    if (status != GPUIPC_OK) {
+        return status;
     }
-    gpuipc_status status = turn_finish(&end, stream);
+    slot->loan = ++self->loans; /* nobody else publishes it, or discards it, meanwhile */
+    status = turn_finish(&end, stream);
+    slot->loan = frame->id >> 8;
     if (status == GPUIPC_OK) {
         if (self->turn.is_captured) {
             count_captured(self);
         }
-        self->slots[0].is_on_loan = false;
+        slot->is_on_loan = false;
         turn_clear(&self->turn, false);
     }
     return status;
 }
 
-void channel_turns_end(channel *self, bool forked) {
-    for (size_t i = 0; i < self->captured.count && !forked; i++) {
+void channel_turns_end(channel *self) {
+    for (size_t i = 0; i < self->captured.count; i++) {
         turn_page_end(self->captured.words[i].page);
     }
+}
+
+void channel_turns_clear(channel *self, bool forked) {
     point_words_destroy(&self->captured, forked);
-    self->captured = (point_words){0};
     turn_clear(&self->turn, forked);
 }

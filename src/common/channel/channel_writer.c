@@ -7,8 +7,6 @@
 #include "channel/channel.h"
 #include "sync/trail.h"
 
-/* Waiting begins with looking again and again. */
-#define SPIN_NS UINT64_C(50000)
 /* Readers are looked at so often while a loan waits. */
 #define LOOK_NS UINT64_C(10000000)
 /* Who sleeps for one reader looks at the others so often. */
@@ -271,7 +269,7 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
         } else if (skips || os_deadline_passed(deadline)) {
             self->sequence += skips;
             return no_slot(skips ? GPUIPC_ERR_BUSY : GPUIPC_ERR_TIMEOUT, what);
-        } else if (now_ns - begun_ns > SPIN_NS) {
+        } else if (now_ns - begun_ns > CHANNEL_SPIN_NS) {
             sleep_for(self, what, deadline);
         } else {
             os_mutex_unlock(&self->mutex); /* others may want to publish */
@@ -310,11 +308,14 @@ static void hand_out(channel *self, uint32_t at, gpuipc_frame *out_frame) {
     out_frame->bytes = self->config.slot_bytes;
 }
 
-static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, gpuipc_frame *out_frame) {
+static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, os_deadline deadline,
+                               gpuipc_frame *out_frame) {
     channel_lock(self);
-    gpuipc_status status = channel_turn_loan(self, stream);
+    gpuipc_status status = channel_turn_check(self);
     if (status == GPUIPC_OK) {
-        hand_out(self, 0, out_frame);
+        hand_out(self, 0, out_frame); /* nobody else gets it meanwhile */
+        status = channel_turn_loan(self, stream, deadline);
+        self->slots[0].is_on_loan = status == GPUIPC_OK;
     }
     os_mutex_unlock(&self->mutex);
     return status;
@@ -340,7 +341,7 @@ static gpuipc_status loan_on(channel *self, gpuipc_stream stream, os_deadline de
                              gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
     if (self->config.turns != 0) {
-        return loan_turn(self, stream, out_frame);
+        return loan_turn(self, stream, deadline, out_frame);
     }
     if (!has_stream(stream)) {
         return loan(self, &by, deadline, out_frame);

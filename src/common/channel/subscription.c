@@ -9,8 +9,6 @@
 
 /* Frames that were withdrawn one after the other: then the caller looks at its deadline. */
 #define TRIES_MAX 64
-/* Waiting begins with looking again and again. */
-#define SPIN_NS UINT64_C(50000)
 /* Who sleeps looks so often whether the writer lives. */
 #define SLICE_MS 50u
 #define LOOK_NS  UINT64_C(10000000)
@@ -149,12 +147,6 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
     return GPUIPC_ERR_TIMEOUT;
 }
 
-static void pause_between_looks(uint64_t begun_ns, unsigned *pause, os_deadline deadline) {
-    if (os_clock_ns() - begun_ns > SPIN_NS) {
-        os_sleep_ms(os_backoff_next(pause, deadline));
-    }
-}
-
 /* About to sleep, unless there is news. */
 static void sleep_a_while(const subscription *self, os_deadline deadline) {
     const int left = os_deadline_slice_ms(deadline);
@@ -192,7 +184,7 @@ static gpuipc_status await_frame(subscription *self, os_deadline deadline, uint3
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "there was no frame in time");
         }
-        if (os_clock_ns() - begun_ns > SPIN_NS) {
+        if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS) {
             sleep_a_while(self, deadline);
         }
     }
@@ -216,7 +208,7 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadli
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "the frame was not ready in time");
         }
-        pause_between_looks(begun_ns, &pause, deadline);
+        channel_pause(begun_ns, &pause, deadline);
     }
     return GPUIPC_OK;
 }
@@ -292,21 +284,6 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, subscripti
     return status;
 }
 
-/* The stream waits, and nothing else. */
-static gpuipc_status take_turn(subscription *self, gpuipc_stream stream, gpuipc_frame *out_frame) {
-    gpuipc_status status = ask_writer(self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    os_mutex_lock(&self->mutex);
-    status = subscription_turn_take(self, stream);
-    os_mutex_unlock(&self->mutex);
-    if (status == GPUIPC_OK) {
-        hand_out(self, 0, out_frame);
-    }
-    return status;
-}
-
 /* @param by all zero: no stream */
 static gpuipc_status take(subscription *self, trail_stream *by, subscription_words *words,
                           int timeout_ms, gpuipc_frame *out_frame) {
@@ -321,12 +298,43 @@ static gpuipc_status take(subscription *self, trail_stream *by, subscription_wor
     return context_answer(self->context, &interrupt, status);
 }
 
+/* The stream waits; the host does while the stream is too far behind. */
+static gpuipc_status await_turn(subscription *self, gpuipc_stream stream, os_deadline deadline) {
+    const uint64_t begun_ns = os_clock_ns();
+    unsigned pause = 0;
+    gpuipc_status status;
+    while ((status = subscription_turn_take(self, stream)) == GPUIPC_ERR_TIMEOUT &&
+           !os_deadline_passed(deadline)) {
+        if (atomic_load(&self->is_over)) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
+        }
+        channel_pause(begun_ns, &pause, deadline);
+    }
+    return status;
+}
+
+static gpuipc_status take_turn(subscription *self, gpuipc_stream stream, int timeout_ms,
+                               gpuipc_frame *out_frame) {
+    os_interrupt interrupt;
+    gpuipc_status status = ask_writer(self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const os_deadline deadline =
+        context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
+    status = context_answer(self->context, &interrupt, await_turn(self, stream, deadline));
+    if (status == GPUIPC_OK) {
+        hand_out(self, 0, out_frame);
+    }
+    return status;
+}
+
 static gpuipc_status take_on(subscription *self, gpuipc_stream stream, subscription_words *words,
                              int timeout_ms, gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
     gpuipc_status status = check_held(self);
     if (status == GPUIPC_OK && self->has_turns) {
-        return words == NULL ? take_turn(self, stream, out_frame)
+        return words == NULL ? take_turn(self, stream, timeout_ms, out_frame)
                              : status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                                            "in a channel of turns streams wait, and no kernels");
     }
@@ -384,7 +392,7 @@ static void await_former(const subscription *self, uint32_t slot) {
     const uint64_t begun_ns = os_clock_ns();
     unsigned pause = 0;
     while (!trail_has_passed(self->page->trail, TRAIL_WRITE, slot)) {
-        pause_between_looks(begun_ns, &pause, os_deadline_after(-1));
+        channel_pause(begun_ns, &pause, os_deadline_after(-1));
     }
 }
 

@@ -90,10 +90,12 @@ bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t 
  *  @return the status that takes answer */
 gpuipc_status subscription_tell_end(uint64_t why);
 
-/* ---- a channel of turns: subscription_turn.c; the mutex is held in all but the first ----------- */
+/* ---- a channel of turns: subscription_turn.c; the mutex is held in all but the first two ------- */
 
 void subscription_turns_begin(subscription *self);
+/** The taking mutex is held. ERR_TIMEOUT: the streams of this end are too far behind */
 gpuipc_status subscription_turn_take(subscription *self, gpuipc_stream stream);
+/** The mutex is given up while the stream is given something. */
 gpuipc_status subscription_turn_give_back(subscription *self, gpuipc_stream stream);
 /** Whether streams pass without the writer. */
 bool subscription_turn_is_lost(const subscription *self);

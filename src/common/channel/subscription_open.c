@@ -201,6 +201,9 @@ void subscription_end(subscription *self) {
     atomic_store(&self->is_over, true);
     channel_write(self->page, CHANNEL_READER_SLEEPS, 0);
     os_bell_ring(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS]);
+    if (self->has_turns) {
+        turn_page_give_up(self->page); /* who takes may be waiting for room on a stream */
+    }
     os_mutex_lock(&self->taking); /* who takes has seen it by now */
     subscription_wait_settle(self);
     os_mutex_lock(&self->mutex);

@@ -4,6 +4,7 @@
 
 static turn_end own_end(subscription *self) {
     return (turn_end){.context = self->context,
+                      .mutex = &self->mutex,
                       .trail = self->page->trail,
                       .device = self->buffer->access_device,
                       .turn = &self->turn};
@@ -20,12 +21,23 @@ void subscription_turns_begin(subscription *self) {
 
 gpuipc_status subscription_turn_take(subscription *self, gpuipc_stream stream) {
     const turn_end end = own_end(self);
-    return turn_begin(&end, stream);
+    os_mutex_lock(&self->mutex);
+    const gpuipc_status status = turn_begin(&end, stream);
+    os_mutex_unlock(&self->mutex);
+    return status;
 }
 
 gpuipc_status subscription_turn_give_back(subscription *self, gpuipc_stream stream) {
     const turn_end end = own_end(self);
-    return stream == GPUIPC_NO_STREAM ? GPUIPC_OK : turn_finish(&end, stream);
+    subscription_frame *frame = &self->frames[0];
+    const uint64_t take = frame->take;
+    if (stream == GPUIPC_NO_STREAM) {
+        return GPUIPC_OK;
+    }
+    frame->take = ++self->takes; /* nobody else gives it back meanwhile */
+    const gpuipc_status status = turn_finish(&end, stream);
+    frame->take = take;
+    return status;
 }
 
 bool subscription_turn_is_lost(const subscription *self) {

@@ -17,6 +17,10 @@
 /* The slot of the trail. */
 #define SLOT 0u
 
+/* Streams are at most twice so many turns behind the host, so that they have room for them (1,021 calls on an H200, and a
+ * turn has two). They wait under two slots of the trail by turns: one is used again when all its turns have passed. */
+#define AHEAD 64u
+
 _Static_assert(GPUIPC_CHANNEL_READERS_MAX * 2u <= POINT_HALVES_MAX, "a turn ends in one call");
 
 void turn_add(turn_state *self, point_page *page) {
@@ -52,11 +56,15 @@ bool turn_is_let_go(const point_page *page, uint32_t at) {
     return channel_read(page, at) >= LET_GO;
 }
 
-void turn_page_end(point_page *page) {
+void turn_page_give_up(point_page *page) {
     atomic_store(&page->is_given_up,
                  true); /* what a peer takes back is set again while a stream waits */
     turn_let_go(page, TURN_READY);
     turn_let_go(page, TURN_FREE);
+}
+
+void turn_page_end(point_page *page) {
+    turn_page_give_up(page);
     point_page_end_capture(page);
 }
 
@@ -122,12 +130,37 @@ static gpuipc_status wait_for_former(const turn_end *of, trail_stream *by) {
     return status;
 }
 
+static uint32_t place_of(const turn_state *self) {
+    return (uint32_t)(self->begun / AHEAD % 2);
+}
+
+static gpuipc_status check_ahead(const turn_end *of) {
+    const turn_state *self = of->turn;
+    return self->begun % AHEAD == 0 && !trail_has_passed(of->trail, TRAIL_WAIT, place_of(self))
+               ? status_fail(GPUIPC_ERR_TIMEOUT,
+                             "the streams of this end are %u turns behind, and wait for the other "
+                             "end",
+                             2 * AHEAD)
+               : GPUIPC_OK;
+}
+
+/* The mutex is given up meanwhile. */
 static gpuipc_status wait_on_stream(const turn_end *of, const point_word *words,
                                     const point_word *let_go, trail_stream *by) {
-    gpuipc_status status = wait_for_former(of, by);
-    return status == GPUIPC_OK && of->turn->count > 0
-               ? trail_wait(of->trail, SLOT, words, let_go, of->turn->count, by)
-               : status;
+    const uint32_t place = place_of(of->turn);
+    const size_t count = of->turn->count;
+    gpuipc_status status = check_ahead(of);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    os_mutex_unlock(of->mutex);
+    status = wait_for_former(of, by);
+    if (status == GPUIPC_OK && count > 0) {
+        status = trail_wait(of->trail, place, words, let_go, count, by);
+    }
+    os_mutex_lock(of->mutex);
+    of->turn->begun += status == GPUIPC_OK;
+    return status;
 }
 
 /* ERR_CUDA: its capture is no good any more, or it is a default stream while another is captured */
@@ -182,8 +215,8 @@ gpuipc_status turn_begin(const turn_end *of, gpuipc_stream stream) {
 
 /* ---- the end of a turn ------------------------------------------------------------------------- */
 
-static gpuipc_status write_on_stream(const turn_end *of, const point_word *words, size_t count,
-                                     trail_stream *by) {
+static gpuipc_status write_turn(const turn_end *of, const point_word *words, size_t count,
+                                trail_stream *by) {
     trail_turn at;
     gpuipc_status status = trail_turn_begin(of->trail, TRAIL_WRITE, SLOT, by, &at);
     if (status != GPUIPC_OK) {
@@ -195,6 +228,15 @@ static gpuipc_status write_on_stream(const turn_end *of, const point_word *words
     } else {
         trail_turn_cancel(&at);
     }
+    return status;
+}
+
+/* The mutex is given up meanwhile. */
+static gpuipc_status write_on_stream(const turn_end *of, const point_word *words, size_t count,
+                                     trail_stream *by) {
+    os_mutex_unlock(of->mutex);
+    const gpuipc_status status = write_turn(of, words, count, by);
+    os_mutex_lock(of->mutex);
     return status;
 }
 

@@ -22,6 +22,7 @@ enum {
 typedef struct turn_state {
     bool is_captured;
     uint32_t awaited; /**< TURN_FREE for the writer, TURN_READY for a reader */
+    uint64_t begun;   /**< so many that were not captured */
     size_t count;
     point_page *pages[GPUIPC_CHANNEL_READERS_MAX]; /**< a reference on each */
 } turn_state;
@@ -29,6 +30,9 @@ typedef struct turn_state {
 /** Whose it is. */
 typedef struct turn_end {
     struct context *context;
+    os_mutex *
+        mutex; /**< guards the turn; held, and given up while a stream is given something that its queue may have no
+                      *   room for. The caller sees to it that nobody begins or finishes a turn of this end meanwhile. */
     trail *trail;    /**< of the streams of this end */
     uint32_t device; /**< whose default stream is meant */
     turn_state *turn;
@@ -38,7 +42,8 @@ typedef struct turn_end {
 
 /** Lets a stream wait until the turn is this end's, on each of the turn's pages; into a graph when it is being captured.
  *  Pages that are captured stay so until turn_page_end(). Nothing is owed: what was not ended changes no word.
- *  ERR_CUDA; ERR_LIMIT: too many pages are captured; ERR_NOT_SUPPORTED: streams of this device do not wait for words */
+ *  ERR_TIMEOUT: streams of this end, not captured, are too far behind; ERR_CUDA; ERR_LIMIT: too many pages are captured;
+ *  ERR_NOT_SUPPORTED: streams of this device do not wait for words */
 gpuipc_status turn_begin(const turn_end *of, gpuipc_stream stream);
 /** Behind what the stream was given: the turn is the other's. ERR_INVALID_ARGUMENT: captured and begun on a stream that
  *  was not, or the other way round */
@@ -55,7 +60,9 @@ void turn_let_go(point_page *page, uint32_t at);
 /** Whether it is the writer's turn, or always is. */
 bool turn_is_free(const point_page *page);
 bool turn_is_let_go(const point_page *page, uint32_t at);
-/** The same, and this end looks after the page no more. */
+/** This end begins to end: who waits in the driver for room behind what waits for the other end comes back. */
+void turn_page_give_up(point_page *page);
+/** The same, and no graph is launched any more. */
 void turn_page_end(point_page *page);
 
 #endif
