@@ -373,8 +373,8 @@ gpuipc_subscription_check(gpuipc_subscription *subscription);
  *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
  *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
- * @blocking while the stream's queue is full, or one that gave the same slot back before has not come to that; for the stream where the driver
- *           has neither words nor host functions  @since 0.1
+ * @blocking while the stream's queue is full; while one that gave the same slot back before has not come to that. Where the
+ *           driver has neither words nor host functions, for the stream  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
     gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);
@@ -391,9 +391,12 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
  *
  * The first call starts a thread, which is what the writer wakes, and only when it sleeps. A publication that nobody
  * waits for costs the writer nothing more.
+ *
+ * A channel of turns has none: a take there waits for nothing that the host could be told of.
  * @param subscription a live subscription
  * @param out_handle the same at each call
- * @errors ::GPUIPC_ERR_BUSY (another thread is taking), ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @errors ::GPUIPC_ERR_BUSY (another thread is taking), ::GPUIPC_ERR_NOT_SUPPORTED (a channel of turns),
+ *         ::GPUIPC_ERR_TOO_MANY_HANDLES
  * @ownership the subscription's: wait for it, do nothing else with it, and not after the subscription was closed
  * @threads any  @blocking no  @since 0.1
  */

@@ -669,3 +669,59 @@ Test(channel_kernel, a_failure_leaves_all_as_it_was) {
     stream_gate_stream_end(uses);
     stream_gate_end();
 }
+
+/* The kernel has given the slot back, and the writer has offered it again, when its reader's word of it comes to nothing. */
+Test(channel_kernel, a_kernel_that_could_not_be_told_of_is_given_back_by_its_stream) {
+    kernel uses_it = {.count = 0};
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    for (uint64_t i = 1; i < 6; i += 2) {
+        channel_case_send();
+        const gpuipc_frame came = take(reader, uses, &uses_it);
+        launch(&uses_it, uses);
+        stream_gate_synchronize(uses);
+        core_set_failures("cuEventRecord:1=999");
+        check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, uses));
+        core_set_failures("");
+        channel_case_send();
+        check_ok(gpuipc_subscription_give_back(reader, &came, i == 3 ? GPUIPC_NO_STREAM : uses));
+        cr_assert_eq(channel_case_receive(reader), i + 1);
+    }
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
+Test(channel_kernel, a_kernel_that_could_not_be_told_of_is_published_by_its_stream) {
+    kernel writes = {.count = 0};
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    for (uint64_t i = 1; i < 6; i++) {
+        const gpuipc_frame frame = loan(makes);
+        publish(&frame, makes, &writes);
+        launch(&writes, makes);
+        stream_gate_synchronize(makes);
+        core_set_failures("cuEventRecord:1=999");
+        check_status(GPUIPC_ERR_CUDA,
+                     gpuipc_channel_kernel_launched(channel_case_channel, &frame, makes));
+        if (i % 2 == 0) { /* and once more */
+            core_set_failures("cuStreamWriteValue64:1=999");
+            check_status(GPUIPC_ERR_CUDA,
+                         gpuipc_channel_publish(channel_case_channel, &frame, makes));
+        }
+        core_set_failures("");
+        cr_assert_eq(channel_case_receive(reader), i);
+        check_ok(gpuipc_channel_publish(channel_case_channel, &frame,
+                                        i == 3 ? GPUIPC_NO_STREAM : makes));
+        check_is_on_loan_no_more(&frame, makes);
+    }
+    stream_gate_synchronize(makes);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}

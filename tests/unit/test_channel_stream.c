@@ -251,6 +251,70 @@ Test(channel_stream, asking_where_a_stream_is_leaves_captures_alone) {
     stream_gate_end();
 }
 
+typedef struct waiting {
+    gpuipc_subscription *reader; /* NULL: it loans */
+    CUstream stream;
+    gpuipc_frame frame;
+    gpuipc_status status;
+} waiting;
+
+static void wait_for_frame(void *argument) {
+    waiting *self = argument;
+    self->frame = (gpuipc_frame)GPUIPC_FRAME_INIT;
+    self->status = self->reader != NULL
+                       ? gpuipc_subscription_take(self->reader, self->stream, -1, &self->frame)
+                       : gpuipc_channel_loan(channel_case_channel, self->stream, -1, &self->frame);
+}
+
+/* It is in the call, and has asked about its stream. */
+static os_thread *start_waiting(waiting *self) {
+    os_thread *thread;
+    const os_deadline end = os_deadline_after(SOON_MS);
+    core_set_failures(""); /* counts from here on */
+    check_ok(os_thread_start(wait_for_frame, self, &thread));
+    while (core_calls("cuStreamIsCapturing") == 0) {
+        cr_assert_not(os_deadline_passed(end));
+    }
+    return thread;
+}
+
+/* What the stream would wait for once it would wait for at each launch. */
+Test(channel_stream, a_capture_that_begins_while_a_call_waits_gets_nothing) {
+    core_need_emulated();
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    waiting takes = {.reader = reader, .stream = uses};
+    waiting loans = {.reader = NULL, .stream = makes};
+    const gpuipc_frame frame = loan(makes);
+    os_thread *thread = start_waiting(&takes);
+    core_set_captured(true, uses);
+    stream_gate_close(makes);
+    publish(&frame, makes);
+    os_thread_join(thread);
+    check_status(GPUIPC_ERR_CUDA, takes.status);
+    core_set_captured(false, NULL);
+    const gpuipc_frame came = take(reader, uses); /* it is the next call's */
+    cr_assert_eq(came.sequence, 1);
+    stream_gate_open();
+    stream_gate_synchronize(uses);
+    thread = start_waiting(&loans);
+    core_set_captured(true, makes);
+    stream_gate_close(uses);
+    check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+    os_thread_join(thread);
+    check_status(GPUIPC_ERR_CUDA, loans.status);
+    core_set_captured(false, NULL);
+    stream_gate_open();
+    pass_on(reader, makes, uses);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
 /* Its stream would write the number of the frame before over that of this one. */
 Test(channel_stream, what_a_stream_has_not_come_to_is_not_published_without_it) {
     stream_gate_make();

@@ -709,6 +709,14 @@ Test(channel_turn, a_turn_is_a_stream_s_and_one_at_a_time) {
     cr_assert_eq(info_of(0).held, 0);
 }
 
+/* It would never tell of a turn. */
+Test(channel_turn, an_event_loop_cannot_wait_for_turns) {
+    intptr_t handle;
+    open_readers(1);
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "turns",
+                  gpuipc_subscription_get_wait_handle(readers[0], &handle));
+}
+
 /* The default stream cannot be used meanwhile. That says so, and leaves the capture as it is. */
 Test(channel_turn, what_a_capture_forbids_is_refused) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;

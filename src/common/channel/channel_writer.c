@@ -255,6 +255,7 @@ static gpuipc_status await_slot(channel *self, search *what, os_deadline deadlin
         if (what->wanted == NO_SLOT) {
             return status_fail(GPUIPC_ERR_LIMIT, "all slots are on loan");
         }
+        trail_stream_rest(what->by);
         const uint64_t now_ns = os_clock_ns();
         begun_ns = begun_ns == 0 ? now_ns : begun_ns;
         self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;

@@ -171,12 +171,14 @@ static gpuipc_status take_or_tell_end(subscription *self, uint32_t *out_slot) {
 }
 
 /* Until there is one. */
-static gpuipc_status await_frame(subscription *self, os_deadline deadline, uint32_t *out_slot) {
+static gpuipc_status await_frame(subscription *self, trail_stream *by, os_deadline deadline,
+                                 uint32_t *out_slot) {
     gpuipc_status status = take_next(self, out_slot);
     if (status != GPUIPC_ERR_TIMEOUT) {
         return status;
     }
     const uint64_t begun_ns = os_clock_ns();
+    trail_stream_rest(by);
     while ((status = take_or_tell_end(self, out_slot)) == GPUIPC_ERR_TIMEOUT) {
         if (atomic_load(&self->is_over)) {
             return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
@@ -265,7 +267,7 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, subscripti
     uint32_t slot = self->pending;
     gpuipc_status status;
     do {
-        status = self->has_pending ? GPUIPC_OK : await_frame(self, deadline, &slot);
+        status = self->has_pending ? GPUIPC_OK : await_frame(self, by, deadline, &slot);
         self->has_pending = false;
         if (status != GPUIPC_OK) {
             return status;
@@ -406,7 +408,8 @@ static gpuipc_status take_again(const subscription *self, uint32_t slot, gpuipc_
     return GPUIPC_OK;
 }
 
-/* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. */
+/* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. A kernel that was not
+ * told of may have given the slot back already, and the writer have offered it again: then its state stays as it is. */
 static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const uint64_t number = self->frames[slot].number;
     const point_word returned = channel_returned_word(self->page, slot, number);
@@ -415,8 +418,7 @@ static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, tr
     if (status != GPUIPC_OK) {
         return status;
     }
-    channel_write(self->page, channel_entry(slot, CHANNEL_STATE),
-                  channel_state_of(number, CHANNEL_GIVEN));
+    (void)channel_change(self->page, slot, number, CHANNEL_TAKEN, CHANNEL_GIVEN);
     subscription_wake_writer(self);
     status = trail_turn_write(&turn, &returned, 1);
     if (status != GPUIPC_OK) {

@@ -207,6 +207,11 @@ static gpuipc_status get(subscription *self, intptr_t *out_handle) {
     if (atomic_load(&self->is_over)) {
         return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
     }
+    if (self->has_turns) {
+        return status_fail(GPUIPC_ERR_NOT_SUPPORTED,
+                           "the channel is one of turns, which streams take: nothing tells the "
+                           "host of one");
+    }
     if (!atomic_load(&wait->is_asked_for)) {
         status = begin(self);
     }

@@ -196,6 +196,20 @@ gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint
     return GPUIPC_OK;
 }
 
+void trail_stream_rest(trail_stream *self) {
+    self->has_rested = true;
+}
+
+/* What was put into the capture would be done at each launch. */
+static gpuipc_status check_rested(const trail *self, trail_stream *stream) {
+    gpuipc_status status = GPUIPC_OK;
+    if (stream->has_rested) {
+        status = device_check_capture(self->context, stream->stream);
+        stream->has_rested = status != GPUIPC_OK;
+    }
+    return status;
+}
+
 void trail_stream_leave(const trail_stream *self) {
     device_leave(&self->scope);
 }
@@ -286,7 +300,10 @@ static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint
 gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
                                trail_turn *out_turn) {
     trail_turn turn = {.of = self, .by = by, .mark = &self->marks[use][slot]};
-    gpuipc_status status = wait_for_former(&turn, use, slot);
+    gpuipc_status status = check_rested(self, by);
+    if (status == GPUIPC_OK) {
+        status = wait_for_former(&turn, use, slot);
+    }
     if (status == GPUIPC_OK) {
         status = find_event(&turn);
     }

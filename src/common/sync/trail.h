@@ -42,6 +42,7 @@ typedef struct trail_stream {
     gpuipc_stream stream; /**< GPUIPC_NO_STREAM, and all else zero: none */
     bool can_wait;        /**< point_has_stream_waits() */
     bool is_named;        /**< the driver was asked for its id */
+    bool has_rested;      /**< it was asked long ago whether it is being captured */
     uint64_t id;          /**< no other one gets it, as its handle. 0: the driver cannot tell */
     device_scope scope;
 } trail_stream;
@@ -50,6 +51,8 @@ typedef struct trail_stream {
  *  @return ERR_CUDA when it is being captured */
 gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                  trail_stream *out_stream);
+/** The call waits now, for other than the stream: another thread may begin to capture it meanwhile. */
+void trail_stream_rest(trail_stream *self);
 void trail_stream_leave(const trail_stream *self);
 
 /** What a stream is being given with a slot. One thread at a time does so with a slot. */
@@ -61,7 +64,8 @@ typedef struct trail_turn {
     struct trail_event *event; /**< to be recorded at its end */
 } trail_turn;
 
-/** Makes the stream wait for another one that had the slot before. trail_turn_end() or _cancel() is owed. */
+/** Makes the stream wait for another one that had the slot before. trail_turn_end() or _cancel() is owed. ERR_CUDA also when
+ *  the call has rested, and the stream is being captured now */
 gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
                                trail_turn *out_turn);
 /** Lets the stream write words of the slot. After a failure nothing is left on the stream. */
