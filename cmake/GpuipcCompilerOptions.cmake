@@ -55,4 +55,12 @@ if(GPUIPC_COVERAGE)
   set(flags --coverage -fprofile-abs-path -fprofile-update=atomic)
   target_compile_options(gpuipc_compiler_options INTERFACE ${flags})
   target_link_options(gpuipc_compiler_options INTERFACE --coverage)
+  if(NOT WIN32)
+    # A process that ends by _exit(2), as forked children do, has run what it ran all the same.
+    add_library(gpuipc_coverage STATIC ${PROJECT_SOURCE_DIR}/tests/support/posix_coverage.c)
+    target_compile_definitions(gpuipc_coverage PRIVATE _GNU_SOURCE)
+    target_link_options(gpuipc_compiler_options INTERFACE
+      $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:--wrap=_exit,--undefined=__wrap__exit>)
+    target_link_libraries(gpuipc_compiler_options INTERFACE gpuipc_coverage)
+  endif()
 endif()
