@@ -17,7 +17,8 @@ typedef struct driver {
 #define DRIVER_MEMBER(group, name, suffix, version, parameters) CUresult(*name) parameters;
     CUDA_API_LIST(DRIVER_MEMBER)
 #undef DRIVER_MEMBER
-    bool has_vmm;      /**< every entry point of that group is there */
+    bool has_core;     /**< every entry point of that group is there: else there is no driver */
+    bool has_vmm;      /**< likewise; else a capability is missing, as with those below */
     bool has_p2p;      /**< likewise */
     bool has_legacy;   /**< likewise: cuIpc* */
     bool has_pool;     /**< likewise: stream-ordered memory */

@@ -2,6 +2,7 @@
 /** @file Choosing, loading and starting a driver, and what is said of one that will not do. */
 #include "core_fixture.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -209,6 +210,42 @@ Test(driver, one_missing_entry_point_takes_its_group_away) {
     cr_assert(drv.has_vmm);
     cr_assert(drv.has_p2p);
     cr_assert(drv.is_emulated);
+}
+
+/* Which flag of a driver is its group's. */
+static const struct {
+    const char *name;
+    const char *group;
+    size_t flag;
+} entry_points[] = {
+#define ENTRY_POINT(group, name, suffix, version, parameters)                                      \
+    {#name, #group, offsetof(driver, has_##group)},
+    CUDA_API_LIST(ENTRY_POINT)
+#undef ENTRY_POINT
+};
+#define ENTRY_POINTS (sizeof(entry_points) / sizeof(entry_points[0]))
+
+Test(driver, each_entry_point_is_missed) {
+    for (size_t i = 0; i < ENTRY_POINTS; i++) {
+        char failures[64];
+        char sentence[96];
+        driver drv = {0};
+        hide((int)i, failures, sizeof(failures));
+        if (strcmp(entry_points[i].group, "core") == 0) {
+            (void)snprintf(sentence, sizeof(sentence), "has no %s; gpuipc needs",
+                           entry_points[i].name);
+            check_refused(GPUIPC_ERR_DRIVER_TOO_OLD, sentence, driver_open("emulated", &drv));
+            continue;
+        }
+        check_ok(driver_open("emulated", &drv));
+        cr_assert(!*((bool *)&drv + entry_points[i].flag), "%s", entry_points[i].name);
+        for (size_t other = 0; other < ENTRY_POINTS; other++) {
+            cr_assert_eq(*((bool *)&drv + entry_points[other].flag),
+                         entry_points[other].flag != entry_points[i].flag, "without %s: %s",
+                         entry_points[i].name, entry_points[other].name);
+        }
+    }
+    core_set_failures("");
 }
 
 Test(driver, one_missing_core_entry_point_is_too_much) {

@@ -2,6 +2,7 @@
 /** @file See driver.h. */
 #include "driver.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,35 +38,35 @@ static bool find(const finder *by, const char *name, int version, void *into) {
     return true;
 }
 
+/* What is looked for, in the order of the list. */
+static const struct {
+    const char *name;
+    int version;
+    size_t group; /* where in the table the flag of its group is */
+    size_t at;    /* and its address */
+} entry_points[] = {
+#define ENTRY_POINT(group, name, suffix, version, parameters)                                      \
+    {#name, version, offsetof(driver, has_##group), offsetof(driver, name)},
+    CUDA_API_LIST(ENTRY_POINT)
+#undef ENTRY_POINT
+};
+#define ENTRY_POINTS (sizeof(entry_points) / sizeof(entry_points[0]))
+
 /* Fills the table. The name of a missing core entry point, or NULL. */
 static const char *find_all(const finder *by, driver *drv) {
     const char *missing = NULL;
-    bool has_core = true;
-    drv->has_vmm = drv->has_p2p = drv->has_legacy = drv->has_pool = true;
-    drv->has_pinned = drv->has_hostfunc = drv->has_word = true;
-    drv->has_dmabuf = drv->has_ctxevent = drv->has_streamid = drv->has_kernel = true;
-    /* one flag a group, so that the list can say where each entry point belongs */
-    bool *const group_core = &has_core;
-    bool *const group_vmm = &drv->has_vmm;
-    bool *const group_p2p = &drv->has_p2p;
-    bool *const group_legacy = &drv->has_legacy;
-    bool *const group_pool = &drv->has_pool;
-    bool *const group_pinned = &drv->has_pinned;
-    bool *const group_hostfunc = &drv->has_hostfunc;
-    bool *const group_word = &drv->has_word;
-    bool *const group_dmabuf = &drv->has_dmabuf;
-    bool *const group_ctxevent = &drv->has_ctxevent;
-    bool *const group_streamid = &drv->has_streamid;
-    bool *const group_kernel = &drv->has_kernel;
-#define FIND(group, name, suffix, version, parameters)                                             \
-    if (!find(by, #name, version, &drv->name)) {                                                   \
-        *group_##group = false;                                                                    \
-        if (!has_core && missing == NULL) {                                                        \
-            missing = #name;                                                                       \
-        }                                                                                          \
+    char *table = (char *)drv;
+    for (size_t i = 0; i < ENTRY_POINTS; i++) {
+        *(bool *)(table + entry_points[i].group) = true;
     }
-    CUDA_API_LIST(FIND)
-#undef FIND
+    for (size_t i = 0; i < ENTRY_POINTS; i++) {
+        if (!find(by, entry_points[i].name, entry_points[i].version, table + entry_points[i].at)) {
+            *(bool *)(table + entry_points[i].group) = false;
+        }
+        if (!drv->has_core && missing == NULL) {
+            missing = entry_points[i].name;
+        }
+    }
     return missing;
 }
 
