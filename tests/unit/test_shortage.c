@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file What the scenarios of tests/fault leave out, while each allocation, and then each call of the driver, fails in turn. A
+ * failure is told by a status with its record, or made up for; nothing is left; and the next time it works.
+ */
+#include "../fault/allocation.h"
+#include "channel_case.h"
+#include "contents_ends.h"
+#include "emulated.h"
+#include "own_kinds.h"
+#include "thread_state.h"
+
+TestSuite(shortage, .init = core_start, .fini = core_finish, .timeout = 120);
+
+#define BYTES UINT64_C(65536)
+
+/* ---- one call of the driver that fails ----------------------------------------------------------- */
+
+static uint64_t thread;
+static uint64_t calls;
+static uint64_t fails_at; /* of this thread's calls; 0: none */
+static int fails_with;
+
+/* What gives back is not denied: what a driver does not take back stays (fault.driver). */
+static bool is_giving_back(const char *name) {
+    static const char *const names[] = {"cuMemRelease",
+                                        "cuMemUnmap",
+                                        "cuMemAddressFree",
+                                        "cuMemFree",
+                                        "cuMemFreeAsync",
+                                        "cuMemFreeHost",
+                                        "cuMemHostUnregister",
+                                        "cuMemPoolDestroy",
+                                        "cuDevicePrimaryCtxRelease",
+                                        "cuCtxPopCurrent",
+                                        "cuCtxDisablePeerAccess",
+                                        "cuThreadExchangeStreamCaptureMode",
+                                        "cuStreamDestroy",
+                                        "cuEventDestroy",
+                                        "cuIpcCloseMemHandle"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int judge(const char *name) {
+    if (thread_state_own_number() != thread || is_giving_back(name)) {
+        return 0;
+    }
+    return ++calls == fails_at ? fails_with : 0;
+}
+
+static void set_judge(gpuipc_emulated_judge wanted) {
+    gpuipc_emulated_judge_fn set;
+    void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_SET_JUDGE);
+    cr_assert_not_null(symbol);
+    memcpy(&set, &symbol, sizeof(set));
+    set(wanted);
+}
+
+/* ---- each in turn -------------------------------------------------------------------------------- */
+
+typedef struct operation {
+    void (*begin)(void); /* nothing is denied in it; NULL: there is none */
+    gpuipc_status (*run)(void);
+    void (*end)(void); /* likewise */
+} operation;
+
+static void check_told(gpuipc_status status, const char *what, uint64_t number) {
+    const gpuipc_error *error = gpuipc_error_get();
+    if (status != GPUIPC_OK) {
+        cr_assert_eq(error->status, status, "%s %llu: %s", what, (unsigned long long)number,
+                     gpuipc_status_name(status));
+        cr_assert_neq(error->sentence[0], '\0', "%s %llu", what, (unsigned long long)number);
+        cr_assert_neq(error->operation[0], '\0', "%s %llu", what, (unsigned long long)number);
+    }
+}
+
+static void begin(const operation *what) {
+    if (what->begin != NULL) {
+        what->begin();
+    }
+}
+
+static void end(const operation *what) {
+    if (what->end != NULL) {
+        what->end();
+    }
+}
+
+static void works(const operation *what) {
+    begin(what);
+    check_ok(what->run());
+    end(what);
+}
+
+/* @return whether there were so many allocations */
+static bool without_memory(const operation *what, uint64_t number, unsigned *refused) {
+    int64_t live;
+    begin(what);
+    allocation_watch(number);
+    const gpuipc_status status = what->run();
+    const uint64_t made = allocation_unwatch(&live);
+    check_told(status, "without allocation", number);
+    cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_OUT_OF_MEMORY, "allocation %llu: %s: %s",
+              (unsigned long long)number, gpuipc_status_name(status), gpuipc_error_get()->sentence);
+    *refused += status != GPUIPC_OK;
+    end(what);
+    return made >= number;
+}
+
+/* @return whether there were so many calls */
+static bool without_driver(const operation *what, uint64_t number, unsigned *refused) {
+    begin(what);
+    thread = thread_state_own_number();
+    calls = 0;
+    fails_at = number;
+    fails_with = number % 2 == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+    set_judge(judge);
+    const gpuipc_status status = what->run();
+    set_judge(NULL);
+    check_told(status, "without call", number);
+    *refused += status != GPUIPC_OK;
+    end(what);
+    return calls >= number;
+}
+
+static void fails_in_turn(const operation *what) {
+    unsigned by_memory = 0;
+    unsigned by_driver = 0;
+    works(what);
+    for (uint64_t number = 1; without_memory(what, number, &by_memory); number++) {
+    }
+    works(what);
+    for (uint64_t number = 1; without_driver(what, number, &by_driver); number++) {
+    }
+    works(what);
+    cr_assert_gt(by_memory, 0);
+    cr_assert_gt(by_driver, 0);
+}
+
+/* ---- memory of the caller's ---------------------------------------------------------------------- */
+
+static own_kinds own;
+
+static gpuipc_status wrap(void) {
+    gpuipc_pointer_info info = {.struct_size = sizeof(info)};
+    gpuipc_buffer *buffer;
+    gpuipc_status status = gpuipc_pointer_classify(core_context, own.address, 1, &info);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_wrap(core_context, own.address, BYTES, &buffer);
+    }
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = gpuipc_buffer_set_access(buffer, 0, GPUIPC_ACCESS_DEFAULT);
+    const gpuipc_error why = *gpuipc_error_get();
+    check_ok(gpuipc_buffer_release(buffer));
+    return status == GPUIPC_OK ? GPUIPC_OK : why.status;
+}
+
+static void wrap_fails(own_kind kind) {
+    const operation what = {.run = wrap};
+    core_need_emulated();
+    core_enter_device(0);
+    own = own_kinds_make(kind, BYTES);
+    fails_in_turn(&what);
+    own_kinds_undo(&own);
+}
+
+Test(shortage, wrapping_cuMemAlloc) {
+    wrap_fails(OWN_PLAIN);
+}
+
+Test(shortage, wrapping_a_pools_memory) {
+    wrap_fails(OWN_POOL);
+}
+
+Test(shortage, wrapping_the_default_pools_memory) {
+    wrap_fails(OWN_DEFAULT_POOL);
+}
+
+Test(shortage, wrapping_pinned_memory) {
+    wrap_fails(OWN_PINNED);
+}
+
+Test(shortage, wrapping_managed_memory) {
+    wrap_fails(OWN_MANAGED);
+}
+
+/* ---- messages of two buffers, which nobody waits for ---------------------------------------------- */
+
+static core_pair pair;
+static gpuipc_buffer *sent[2];
+static gpuipc_buffer *opened[2];
+static CUstream stream;
+static uint32_t send_flags;
+static uint32_t receive_flags;
+
+static gpuipc_status send_two(void) {
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = sent,
+                                     .buffer_count = 2,
+                                     .flags = send_flags,
+                                     .stream = stream};
+    return gpuipc_connection_send(pair.client, &message, SOON_MS);
+}
+
+static gpuipc_status receive_two(void) {
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .buffers = opened,
+                               .buffer_capacity = 2,
+                               .flags = receive_flags,
+                               .stream = stream};
+    gpuipc_status status = gpuipc_connection_receive(pair.server, &message, SOON_MS);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_await_ready_async(opened[0], stream);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_return_async(opened[1], stream);
+    }
+    return status;
+}
+
+static void open_pair(void) {
+    core_pair_open(&pair, core_context, core_context);
+}
+
+static void open_and_send(void) {
+    open_pair();
+    check_ok(send_two());
+}
+
+static void close_pair(void) {
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    for (size_t i = 0; i < 2; i++) {
+        check_ok(gpuipc_buffer_release(opened[i]));
+        opened[i] = NULL;
+    }
+    core_pair_close(&pair);
+}
+
+static void message_fails(const operation *what) {
+    core_need_emulated();
+    core_enter_device(0);
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    sent[0] = core_buffer(core_unit, 0);
+    sent[1] = core_buffer(2 * core_unit, core_unit);
+    fails_in_turn(what);
+    check_ok(gpuipc_buffer_release(sent[0]));
+    check_ok(gpuipc_buffer_release(sent[1]));
+    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+static const operation sending = {open_pair, send_two, close_pair};
+static const operation receiving = {open_and_send, receive_two, close_pair};
+
+Test(shortage, sending_behind_a_stream) {
+    send_flags = GPUIPC_SEND_ASYNC;
+    message_fails(&sending);
+}
+
+Test(shortage, sending_with_an_event) {
+    send_flags = GPUIPC_SEND_EVENT;
+    message_fails(&sending);
+}
+
+Test(shortage, receiving_before_a_stream) {
+    send_flags = GPUIPC_SEND_ASYNC;
+    receive_flags = GPUIPC_RECEIVE_ASYNC;
+    message_fails(&receiving);
+}
+
+Test(shortage, receiving_for_later) {
+    send_flags = GPUIPC_SEND_ASYNC;
+    receive_flags = GPUIPC_RECEIVE_DEFERRED | GPUIPC_RECEIVE_KEEP_HANDLES;
+    message_fails(&receiving);
+}
+
+/* ---- contents --------------------------------------------------------------------------------------- */
+
+static contents_ends two;
+static gpuipc_transport way;
+
+static void contents_begin(void) {
+    contents_ends_open(&two, BYTES);
+    buffer_marks_write(two.from, 5);
+}
+
+static gpuipc_status contents_run(void) {
+    gpuipc_status status = contents_send_range(&two, 0, BYTES, way);
+    if (status == GPUIPC_OK) {
+        const gpuipc_contents contents = {.struct_size = sizeof(contents),
+                                          .buffer = two.into,
+                                          .bytes = BYTES,
+                                          .stream = two.receives,
+                                          .transport = way};
+        status = gpuipc_connection_receive_contents(two.pair.client, &contents, 0);
+    }
+    if (status != GPUIPC_OK) { /* the receiver goes, so that the sender need not wait for it */
+        const gpuipc_error why = *gpuipc_error_get();
+        check_ok(gpuipc_connection_close(two.pair.client));
+        two.pair.client = NULL;
+        return why.status;
+    }
+    return GPUIPC_OK;
+}
+
+static void contents_end(void) {
+    contents_both_pass(&two);
+    if (two.pair.client != NULL) {
+        buffer_marks_check(two.into, 0, 0, BYTES, 5, 0);
+    }
+    contents_ends_close(&two);
+}
+
+static const operation contents = {contents_begin, contents_run, contents_end};
+
+Test(shortage, contents_by_memory) {
+    core_need_emulated();
+    way = GPUIPC_TRANSPORT_VMM;
+    fails_in_turn(&contents);
+}
+
+Test(shortage, contents_through_the_ring) {
+    core_need_emulated();
+    way = GPUIPC_TRANSPORT_HOST;
+    fails_in_turn(&contents);
+}
+
+/* ---- channels -------------------------------------------------------------------------------------- */
+
+static gpuipc_server *server;
+static gpuipc_channel *channel;
+static gpuipc_subscription *reader;
+
+static void serve(void) {
+    check_ok(gpuipc_server_create(core_context, NULL, &server));
+}
+
+static gpuipc_status publish_and_take(void) {
+    const gpuipc_channel_config config = {.struct_size = sizeof(config),
+                                          .buffer = sent[0],
+                                          .slot_bytes = CHANNEL_CASE_SLOT,
+                                          .slots = 2,
+                                          .max_readers = 1,
+                                          .max_held = 1};
+    gpuipc_ticket ticket;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame taken = GPUIPC_FRAME_INIT;
+    gpuipc_status status;
+    if ((status = gpuipc_channel_create(server, &config, &channel, &ticket)) != GPUIPC_OK ||
+        (status = gpuipc_subscription_open(core_context, &ticket, NULL, &reader)) != GPUIPC_OK ||
+        (status = gpuipc_channel_loan(channel, stream, 0, &frame)) != GPUIPC_OK ||
+        (status = gpuipc_channel_publish(channel, &frame, stream)) != GPUIPC_OK ||
+        (status = gpuipc_subscription_take(reader, stream, 0, &taken)) != GPUIPC_OK) {
+        return status;
+    }
+    return gpuipc_subscription_give_back(reader, &taken, stream);
+}
+
+static void end_channel(void) {
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_channel_destroy(channel));
+    check_ok(gpuipc_server_destroy(server));
+    reader = NULL;
+    channel = NULL;
+}
+
+Test(shortage, a_channel_of_streams) {
+    const operation what = {serve, publish_and_take, end_channel};
+    message_fails(&what);
+}
+
+/* ---- machines ------------------------------------------------------------------------------------------ */
+
+TestSuite(shortage_machine, .init = core_start_without_context, .fini = core_finish,
+          .timeout = 120);
+
+static gpuipc_context *made;
+static gpuipc_buffer *ends[2];
+
+static void copy_begin(void) {
+    made = core_context_new();
+    for (uint32_t i = 0; i < 2; i++) {
+        const gpuipc_buffer_config config = {
+            .struct_size = sizeof(config), .device = GPUIPC_DEVICE(i), .bytes = BYTES};
+        check_ok(gpuipc_buffer_create(made, &config, &ends[i]));
+    }
+    buffer_marks_write(ends[0], 3);
+}
+
+static gpuipc_status copy_run(void) {
+    return gpuipc_buffer_copy_async(ends[1], 0, ends[0], 0, BYTES, stream);
+}
+
+static void copy_end(void) {
+    check_ok(copy_run());
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    buffer_marks_check(ends[1], 0, 0, BYTES, 3, 0);
+    check_ok(gpuipc_buffer_release(ends[0]));
+    check_ok(gpuipc_buffer_release(ends[1]));
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(shortage_machine, a_copy_through_pinned_memory) {
+    const operation what = {copy_begin, copy_run, copy_end};
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2;p2p=none");
+    core_enter_device(0);
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    fails_in_turn(&what);
+    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+}
