@@ -176,7 +176,8 @@ GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 /** Send does not wait for the GPU work: the stream itself marks the point at which the contents are
  *  ready, and a receiver's stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. Send does wait where
  *  the device has neither 64-bit stream memory operations nor host functions. A stream that is being captured cannot mark anything:
- *  the call answers ::GPUIPC_ERR_CUDA, nothing leaves, and the capture goes on. */
+ *  the call answers ::GPUIPC_ERR_CUDA, nothing leaves, and the capture goes on. A stream that has done all that it was
+ *  given is given nothing. */
 #define GPUIPC_SEND_ASYNC 0x2u
 /** As ::GPUIPC_SEND_ASYNC, with a legacy IPC event in place of gpuipc's own word in shared memory. Wants a
  *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. The

@@ -36,7 +36,8 @@ typedef enum gpuipc_loan_state {
 
 /**
  * Lends a part of a buffer, and lets a stream make the mark: what it was given before is done when the mark is reached. The
- * cost is that of gpuipc_buffer_mark(), and a look at each connection over which memory of this context was lent. Up
+ * cost is that of gpuipc_buffer_mark(), and a look at each connection over which memory of this context was lent. A
+ * stream that has done all that it was given is given nothing: the mark is reached at once, and the cost is a fraction. Up
  * to 2,047 loans of a context can be out at a time; until its mark is reached, also one that is over counts.
  * @param buffer the buffer that the part is of. When it is released, loans that nobody has taken end
  * @param stream a CUstream; NULL: the default stream of the device that the buffer was made or opened for

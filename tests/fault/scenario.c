@@ -85,8 +85,7 @@ static gpuipc_status prepare_loan(scenario_state *state) {
     gpuipc_mark made;
     gpuipc_status status;
     TRY(scenario_prepare_data(state))
-    TRY(gpuipc_buffer_lend(state->buffer, state->stream, &made))
-    TRY(gpuipc_buffer_cancel_loan(state->buffer, &made))
+    TRY(gpuipc_buffer_mark(state->buffer, state->stream, &made))
     TRY(cuda(state->driver.cuStreamSynchronize(state->stream)))
 give_back: /* scenario_end does */
     return status;

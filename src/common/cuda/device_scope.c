@@ -151,6 +151,10 @@ gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stre
                          "handing over on a stream (one that is being captured cannot do that)");
 }
 
+bool device_stream_is_idle(const struct context *ctx, gpuipc_stream stream) {
+    return ctx->driver.cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
 gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                       device_scope *out_scope) {
     gpuipc_status status = device_enter_stream(ctx, stream, index, out_scope);

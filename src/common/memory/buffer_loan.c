@@ -13,10 +13,15 @@ static gpuipc_status acquire(gpuipc_buffer *handle, const gpuipc_mark *loan, buf
 
 /* ---- lending ----------------------------------------------------------------------------------- */
 
-/* In the stream's CUDA context. */
+/* In the stream's CUDA context. A stream that is done has nothing to say, and nobody has to wait for it. */
 static gpuipc_status lend(buffer *self, gpuipc_stream stream, mark *out_mark) {
-    gpuipc_status status = device_check_capture(self->context, stream);
-    return status == GPUIPC_OK ? loan_lend(self->context, &self->loans, stream, out_mark) : status;
+    context *ctx = self->context;
+    gpuipc_status status = device_check_capture(ctx, stream);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return device_stream_is_idle(ctx, stream) ? loan_lend_ready(ctx, &self->loans, out_mark)
+                                              : loan_lend(ctx, &self->loans, stream, out_mark);
 }
 
 gpuipc_status gpuipc_buffer_lend(gpuipc_buffer *handle, gpuipc_stream stream,

@@ -64,12 +64,12 @@ static bool is_used(const context *ctx, buffer *const *buffers, uint32_t count, 
     return false;
 }
 
-/* While no stream waits for another process this takes as long as what the device has been given. */
+/* Mostly it is done. While no stream waits for another process this takes as long as what the device has been given. */
 static gpuipc_status synchronize(const driver *drv, gpuipc_stream stream,
                                  const handover_patience *patience) {
     const uint64_t begun = os_clock_ns();
-    CUresult result = CUDA_ERROR_NOT_READY;
-    while (!deferred_is_quiet() && (result = drv->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+    CUresult result;
+    while ((result = drv->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY && !deferred_is_quiet()) {
         if (atomic_load(patience->is_over)) {
             return status_fail(GPUIPC_ERR_RELEASED, "the %s meanwhile", patience->what);
         }
@@ -147,9 +147,12 @@ static gpuipc_status record_event(handover *self, gpuipc_stream stream) {
     return status;
 }
 
-/* In the stream's CUDA context. */
+/* In the stream's CUDA context. A stream that is done has nothing to say, unless an event was asked for. */
 static gpuipc_status mark_ready(handover *self, uint32_t flags, gpuipc_stream stream) {
     const bool by_event = (flags & GPUIPC_SEND_EVENT) != 0;
+    if (!by_event && device_stream_is_idle(self->to->context, stream)) {
+        return GPUIPC_OK;
+    }
     gpuipc_status status = by_event ? record_event(self, stream) : write_ready_words(self, stream);
     if (status == GPUIPC_OK) {
         self->ready = by_event ? WIRE_READY_EVENT : WIRE_READY_WORD;
