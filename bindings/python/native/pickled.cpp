@@ -109,6 +109,23 @@ PyObject *rebuild_function() {
     return only;
 }
 
+/* As nb::make_tuple() makes them, and in less time. */
+nb::object tuple_of_one(const nb::object &item) {
+    nb::object made = nb::steal(PyTuple_Pack(1, item.ptr()));
+    if (!made.is_valid()) {
+        throw nb::python_error();
+    }
+    return made;
+}
+
+nb::object pair_of(nb::handle first, const nb::object &second) {
+    nb::object made = nb::steal(PyTuple_Pack(2, first.ptr(), second.ptr()));
+    if (!made.is_valid()) {
+        throw nb::python_error();
+    }
+    return made;
+}
+
 nb::object reduce(const array_object &self) {
     self.check_own();
     constexpr pickled_head head = {version, 1, 1};
@@ -117,7 +134,7 @@ nb::object reduce(const array_object &self) {
     at = put(at, &head, sizeof(head));
     at = put_memory(at, *self.core, self.stream);
     (void)put_array(at, self.form, 0);
-    return nb::make_tuple(nb::handle(rebuild_function()), nb::make_tuple(std::move(bytes)));
+    return pair_of(rebuild_function(), tuple_of_one(std::move(bytes)));
 }
 
 /* ---- several in one -------------------------------------------------------------------------- */
@@ -287,10 +304,10 @@ nb::list unpack(const nb::bytes &bytes) {
 } // namespace
 
 void bind_pickled(nb::module_ &m) {
-    define(m, "reduce", reduce, nb::arg("array"),
-           nb::sig("def reduce(array: Array) -> tuple[object, ...]"),
+    define(m, "reduce", reduce, nb::sig("def reduce(array: Array, /) -> tuple[object, ...]"),
            "What copyreg calls for an Array.");
-    define(m, "rebuild", rebuild, nb::arg("text"), "What pickle calls for an Array.");
+    define(m, "rebuild", rebuild, nb::sig("def rebuild(text: bytes, /) -> Array"),
+           "What pickle calls for an Array.");
     define(
         m, "pack", pack, nb::arg("arrays"), nb::arg("stream") = nb::none(),
         nb::sig(

@@ -130,6 +130,10 @@ def _rebuild(text: bytes) -> Array:
     return _native.rebuild(text)
 
 
+# Found as gpuipc.gpuipc: pickle writes a name that comes twice once, and has one thing less to remember.
+gpuipc = _rebuild
+_rebuild.__qualname__ = _rebuild.__module__
+
 # Sooner found than a method, and by multiprocessing's pickler, too.
 copyreg.pickle(Array, _native.reduce)  # type: ignore[arg-type]
 
