@@ -102,6 +102,12 @@ if(NOT WIN32)
   set_source_files_properties(test_posix_server_fork.c test_posix_server_limit.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
 endif()
 
+if(NOT WIN32)
+  gpuipc_add_test(unit posix_fork SOURCES test_posix_fork.c asker.c buffer_marks.c channel_case.c contents_ends.c
+                  LIBRARIES gpuipc_core_fixture)
+  target_compile_definitions(test_unit_posix_fork PRIVATE _GNU_SOURCE)
+endif()
+
 # These need machines of other kinds, or calls that fail on demand.
 gpuipc_add_test(unit keep_alive SOURCES test_keep_alive.c test_kept_handles.c
                 LIBRARIES gpuipc_core_fixture)

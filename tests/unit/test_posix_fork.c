@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file A process that has one of everything forks: its child gives all of it up, which is its host memory and no more. No call
+ * of the driver is made, nobody is waited for, and the parent goes on with what it has.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "asker.h"
+#include "channel_case.h"
+#include "contents_ends.h"
+#include "graphs.h"
+
+TestSuite(fork, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
+
+#define BYTES UINT64_C(65536)
+
+static contents_ends two;
+static CUstream stream;
+static gpuipc_buffer *sent;
+static gpuipc_buffer *opened;
+static gpuipc_buffer *distant;
+static gpuipc_server *polled; /* without a thread, which would have it as well */
+static gpuipc_channel *channel;
+static gpuipc_subscription *reader;
+static captured graphs[2];
+static asker client;
+
+static void transfer(gpuipc_transport way) {
+    check_ok(contents_send_range(&two, 0, BYTES, way));
+    check_ok(contents_receive_range(&two, 0, BYTES, way));
+    contents_both_pass(&two);
+}
+
+/* A buffer behind an event, which nobody returns. */
+static void send_with_event(void) {
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &two.from,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_EVENT,
+                                     .stream = stream};
+    check_ok(gpuipc_connection_send(two.pair.server, &message, SOON_MS));
+}
+
+/* A mark that a graph makes, and one that a graph awaits. */
+static void capture_marks(void) {
+    gpuipc_mark mark;
+    check_ok(core_send(two.pair.server, &sent, 1));
+    check_ok(core_receive(two.pair.client, &opened, 1));
+    cr_assert(graphs_find(core_driver()));
+    cr_assert(graphs_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    check_ok(gpuipc_buffer_mark(sent, stream, &mark));
+    cr_assert(graphs_end(stream, &graphs[0]));
+    cr_assert(graphs_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    check_ok(gpuipc_buffer_await_mark_async(opened, &mark, stream));
+    cr_assert(graphs_end(stream, &graphs[1]));
+}
+
+static void serve_channel(void) {
+    const gpuipc_channel_config config = {.struct_size = sizeof(config),
+                                          .buffer = sent,
+                                          .slot_bytes = CHANNEL_CASE_SLOT,
+                                          .slots = 2,
+                                          .max_readers = 1,
+                                          .max_held = 1};
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_ticket of;
+    intptr_t handle;
+    polled = asker_server(0);
+    check_ok(gpuipc_channel_create(polled, &config, &channel, &of));
+    check_ok(gpuipc_subscription_open(core_context, &of, NULL, &reader));
+    check_ok(gpuipc_subscription_get_wait_handle(reader, &handle));
+    check_ok(gpuipc_channel_loan(channel, stream, 0, &frame));
+    check_ok(gpuipc_channel_publish(channel, &frame, stream));
+    check_ok(gpuipc_subscription_take(reader, stream, 0, &frame));
+}
+
+/* Behind a stream, for few processes, to one that has it open. */
+static void serve_share(void) {
+    const gpuipc_share_config late = {.struct_size = sizeof(late),
+                                      .flags = GPUIPC_SEND_ASYNC,
+                                      .max_processes = 3,
+                                      .stream = stream};
+    gpuipc_ticket of;
+    asker_reply reply;
+    polled = asker_server(0);
+    check_ok(gpuipc_buffer_share(polled, two.from, &late, &of));
+    asker_begin(&client, two.other, &of);
+    check_ok(asker_send(&client, &of));
+    check_ok(gpuipc_server_poll(polled, SOON_MS));
+    while (gpuipc_server_poll(polled, 0) == GPUIPC_OK) { /* where it has only been let in */
+    }
+    check_ok(asker_receive(&client, &reply));
+    cr_assert_eq(reply.answer, WIRE_GRANTED);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+}
+
+/* From one device to another that does not reach it. */
+static void copy_by_staging(void) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(1), .bytes = BYTES};
+    check_ok(gpuipc_buffer_create(core_context, &config, &distant));
+    check_ok(gpuipc_buffer_copy_async(distant, 0, two.from, 0, BYTES, stream));
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void begin(void) {
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2;p2p=none");
+    const gpuipc_context_config config = core_context_config();
+    core_open_context(&config);
+    contents_ends_open(&two, BYTES);
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    sent = core_buffer(core_unit, 0);
+}
+
+/* @return how many of the calls that give back did not say so */
+static int give_everything_back(void) {
+    int wrong = 0;
+    wrong += gpuipc_subscription_close(reader) != GPUIPC_OK;
+    wrong += gpuipc_channel_destroy(channel) != GPUIPC_OK;
+    asker_end(&client);
+    wrong += gpuipc_server_destroy(polled) != GPUIPC_OK;
+    wrong += gpuipc_buffer_release(opened) != GPUIPC_OK;
+    wrong += gpuipc_buffer_release(sent) != GPUIPC_OK;
+    wrong += gpuipc_buffer_release(distant) != GPUIPC_OK;
+    wrong += gpuipc_connection_close(two.pair.client) != GPUIPC_OK;
+    wrong += gpuipc_connection_close(two.pair.server) != GPUIPC_OK;
+    wrong += gpuipc_listener_close(two.pair.listener) != GPUIPC_OK;
+    wrong += gpuipc_buffer_release(two.from) != GPUIPC_OK;
+    wrong += gpuipc_buffer_release(two.into) != GPUIPC_OK;
+    wrong += gpuipc_context_destroy(two.other) != GPUIPC_OK;
+    wrong += gpuipc_context_destroy(core_context) != GPUIPC_OK;
+    return wrong;
+}
+
+static void end_everything(void) {
+    cr_assert_eq(give_everything_back(), 0);
+    core_context = NULL;
+    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamDestroy(two.sends), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamDestroy(two.receives), CUDA_SUCCESS);
+}
+
+#define CALLS_MADE 99
+
+static int live_as_child(void) {
+    const uint64_t before = core_calls(NULL);
+    const int wrong = give_everything_back();
+    return core_calls(NULL) == before ? wrong : CALLS_MADE;
+}
+
+static void check_child(void) {
+    int how = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(live_as_child());
+    }
+    cr_assert_gt(child, 0);
+    cr_assert_eq(waitpid(child, &how, 0), child);
+    cr_assert(WIFEXITED(how), "0x%x", how);
+    cr_assert_eq(WEXITSTATUS(how), 0, "%d", WEXITSTATUS(how));
+}
+
+Test(fork, what_goes_over_connections) {
+    begin();
+    transfer(GPUIPC_TRANSPORT_HOST);
+    transfer(GPUIPC_TRANSPORT_VMM);
+    capture_marks();
+    copy_by_staging();
+    serve_share();
+    send_with_event();
+    check_child();
+    /* all that the parent has is as good as before */
+    check_ok(gpuipc_buffer_copy_async(distant, 0, two.from, 0, BYTES, stream));
+    cr_assert(graphs_launch(&graphs[0], stream));
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert(graphs_destroy(&graphs[0]));
+    cr_assert(graphs_destroy(&graphs[1]));
+    end_everything();
+}
+
+Test(fork, both_ends_of_a_channel) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin();
+    serve_channel();
+    check_child();
+    check_ok(gpuipc_channel_loan(channel, stream, 0, &frame));
+    check_ok(gpuipc_channel_publish(channel, &frame, stream));
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    end_everything();
+}
