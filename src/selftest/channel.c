@@ -44,15 +44,15 @@ static bool has_room(report *into, session *at, uint32_t device, uint64_t bytes,
 static void run_case(const options *wanted, session *at, uint32_t owner, uint32_t peer,
                      uint64_t bytes, tally *total) {
     crew_member writer = {.name = "writer"};
-    char title[96];
+    crew_part whole = {.cases = 1};
     char id[64];
     char size[QUANTITY_MAX];
     char name[ARGUMENT_LENGTH];
-    (void)snprintf(title, sizeof(title), "channel, device %u -> device %u, %s", owner, peer,
-                   quantity_bytes(bytes, size));
+    (void)snprintf(whole.title, sizeof(whole.title), "channel, device %u -> device %u, %s", owner,
+                   peer, quantity_bytes(bytes, size));
     (void)snprintf(id, sizeof(id), "channel/%u-%u/%" PRIu64, owner, peer, bytes);
-    if (!has_room(wanted->report, at, owner, bytes, id, title, total) ||
-        (peer != owner && !has_room(wanted->report, at, peer, bytes, id, title, total))) {
+    if (!has_room(wanted->report, at, owner, bytes, id, whole.title, total) ||
+        (peer != owner && !has_room(wanted->report, at, peer, bytes, id, whole.title, total))) {
         return;
     }
     arguments_begin(&writer.words, "channel-writer", arguments_unique_name(name), at->choice,
@@ -60,7 +60,7 @@ static void run_case(const options *wanted, session *at, uint32_t owner, uint32_
     arguments_add_number(&writer.words, "--device", owner);
     arguments_add_number(&writer.words, "--peer", peer);
     arguments_add_number(&writer.words, "--size", bytes);
-    crew_run(wanted, title, &writer, 1, 1, total);
+    (void)crew_run(wanted, &whole, 1, &writer, 1, total);
 }
 
 static void run_pair(const options *wanted, session *at, uint32_t owner, uint32_t peer,

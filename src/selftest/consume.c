@@ -87,6 +87,17 @@ static bool hear_warm_up(consumer *self, const char *arguments) {
            role_say(&self->role, NULL, "warm %" PRIu32, self->info.access_device);
 }
 
+/* The producer has several pairs of devices, and says on which one this end opens what comes. */
+static bool hear_on(consumer *self, const char *arguments) {
+    uint64_t device;
+    if (!quantity_take_number(&arguments, &device) ||
+        device >= self->role.session.info.device_count) {
+        return role_fail(&self->role, "the producer said device \"%.60s\"", arguments);
+    }
+    self->role.receive_device = GPUIPC_DEVICE((uint32_t)device);
+    return role_say(&self->role, NULL, "on");
+}
+
 static bool hear_case(consumer *self, const char *arguments) {
     if (!quantity_take_number(&arguments, &self->bytes)) {
         return role_fail(&self->role, "the producer said a case of \"%.60s\" bytes", arguments);
@@ -238,11 +249,12 @@ typedef struct reaction {
 } reaction;
 
 static const reaction reactions[] = {
-    {"warm-up", true, hear_warm_up}, {"case", false, hear_case},
-    {"memory", true, hear_memory},   {"check", false, hear_check},
-    {"kernel", false, hear_kernel},  {"release", false, hear_release},
-    {"ticket", false, hear_ticket},  {"room", false, hear_room},
-    {"bench", true, hear_bench},     {"end", false, hear_end}};
+    {"on", false, hear_on},           {"warm-up", true, hear_warm_up},
+    {"case", false, hear_case},       {"memory", true, hear_memory},
+    {"check", false, hear_check},     {"kernel", false, hear_kernel},
+    {"release", false, hear_release}, {"ticket", false, hear_ticket},
+    {"room", false, hear_room},       {"bench", true, hear_bench},
+    {"end", false, hear_end}};
 
 static bool react(consumer *self, const char *line, gpuipc_buffer *buffer) {
     for (size_t i = 0; i < sizeof(reactions) / sizeof(*reactions); i++) {

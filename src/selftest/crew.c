@@ -18,7 +18,12 @@
 
 typedef struct crew {
     const options *options;
-    const char *title;
+    const crew_part *parts;
+    size_t part_count;
+    size_t part;     /* which of them is being done; part_count: all have been */
+    unsigned judged; /* cases of it that have a verdict */
+    bool
+        is_broken; /* the last verdict was no good one: the programs end then, and the next part is not to blame */
     crew_member *members;
     size_t count;
     child **programs;
@@ -35,8 +40,9 @@ static bool start(crew *self) {
     for (size_t i = 0; i < self->count; i++) {
         if (child_start(self->members[i].words.list, &self->programs[i]) != GPUIPC_OK) {
             char line[ROLE_LINE_MAX];
-            (void)snprintf(line, sizeof(line), "%s: the %s could not be started: %s", self->title,
-                           self->members[i].name, gpuipc_error_get()->sentence);
+            (void)snprintf(line, sizeof(line), "%s: the %s could not be started: %s",
+                           self->parts[0].title, self->members[i].name,
+                           gpuipc_error_get()->sentence);
             add_failure(self, line);
             return false;
         }
@@ -59,6 +65,14 @@ static void take_notes(const crew *self, crew_member *from) {
     from->notes[0] = '\0';
 }
 
+static void begin_next_part(crew *self) {
+    self->judged = 0;
+    if (++self->part < self->part_count) {
+        report_progress(self->options->report, "sharing, %s (%zu of %zu)",
+                        self->parts[self->part].title, self->part + 1, self->part_count);
+    }
+}
+
 /* "pass  ", "FAIL  " or "skip  ", and what came of a case. */
 static bool take_verdict(crew *self, crew_member *from, const char *line) {
     static const char *const words[] = {ROLE_PASS, ROLE_FAIL, ROLE_SKIP};
@@ -67,8 +81,12 @@ static bool take_verdict(crew *self, crew_member *from, const char *line) {
         if (strncmp(line, words[i], strlen(words[i])) == 0) {
             take_notes(self, from);
             (*counts[i])++;
+            self->is_broken = i == REPORT_FAIL;
             report_add_check(self->options->report, NULL, (report_status)i,
                              line + strlen(words[i]));
+            if (self->part < self->part_count && ++self->judged == self->parts[self->part].cases) {
+                begin_next_part(self);
+            }
             return true;
         }
     }
@@ -148,20 +166,27 @@ static bool finish(crew *self, size_t index) {
     return false;
 }
 
-static void judge(crew *self, bool good, unsigned cases) {
-    unsigned seen = self->seen.passed + self->seen.failed + self->seen.skipped;
+/* The programs ended on account of the part before this one. */
+static bool is_untried(const crew *self) {
+    return self->is_broken && self->judged == 0;
+}
+
+static void judge(crew *self, bool good) {
+    const bool is_done = self->part == self->part_count;
+    const crew_part *part = &self->parts[is_done ? self->part_count - 1 : self->part];
     char line[ROLE_LINE_MAX];
     if (program_is_interrupted()) {
-        (void)snprintf(line, sizeof(line), "%s: interrupted", self->title);
+        (void)snprintf(line, sizeof(line), "%s: interrupted", part->title);
         report_add_check(self->options->report, NULL, REPORT_SKIP, line);
         self->seen.skipped++;
-    } else if (seen < cases) {
-        (void)snprintf(line, sizeof(line), "%s: %u of %u cases did not run%.900s", self->title,
-                       cases - seen, cases, self->why);
+    } else if (!is_done && !is_untried(self)) {
+        const unsigned missing = part->cases - self->judged;
+        (void)snprintf(line, sizeof(line), "%s: %u of %u cases did not run%.900s", part->title,
+                       missing, part->cases, self->why);
         add_failure(self, line);
-        self->seen.failed += cases - seen - 1;
+        self->seen.failed += missing - 1;
     } else if (!good && self->seen.failed == 0) {
-        (void)snprintf(line, sizeof(line), "%s: a program ended badly%.900s", self->title,
+        (void)snprintf(line, sizeof(line), "%s: a program ended badly%.900s", part->title,
                        self->why);
         add_failure(self, line);
     } else if (!good) {
@@ -169,17 +194,18 @@ static void judge(crew *self, bool good, unsigned cases) {
     }
 }
 
-void crew_run(const options *wanted, const char *title, crew_member *members, size_t count,
-              unsigned cases, tally *total) {
+size_t crew_run(const options *wanted, const crew_part *parts, size_t part_count,
+                crew_member *members, size_t count, tally *total) {
     crew self = {.options = wanted,
-                 .title = title,
+                 .parts = parts,
+                 .part_count = part_count,
                  .members = members,
                  .count = count,
                  .programs = calloc(count, sizeof(child *))};
     if (self.programs == NULL) {
         wrap_complain("FAIL: no memory to start %zu programs", count);
-        total->failed += cases;
-        return;
+        total->failed++;
+        return part_count;
     }
     bool good = start(&self);
     if (good) {
@@ -188,7 +214,7 @@ void crew_run(const options *wanted, const char *title, crew_member *members, si
             good = finish(&self, i) && good;
         }
     }
-    judge(&self, good, cases);
+    judge(&self, good);
     for (size_t i = 0; i < count; i++) {
         child_destroy(self.programs[i]);
     }
@@ -196,4 +222,5 @@ void crew_run(const options *wanted, const char *title, crew_member *members, si
     total->passed += self.seen.passed;
     total->failed += self.seen.failed;
     total->skipped += self.seen.skipped;
+    return self.part == part_count || is_untried(&self) ? self.part : self.part + 1;
 }

@@ -22,10 +22,15 @@ typedef struct crew_member {
     char notes[ROLE_LINE_MAX]; /**< of the case whose verdict comes next, each with a newline */
 } crew_member;
 
+/** What a crew does, in parts that follow each other. */
+typedef struct crew_part {
+    char title[96]; /**< what every line of it begins with, such as "device 0 -> device 1" */
+    unsigned cases; /**< how many lines there must be; those that are missing count as failed */
+} crew_part;
+
 /** Starts them all and prints a line for each case.
- *  @param title what every line of this crew begins with, such as "device 0 -> device 1"
- *  @param cases how many lines there must be; those that are missing count as failed */
-void crew_run(const options *wanted, const char *title, crew_member *members, size_t count,
-              unsigned cases, tally *total);
+ *  @return how many parts were done. Fewer than all when the programs ended after one that failed: the others were not tried */
+size_t crew_run(const options *wanted, const crew_part *parts, size_t part_count,
+                crew_member *members, size_t count, tally *total);
 
 #endif

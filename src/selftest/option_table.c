@@ -72,10 +72,11 @@ static const struct {
     {"size", OPTION_SIZE, required_argument,
      BIT(RUN) | BIT(PRODUCE) | BIT(RING) | BIT(RING_MEMBER) | BIT(CHANNEL) | BIT(CHANNEL_WRITER),
      "=SIZE",
-     "how much to share, such as 64M (K, M and G are powers of 1024); may be repeated (default: 1M, 64M and 1G; on the "
-     "emulated driver 1M and 8M)"},
+     "how much to share, such as 64M (K, M and G are powers of 1024); may be repeated (default: 1M and 64M, the latter "
+     "for as many pairs as there is time for; on the emulated driver 1M and 8M)"},
     {"quick", OPTION_QUICK, no_argument, BIT(RUN), "", "only 1 MiB"},
-    {"full", OPTION_FULL, no_argument, BIT(RUN), "", "--bench-copy and --measure"},
+    {"full", OPTION_FULL, no_argument, BIT(RUN), "",
+     "all sizes for every pair, and 1G; --bench-copy and --measure"},
     {"only", OPTION_ONLY, required_argument, BIT(RUN), "=LIST",
      "only these checks, with commas between: share, share/0-1, share/0-1/1048576, peer, refused, transports"},
     {"bench-copy", OPTION_BENCH_COPY, no_argument, BIT(RUN) | BIT(PRODUCE), "",
@@ -112,6 +113,8 @@ static const struct {
     {"help", 'h', no_argument, ALL, "", "this text; behind a command, the command's; also -h"},
     {"version", OPTION_VERSION, no_argument, ALL, "", "the version"},
     {"parent", OPTION_PARENT, required_argument, MEETS, "", NULL},
+    {"pairs", OPTION_PAIRS, required_argument, BIT(PRODUCE), "", NULL},
+    {"until", OPTION_UNTIL, required_argument, BIT(PRODUCE), "", NULL},
     {"index", OPTION_INDEX, required_argument, BIT(RING_MEMBER) | BIT(CHANNEL_READER), "", NULL},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -35,6 +35,8 @@ enum {
     OPTION_DURATION,
     OPTION_VERSION,
     OPTION_PARENT,
+    OPTION_PAIRS,
+    OPTION_UNTIL,
     OPTION_INDEX,
     OPTION_END /**< one more than the last */
 };

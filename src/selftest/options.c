@@ -180,7 +180,7 @@ static int take_output(options *self, int option) {
         self->is_quick = true;
         return true;
     case OPTION_FULL:
-        self->bench_copy = self->measure = true;
+        self->is_full = self->bench_copy = self->measure = true;
         return true;
     default:
         return -1;
@@ -232,6 +232,12 @@ static bool take(options *self, int option, int *out_exit_code) {
         return read_count("--members", optarg, 2, &self->members);
     case OPTION_INDEX:
         return read_count("--index", optarg, 0, &self->index);
+    case OPTION_PAIRS:
+        self->pairs = optarg;
+        return true;
+    case OPTION_UNTIL:
+        return read_number(optarg, UINT64_MAX, &self->until_ns) ||
+               complain("--until", optarg, "a time");
     case OPTION_PARENT:
         return read_number(optarg, UINT32_MAX, &self->parent) ||
                complain("--parent", optarg, "a process");

@@ -64,6 +64,7 @@ typedef struct options {
     bool bench_copy;
     bool measure;
     bool is_quick;
+    bool is_full;
     bool wants_help;
     demand demands[DEMANDS_MAX];
     size_t demand_count;
@@ -78,9 +79,13 @@ typedef struct options {
     bool has_peer;         /**< --peer was given */
     const char *line;      /**< doctor: what the other end printed; NULL: this end prints it */
     const char *admit;     /**< doctor --peer: as in admit.h; NULL: nobody but this user */
-    uint32_t members;      /**< programs in a ring; 0: one for each device */
-    uint32_t index;        /**< which of them this one is */
-    uint64_t parent;       /**< process that started this one as a role, 0: a person did */
+    const char
+        *pairs; /**< of a producer of the tool's: as pair_read_all() reads it; NULL: one pair */
+    uint64_t
+        until_ns; /**< by os_clock_ns(): from then on only the first case of a pair is tried; 0: all are */
+    uint32_t members; /**< programs in a ring; 0: one for each device */
+    uint32_t index;   /**< which of them this one is */
+    uint64_t parent;  /**< process that started this one as a role, 0: a person did */
 } options;
 
 /** Reads the command line.

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bench_copy.h"
+#include "pair.h"
 #include "pattern.h"
 #include "quantity.h"
 #include "ticket.h"
@@ -29,6 +30,8 @@ typedef struct producer {
     uint32_t device;      /* owner of the memory */
     uint32_t peer_device; /* the consumer's, as the consumer numbers it */
     uint64_t granularity;
+    pair pairs[PAIRS_MAX];
+    size_t pair_count;
     const char *label; /* of every figure: " (emulated)" or nothing */
     unsigned passed;
     unsigned failed;
@@ -46,10 +49,11 @@ typedef struct findings {
 } findings;
 
 size_t produce_sizes(const options *wanted, bool is_emulated, uint64_t *sizes) {
+    /* The last one of a GPU takes seconds. */
     static const uint64_t gpu[] = {MIB, 64 * MIB, 1024 * MIB};
     static const uint64_t emulated[] = {MIB, 8 * MIB};
     const uint64_t *from = is_emulated ? emulated : gpu;
-    size_t count = is_emulated ? sizeof(emulated) / sizeof(*emulated) : sizeof(gpu) / sizeof(*gpu);
+    size_t count = is_emulated || !wanted->is_full ? 2 : 3;
     if (wanted->size_count > 0) {
         from = wanted->sizes;
         count = wanted->size_count;
@@ -317,7 +321,7 @@ static bool run_bench(producer *self) {
 }
 
 /* A small hand-over first: contexts and the driver's own memory are there before anything counts. */
-static bool warm_up(producer *self) {
+static bool warm_up(producer *self, uint32_t wanted) {
     char line[ROLE_LINE_MAX];
     gpuipc_buffer *buffer;
     uint64_t allocated;
@@ -334,7 +338,6 @@ static bool warm_up(producer *self) {
         role_fail(&self->role, "the consumer said \"%.60s\" to the first buffer", answer);
         answer = NULL;
     }
-    const uint32_t wanted = self->role.options->peer;
     if (answer != NULL && wanted != DEVICE_ANY && number != wanted) {
         role_fail(&self->role, "the consumer opened the memory on device %" PRIu64 ", not %" PRIu32,
                   number, wanted);
@@ -363,22 +366,63 @@ static bool await_consumer(producer *self) {
     return came;
 }
 
+/* What is larger than the first case, when the time is over. */
+static void leave_out(producer *self, uint64_t bytes) {
+    print_case(self, "share", ROLE_SKIP, bytes);
+    wrap_say(": left out, so that the run is short; --full tries it, and --size does\n");
+    self->skipped++;
+}
+
+static void set_pair(producer *self, const pair *between) {
+    self->device = between->owner;
+    self->peer_device = between->user == DEVICE_ANY ? 0 : between->user;
+}
+
+/* A consumer that the tool has started opens on the device of the pair, another one where it was told to. */
+static bool begin_pair(producer *self, const pair *between) {
+    char line[ROLE_LINE_MAX];
+    set_pair(self, between);
+    if (produce_check_device(&self->role, self->device, &self->granularity) != EXIT_PASS) {
+        return role_fail(&self->role, "device %u cannot be used", self->device);
+    }
+    return (self->role.options->pairs == NULL ||
+            (role_say(&self->role, NULL, "on %" PRIu32, between->user) &&
+             role_hear(&self->role, "on", line, NULL) != NULL)) &&
+           warm_up(self, between->user);
+}
+
+/* @return whether the conversation can go on */
+static bool run_pair(producer *self, const pair *between) {
+    uint64_t sizes[SIZES_MAX];
+    const options *wanted = self->role.options;
+    const size_t count = produce_sizes(wanted, self->role.session.info.is_emulated, sizes);
+    if (!begin_pair(self, between)) {
+        print_fail(self, sizes[0]);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && wanted->until_ns != 0 && os_clock_ns() >= wanted->until_ns) {
+            leave_out(self, sizes[i]);
+        } else if (!run_case(self, sizes[i])) {
+            return false;
+        }
+    }
+    return !wanted->bench_copy || run_bench(self);
+}
+
 static void converse(producer *self) {
     uint64_t sizes[SIZES_MAX];
     char line[ROLE_LINE_MAX];
-    const options *wanted = self->role.options;
-    size_t count = produce_sizes(wanted, self->role.session.info.is_emulated, sizes);
-    if (!await_consumer(self) || !warm_up(self)) {
+    (void)produce_sizes(self->role.options, self->role.session.info.is_emulated, sizes);
+    set_pair(self, &self->pairs[0]);
+    if (!await_consumer(self)) {
         print_fail(self, sizes[0]);
         return;
     }
-    for (size_t i = 0; i < count; i++) {
-        if (!run_case(self, sizes[i])) {
+    for (size_t i = 0; i < self->pair_count; i++) {
+        if (!run_pair(self, &self->pairs[i])) {
             return;
         }
-    }
-    if (wanted->bench_copy && !run_bench(self)) {
-        return;
     }
     if (!role_say(&self->role, NULL, "end") ||
         role_hear(&self->role, "ended", line, NULL) == NULL) {
@@ -406,14 +450,20 @@ int produce_check_device(role *self, uint32_t device, uint64_t *out_granularity)
 }
 
 int produce(const options *wanted) {
-    producer self = {.device = wanted->device == DEVICE_ANY ? 0 : wanted->device,
-                     .peer_device = wanted->peer == DEVICE_ANY ? 0 : wanted->peer};
+    producer self = {.pairs[0] = {.owner = wanted->device == DEVICE_ANY ? 0 : wanted->device,
+                                  .user = wanted->peer},
+                     .pair_count = 1};
+    if (wanted->pairs != NULL &&
+        (self.pair_count = pair_read_all(wanted->pairs, self.pairs)) == 0) {
+        wrap_complain("--pairs is for the tool itself: such as 0-0,0-1");
+        return EXIT_USAGE;
+    }
     int code = role_begin(&self.role, wanted, "consumer");
     if (code != EXIT_PASS) {
         return code;
     }
     self.label = self.role.session.info.is_emulated ? " (emulated)" : "";
-    code = produce_check_device(&self.role, self.device, &self.granularity);
+    code = produce_check_device(&self.role, self.pairs[0].owner, &self.granularity);
     if (code == EXIT_PASS) {
         converse(&self);
         if (self.role.failure[0] != '\0') {

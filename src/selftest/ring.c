@@ -16,7 +16,7 @@
 
 static void run_programs(const options *wanted, const session *at, tally *total) {
     char name[ARGUMENT_LENGTH];
-    char title[32];
+    crew_part whole;
     uint32_t devices = at->info.device_count;
     uint32_t count = wanted->members != 0 ? wanted->members : devices;
     count = count < MEMBERS_MIN ? MEMBERS_MIN : count > CHILDREN_MAX ? CHILDREN_MAX : count;
@@ -27,7 +27,9 @@ static void run_programs(const options *wanted, const session *at, tally *total)
         return;
     }
     (void)arguments_unique_name(name);
-    (void)snprintf(title, sizeof(title), "ring of %u", count);
+    (void)snprintf(whole.title, sizeof(whole.title), "ring of %u", count);
+    /* peer access alone never leaves its process */
+    whole.cases = count * (GPUIPC_TRANSPORT_COUNT - 1);
     for (uint32_t i = 0; i < count; i++) {
         arguments *words = &members[i].words;
         (void)snprintf(members[i].name, sizeof(members[i].name), "member %u", i);
@@ -36,8 +38,7 @@ static void run_programs(const options *wanted, const session *at, tally *total)
         arguments_add_number(words, "--members", count);
         arguments_add_sizes(words, wanted);
     }
-    /* peer access alone never leaves its process */
-    crew_run(wanted, title, members, count, count * (GPUIPC_TRANSPORT_COUNT - 1), total);
+    (void)crew_run(wanted, &whole, 1, members, count, total);
     free(members);
 }
 

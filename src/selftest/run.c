@@ -17,6 +17,9 @@
 #include "watchdog.h"
 #include "wrap.h"
 
+/* When a short run has shared enough of the larger sizes. */
+#define SHARE_SECONDS 2.0
+
 bool run_can_reach(report *into, const char *what, const session *at, uint32_t owner, uint32_t peer,
                    bool *out_can) {
     status_enter(__func__);
@@ -59,34 +62,6 @@ bool run_can_reach(report *into, const char *what, const session *at, uint32_t o
     return true;
 }
 
-static void run_pair(const options *wanted, const session *at, uint32_t owner, uint32_t peer,
-                     tally *total) {
-    uint64_t sizes[SIZES_MAX];
-    const size_t size_count = produce_sizes(wanted, at->info.is_emulated, sizes);
-    options chosen = *wanted;
-    unsigned cases = wanted->bench_copy ? 1 : 0;
-    bool can = false;
-    chosen.size_count = 0;
-    for (size_t i = 0; i < size_count; i++) {
-        char id[64];
-        (void)snprintf(id, sizeof(id), "share/%u-%u/%" PRIu64, owner, peer, sizes[i]);
-        if (run_is_wanted(wanted, id)) {
-            chosen.sizes[chosen.size_count++] = sizes[i];
-            cases++;
-        }
-    }
-    if (chosen.size_count == 0) {
-        return;
-    }
-    if (!run_can_reach(wanted->report, "share", at, owner, peer, &can)) {
-        total->failed++;
-    } else if (!can) {
-        total->skipped++;
-    } else {
-        pair_run(&chosen, at->choice, owner, peer, cases, total);
-    }
-}
-
 bool run_is_chosen(uint32_t chosen, uint32_t device) {
     return chosen == DEVICE_ANY || chosen == device;
 }
@@ -94,6 +69,16 @@ bool run_is_chosen(uint32_t chosen, uint32_t device) {
 unsigned run_pair_count(const options *wanted, const session *at) {
     const unsigned count = at->info.device_count;
     return (wanted->device == DEVICE_ANY ? count : 1) * (wanted->peer == DEVICE_ANY ? count : 1);
+}
+
+static bool is_short(const options *wanted) {
+    return wanted->command == COMMAND_RUN && wanted->size_count == 0 && wanted->duration_s == 0 &&
+           wanted->demand_count == 0 && !wanted->measure && !wanted->is_full;
+}
+
+bool run_is_late(const options *wanted, double seconds) {
+    return is_short(wanted) &&
+           (double)(os_clock_ns() - wanted->report->started_ns) / 1e9 >= seconds;
 }
 
 static bool has_device(const session *at, const char *option, uint32_t device) {
@@ -198,20 +183,77 @@ bool run_is_wanted(const options *wanted, const char *id) {
     return wanted->only_count == 0;
 }
 
+/* Pairs that have the same sizes. */
+typedef struct batch {
+    pair pairs[PAIRS_MAX];
+    size_t count;
+    options chosen; /* with their sizes */
+} batch;
+
+static void run_batch(batch *self, const session *at, tally *total) {
+    const options *chosen = &self->chosen;
+    const unsigned cases = (unsigned)chosen->size_count + (chosen->bench_copy ? 1 : 0);
+    pair_run_all(chosen, at->choice, self->pairs, self->count, cases, total);
+    self->count = 0;
+}
+
+static bool has_sizes(const batch *self, const uint64_t *sizes, size_t count) {
+    return self->chosen.size_count == count &&
+           memcmp(self->chosen.sizes, sizes, count * sizeof(*sizes)) == 0;
+}
+
+/* The sizes that are wanted of a pair. @return how many */
+static size_t pair_sizes(const options *wanted, const session *at, const pair *of,
+                         uint64_t *out_sizes) {
+    uint64_t sizes[SIZES_MAX];
+    const size_t size_count = produce_sizes(wanted, at->info.is_emulated, sizes);
+    size_t count = 0;
+    for (size_t i = 0; i < size_count; i++) {
+        char id[64];
+        (void)snprintf(id, sizeof(id), "share/%u-%u/%" PRIu64, of->owner, of->user, sizes[i]);
+        if (run_is_wanted(wanted, id)) {
+            out_sizes[count++] = sizes[i];
+        }
+    }
+    return count;
+}
+
+static void add_pair(batch *into, const options *wanted, const session *at, const pair *added,
+                     tally *total) {
+    uint64_t sizes[SIZES_MAX];
+    const size_t count = pair_sizes(wanted, at, added, sizes);
+    bool can = false;
+    if (count == 0) {
+        return;
+    }
+    if (!run_can_reach(wanted->report, "share", at, added->owner, added->user, &can)) {
+        total->failed++;
+    } else if (!can) {
+        total->skipped++;
+    } else {
+        if (into->count == PAIRS_MAX || (into->count > 0 && !has_sizes(into, sizes, count))) {
+            run_batch(into, at, total);
+        }
+        memcpy(into->chosen.sizes, sizes, count * sizeof(*sizes));
+        into->chosen.size_count = count;
+        into->pairs[into->count++] = *added;
+    }
+}
+
 static void run_pairs(const options *wanted, const session *at, tally *total) {
-    unsigned number = 0;
+    batch next = {.chosen = *wanted};
+    if (is_short(wanted)) {
+        next.chosen.until_ns = wanted->report->started_ns + (uint64_t)(SHARE_SECONDS * 1e9);
+    }
     for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
-        for (uint32_t peer = 0; peer < at->info.device_count; peer++) {
-            char id[64];
-            (void)snprintf(id, sizeof(id), "share/%u-%u", owner, peer);
-            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
-                run_is_wanted(wanted, id) && !program_is_interrupted()) {
-                report_progress(wanted->report, "sharing, device %u -> device %u (pair %u of %u)",
-                                owner, peer, ++number, run_pair_count(wanted, at));
-                run_pair(wanted, at, owner, peer, total);
+        for (uint32_t user = 0; user < at->info.device_count; user++) {
+            if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, user) &&
+                !program_is_interrupted()) {
+                add_pair(&next, wanted, at, &(pair){.owner = owner, .user = user}, total);
             }
         }
     }
+    run_batch(&next, at, total);
 }
 
 /* Of the pairs that can share, the last one of two devices; else a device with itself. */
@@ -285,9 +327,11 @@ static void run_ways(const options *wanted, const session *at, tally *total) {
         return;
     }
     const unsigned passed = report_count(wanted->report, REPORT_PASS);
+    const unsigned skipped = report_count(wanted->report, REPORT_SKIP);
     transports_each(wanted, at);
     total->passed += report_count(wanted->report, REPORT_PASS) - passed;
     total->failed += report_count(wanted->report, REPORT_FAIL) - failed;
+    total->skipped += report_count(wanted->report, REPORT_SKIP) - skipped;
 }
 
 int run(const options *wanted) {

@@ -28,6 +28,9 @@ bool run_again(const options *wanted);
 /** Says what all cases came to. @return EXIT_PASS, EXIT_FAIL, or EXIT_NOTHING when none could be tried */
 int run_summarize(const options *wanted, const session *at, const struct tally *total);
 
+/** Whether this is a run that is to take less than five seconds, and so many of them are over. What is left out then is said. */
+bool run_is_late(const options *wanted, double seconds);
+
 /** How many pairs of devices are meant by --device and --peer. */
 unsigned run_pair_count(const options *wanted, const session *at);
 

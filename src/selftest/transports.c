@@ -13,6 +13,9 @@
 /* Of one measurement, which takes about a second. */
 #define MEASURE_MS 60000
 
+/* From then on a short run tries no more of them. */
+#define LATE_SECONDS 4.0
+
 static const char *link_name(gpuipc_link link) {
     static const char *const names[] = {"unknown link", "same device", "NVLink", "PCIe"};
     return (unsigned)link < sizeof(names) / sizeof(*names) ? names[link] : names[0];
@@ -119,11 +122,27 @@ static void try_one(const options *wanted, const session *at, gpuipc_transport w
     }
 }
 
+/* The devices are there, and the rest is for who has the time. */
+static void leave_out(report *into, uint32_t owner, uint32_t user) {
+    char line[ROLE_LINE_MAX];
+    char id[64];
+    (void)snprintf(id, sizeof(id), "transports/%u-%u", owner, user);
+    (void)snprintf(line, sizeof(line),
+                   "transports, device %u -> device %u: left out, so that the run is short; "
+                   "--full tries them, and gpuipc-selftest transports does",
+                   owner, user);
+    report_add_check(into, id, REPORT_SKIP, line);
+}
+
 void transports_each(const options *wanted, const session *at) {
     for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
         for (uint32_t user = 0; user < at->info.device_count; user++) {
             if (!run_is_chosen(wanted->device, owner) || !run_is_chosen(wanted->peer, user) ||
                 program_is_interrupted()) {
+                continue;
+            }
+            if (run_is_late(wanted, LATE_SECONDS)) {
+                leave_out(wanted->report, owner, user);
                 continue;
             }
             (void)print_topology(wanted, at, owner, user);

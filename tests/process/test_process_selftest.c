@@ -11,7 +11,8 @@
 TestSuite(selftest, .timeout = 100);
 
 Test(selftest, passes_on_the_emulated_driver_and_says_so_first) {
-    selftest_outcome found = selftest_run((selftest_words){"--driver=emulated", NULL}, NULL);
+    selftest_outcome found =
+        selftest_run((selftest_words){"--driver=emulated", "--size=1M", "--size=8M", NULL}, NULL);
     selftest_expect_code(&found, 0);
     cr_assert(strstr(found.first, "emulated") != NULL, "%s", found.first);
     selftest_expect_text(&found,
@@ -29,6 +30,36 @@ Test(selftest, passes_on_the_emulated_driver_and_says_so_first) {
     cr_assert(strstr(found.last, "passed on the emulated driver, no GPU was used: 14 passed, 0 "
                                  "failed, 0 skipped") == found.last,
               "%s", found.last);
+}
+
+/* Starting the driver takes longer than a run that is to be short has for what is larger than 1 MiB, and for transports. */
+Test(selftest, says_what_it_leaves_out_to_be_short) {
+    selftest_words slow = {"GPUIPC_EMULATED_FAIL=cuInit:1=delay2500", NULL};
+    selftest_outcome found =
+        selftest_run((selftest_words){"--driver=emulated", "--only=share,transports", NULL}, slow);
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "pass  device 0 -> device 0, 1 MiB");
+    selftest_expect_text(&found, "pass  device 1 -> device 0, 1 MiB");
+    selftest_expect_text(&found, "skip  device 0 -> device 0, 8 MiB: left out, so that the run is");
+    selftest_expect_text(&found, "skip  transports, device 1 -> device 1: left out");
+    selftest_expect_text(&found, "4 passed, 0 failed, 8 skipped");
+
+    found =
+        selftest_run((selftest_words){"--driver=emulated", "--only=share", "--full", NULL}, slow);
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "pass  device 1 -> device 1, 8 MiB");
+    selftest_expect_text(&found, "12 passed, 0 failed, 0 skipped");
+}
+
+/* One pair's failure is that pair's; others go on behind it, in programs of their own. */
+Test(selftest, goes_on_behind_a_pair_that_fails) {
+    selftest_outcome found =
+        selftest_run((selftest_words){"--driver=emulated", "--size=1M", "--timeout=2", NULL},
+                     (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemSetAccess:8=die", NULL});
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "FAIL  device 1 -> device 0, 1 MiB: ");
+    selftest_expect_text(&found, "pass  device 1 -> device 1, 1 MiB");
+    selftest_expect_text(&found, "3 passed, 1 failed, 0 skipped");
 }
 
 Test(selftest, measures_copies) {
