@@ -157,29 +157,48 @@ void partner_calls(partner *self, const partner_words *words) {
 
 /* ---- contents ---------------------------------------------------------------------------------- */
 
+/* Streams by turns: what one waits for and says, behind its copy, is hidden by the other's copy. */
+#define COPY_STREAMS 2u
+
 typedef struct copier {
-    CUstream stream;
-    CUdeviceptr own;
+    CUstream streams[COPY_STREAMS];
+    CUdeviceptr own[COPY_STREAMS];
     uint64_t bytes;
 } copier;
 
-static void copy(const copier *self, uint64_t from) {
-    bench_check_cuda(bench_driver.cuMemcpyAsync(self->own, from, (size_t)self->bytes, self->stream),
+static CUstream stream_of(const copier *self, uint64_t index) {
+    return self->streams[index % COPY_STREAMS];
+}
+
+static void copy(const copier *self, uint64_t index, CUdeviceptr from) {
+    bench_check_cuda(bench_driver.cuMemcpyAsync(self->own[index % COPY_STREAMS], from,
+                                                (size_t)self->bytes, stream_of(self, index)),
                      "copying");
 }
 
+static void await_copies(const copier *self) {
+    for (uint32_t i = 0; i < COPY_STREAMS; i++) {
+        bench_check_cuda(bench_driver.cuStreamSynchronize(self->streams[i]), "waiting");
+    }
+}
+
 static copier begin_copies(uint32_t device, uint64_t bytes) {
-    copier made = {.stream = begin_stream(device), .bytes = bytes};
-    bench_check_cuda(bench_driver.cuMemAlloc(&made.own, (size_t)bytes), "memory");
+    copier made = {.bytes = bytes};
+    for (uint32_t i = 0; i < COPY_STREAMS; i++) {
+        made.streams[i] = begin_stream(device);
+        bench_check_cuda(bench_driver.cuMemAlloc(&made.own[i], (size_t)bytes), "memory");
+    }
     return made;
 }
 
 static void end_copies(const copier *self) {
-    end_stream(self->stream);
-    bench_check_cuda(bench_driver.cuMemFree(self->own), "memory");
+    for (uint32_t i = 0; i < COPY_STREAMS; i++) {
+        end_stream(self->streams[i]);
+        bench_check_cuda(bench_driver.cuMemFree(self->own[i]), "memory");
+    }
 }
 
-/* frames COUNT BYTES FIRST: copies each frame, in the order of its stream; the first is full of FIRST. Answers
+/* frames COUNT BYTES FIRST: copies each frame, in the order of one of two streams; the first is full of FIRST. Answers
  * nanoseconds from the second to the last */
 void partner_frames(partner *self, const partner_words *words) {
     const uint64_t count = partner_number(words, 0);
@@ -191,17 +210,18 @@ void partner_frames(partner *self, const partner_words *words) {
     helper_say("ready");
     for (uint64_t i = 0; i < count; i++) {
         gpuipc_frame frame;
-        take(from, by.stream, &frame);
-        copy(&by, frame.address);
-        give_back(from, by.stream, &frame);
+        take(from, stream_of(&by, i), &frame);
+        copy(&by, i, frame.address);
+        give_back(from, stream_of(&by, i), &frame);
         if (i == 0) {
-            bench_check_cuda(bench_driver.cuStreamSynchronize(by.stream), "waiting");
+            await_copies(&by);
             begin_ns = os_clock_ns();
         }
     }
-    bench_check_cuda(bench_driver.cuStreamSynchronize(by.stream), "waiting");
+    await_copies(&by);
     const uint64_t took = os_clock_ns() - begin_ns;
-    partner_verify(by.own, by.bytes, (uint32_t)(first + count - 1), from->device);
+    partner_verify(by.own[(count - 1) % COPY_STREAMS], by.bytes, (uint32_t)(first + count - 1),
+                   from->device);
     end_copies(&by);
     helper_say("%llu", (unsigned long long)took);
 }
@@ -218,19 +238,19 @@ void partner_copies(partner *self, const partner_words *words) {
     uint64_t offset;
     gpuipc_frame frame;
     helper_say("ready");
-    take(from, by.stream, &frame);
+    take(from, stream_of(&by, 0), &frame);
     bench_check(gpuipc_buffer_find(self->context, frame.address, &memory, &offset),
                 "gpuipc_buffer_find");
     for (uint64_t i = 0; i < count; i++) {
-        copy(&by, gpuipc_buffer_address(memory) + i % slots * by.bytes);
+        copy(&by, i, gpuipc_buffer_address(memory) + i % slots * by.bytes);
         if (i == 0) {
-            bench_check_cuda(bench_driver.cuStreamSynchronize(by.stream), "waiting");
+            await_copies(&by);
             begin_ns = os_clock_ns();
         }
     }
-    bench_check_cuda(bench_driver.cuStreamSynchronize(by.stream), "waiting");
+    await_copies(&by);
     const uint64_t took = os_clock_ns() - begin_ns;
-    give_back(from, by.stream, &frame);
+    give_back(from, stream_of(&by, 0), &frame);
     bench_check(gpuipc_buffer_release(memory), "releasing");
     end_copies(&by);
     helper_say("%llu", (unsigned long long)took);
