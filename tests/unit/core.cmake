@@ -128,9 +128,9 @@ target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # 
                     LINKER:--wrap=os_bell_find) # bells that are gone
 gpuipc_add_test(unit channel_stream DRIVER SOURCES test_channel_stream.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
-gpuipc_add_test(unit channel_turn DRIVER SOURCES test_channel_turn.c channel_case.c stream_gate.c
+gpuipc_add_test(unit channel_turn DRIVER SOURCES test_channel_turn.c test_channel_turn_end.c turn_case.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
-gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c channel_case.c stream_gate.c
+gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c test_channel_kernel_failure.c kernel_case.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
 target_sources(test_unit_errors PRIVATE ${system}_errors.c)

@@ -5,112 +5,29 @@
  * in one thread, and one may not wait for another there.)
  */
 #include "base/status.h"
-#include "channel_case.h"
-#include "stream_gate.h"
+#include "kernel_case.h"
 
 TestSuite(channel_kernel, .init = channel_start, .fini = channel_finish, .timeout = 60);
-
-#define SLOTS 3u
-
-/* What the slots hold, as far as these kernels go: no atomic, so that a tool for races sees whether the words order it. */
-static uint64_t contents[SLOTS];
-
-/* ld.acquire.sys and st.release.sys, on the host's side of the same memory. */
-static _Atomic uint64_t *at_word(const gpuipc_word *word) {
-    return (_Atomic uint64_t *)(uintptr_t)word->address;
-}
-
-static uint64_t look(const gpuipc_word *word) {
-    return atomic_load_explicit(at_word(word), memory_order_acquire);
-}
-
-static void store(const gpuipc_word *word) {
-    atomic_store_explicit(at_word(word), word->value, memory_order_release);
-}
-
-static bool is_reached(const gpuipc_word *word) {
-    return look(word) - word->value < UINT64_C(1) << 63;
-}
-
-/* A kernel: it awaits, uses the slot, and stores. */
-typedef struct kernel {
-    gpuipc_word awaits; /* no address: it awaits none */
-    gpuipc_word stores[2];
-    size_t count;
-    uint64_t *slot;
-    uint64_t writes; /* 0: it reads */
-    uint64_t has_read;
-    atomic_bool *may_run; /* NULL: at once */
-} kernel;
-
-static void run(void *argument) {
-    kernel *self = argument;
-    while (self->may_run != NULL && !atomic_load(self->may_run)) {
-    }
-    while (self->awaits.address != 0 && !is_reached(&self->awaits)) {
-    }
-    if (self->slot != NULL && self->writes != 0) {
-        *self->slot = self->writes;
-    } else if (self->slot != NULL) {
-        self->has_read = *self->slot;
-    }
-    for (size_t i = 0; i < self->count; i++) {
-        store(&self->stores[i]);
-    }
-}
-
-static void launch(kernel *what, CUstream stream) {
-    cr_assert_eq(core_driver()->cuLaunchHostFunc(stream, run, what), CUDA_SUCCESS);
-}
-
-static gpuipc_frame loan(CUstream stream) {
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_channel_loan(channel_case_channel, stream, SOON_MS, &frame));
-    return frame;
-}
-
-/* @param out receives its words, and nothing else */
-static void publish(const gpuipc_frame *frame, CUstream stream, kernel *out) {
-    check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, frame, stream, out->stores, 2,
-                                              &out->count));
-}
-
-static void say_written(const gpuipc_frame *frame, CUstream stream) {
-    check_ok(gpuipc_channel_kernel_launched(channel_case_channel, frame, stream));
-}
-
-static gpuipc_frame take(gpuipc_subscription *reader, CUstream stream, kernel *out) {
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_subscription_take_for_kernel(reader, stream, SOON_MS, &frame, &out->awaits,
-                                                 &out->stores[0]));
-    out->count = 1;
-    return frame;
-}
-
-static void check_is_on_loan_no_more(const gpuipc_frame *frame, CUstream stream) {
-    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
-                 gpuipc_channel_kernel_launched(channel_case_channel, frame, stream));
-}
 
 /* ---- what it is for ---------------------------------------------------------------------------- */
 
 Test(channel_kernel, a_frame_is_ready_when_the_kernel_says_so) {
     gpuipc_frame came = GPUIPC_FRAME_INIT;
-    kernel writes = {.count = 0};
+    kernel_case writes = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 2});
     CUstream makes = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(makes);
-    publish(&frame, makes, &writes);
+    const gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_publish(&frame, makes, &writes);
     cr_assert_eq(writes.count, 1);
     cr_assert_eq(writes.stores[0].address % 8, 0);
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 20, &came));
-    launch(&writes, makes);
-    say_written(&frame, makes);
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
     came = channel_case_take(reader);
     cr_assert_eq(came.sequence, 1);
-    cr_assert_eq(look(&writes.stores[0]), writes.stores[0].value);
+    cr_assert_eq(kernel_case_look(&writes.stores[0]), writes.stores[0].value);
     check_ok(gpuipc_subscription_give_back(reader, &came, GPUIPC_NO_STREAM));
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
@@ -123,28 +40,29 @@ Test(channel_kernel, kernels_hand_frames_to_kernels) {
         FRAMES = 200,
         AHEAD = 2
     };
-    static kernel writers[FRAMES];
-    static kernel readers[FRAMES];
+    static kernel_case writers[FRAMES];
+    static kernel_case readers[FRAMES];
     stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){.slots = SLOTS});
+    channel_case_make(&(gpuipc_channel_config){.slots = KERNEL_CASE_SLOTS});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader =
         channel_case_open(&(gpuipc_subscription_config){.max_held = AHEAD});
     uint64_t first = 0;
     for (uint64_t i = 0; i < FRAMES; i++) {
-        const gpuipc_frame frame = loan(makes);
+        const gpuipc_frame frame = kernel_case_loan(makes);
         first = i == 0 ? frame.address : first;
-        publish(&frame, makes, &writers[i]);
-        const gpuipc_frame came = take(reader, uses, &readers[i]);
+        kernel_case_publish(&frame, makes, &writers[i]);
+        const gpuipc_frame came = kernel_case_take(reader, uses, &readers[i]);
         cr_assert_eq(came.sequence, i + 1);
         cr_assert_eq(readers[i].awaits.value + 1, writers[i].stores[0].value);
-        writers[i].slot = readers[i].slot = &contents[(frame.address - first) / CHANNEL_CASE_SLOT];
+        writers[i].slot = readers[i].slot =
+            &kernel_case_contents[(frame.address - first) / CHANNEL_CASE_SLOT];
         writers[i].writes = i + 1;
-        launch(&readers[i], uses); /* it waits for one that is not launched yet */
+        kernel_case_launch(&readers[i], uses); /* it waits for one that is not launched yet */
         check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
-        launch(&writers[i], makes);
-        say_written(&frame, makes);
+        kernel_case_launch(&writers[i], makes);
+        kernel_case_say_written(&frame, makes);
     }
     stream_gate_synchronize(uses);
     for (uint64_t i = 0; i < FRAMES; i++) {
@@ -158,8 +76,8 @@ Test(channel_kernel, kernels_hand_frames_to_kernels) {
 
 /* A kernel at one end, a stream or the host at the other. */
 Test(channel_kernel, the_other_end_may_use_streams_or_none) {
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     gpuipc_frame came = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
@@ -167,18 +85,18 @@ Test(channel_kernel, the_other_end_may_use_streams_or_none) {
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
     for (int i = 0; i < 20; i++) {
-        gpuipc_frame frame = loan(makes);
-        publish(&frame, makes, &writes);
+        gpuipc_frame frame = kernel_case_loan(makes);
+        kernel_case_publish(&frame, makes, &writes);
         check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &came));
         check_ok(gpuipc_subscription_give_back(reader, &came, uses));
-        launch(&writes, makes);
-        say_written(&frame, makes);
+        kernel_case_launch(&writes, makes);
+        kernel_case_say_written(&frame, makes);
         stream_gate_synchronize(makes);
-        frame = loan(i % 2 == 0 ? makes : GPUIPC_NO_STREAM);
+        frame = kernel_case_loan(i % 2 == 0 ? makes : GPUIPC_NO_STREAM);
         check_ok(gpuipc_channel_publish(channel_case_channel, &frame,
                                         i % 2 == 0 ? makes : GPUIPC_NO_STREAM));
-        came = take(reader, uses, &uses_it);
-        launch(&uses_it, uses);
+        came = kernel_case_take(reader, uses, &uses_it);
+        kernel_case_launch(&uses_it, uses);
         check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
         stream_gate_synchronize(uses);
     }
@@ -189,28 +107,28 @@ Test(channel_kernel, the_other_end_may_use_streams_or_none) {
 }
 
 Test(channel_kernel, each_reader_has_a_word_of_its_own) {
-    kernel writes = {.count = 0};
+    kernel_case writes = {.count = 0};
     gpuipc_subscription *readers[2];
     size_t count = 0;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
-    gpuipc_frame frame = loan(makes);
-    publish(&frame, makes, &writes);
+    gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_publish(&frame, makes, &writes);
     cr_assert_eq(writes.count, 0); /* nobody reads: there is nothing to be stored */
-    say_written(&frame, makes);
+    kernel_case_say_written(&frame, makes);
     readers[0] = channel_case_open(NULL);
     readers[1] = channel_case_open(NULL);
-    frame = loan(makes);
+    frame = kernel_case_loan(makes);
     check_status(GPUIPC_ERR_TOO_SMALL,
                  gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, makes,
                                                   writes.stores, 1, &count));
     cr_assert_eq(count, 2);
-    publish(&frame, makes, &writes);
+    kernel_case_publish(&frame, makes, &writes);
     cr_assert_eq(writes.count, 2);
     cr_assert_neq(writes.stores[0].address, writes.stores[1].address);
-    launch(&writes, makes);
-    say_written(&frame, makes);
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(channel_case_receive(readers[i]), 2);
         check_ok(gpuipc_subscription_close(readers[i]));
@@ -224,20 +142,20 @@ Test(channel_kernel, each_reader_has_a_word_of_its_own) {
 /* Neither end's page goes before its kernel has passed, and neither call waits for that. */
 Test(channel_kernel, both_ends_may_go_while_their_kernels_wait) {
     atomic_bool may_run = false;
-    kernel writes = {.may_run = &may_run};
-    kernel uses_it = {.may_run = &may_run};
+    kernel_case writes = {.may_run = &may_run};
+    kernel_case uses_it = {.may_run = &may_run};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 2});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(makes);
-    publish(&frame, makes, &writes);
-    const gpuipc_frame came = take(reader, uses, &uses_it);
-    launch(&uses_it, uses);
+    const gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_publish(&frame, makes, &writes);
+    const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
+    kernel_case_launch(&uses_it, uses);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
-    launch(&writes, makes);
-    say_written(&frame, makes);
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
     check_ok(gpuipc_subscription_close(reader));
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
@@ -253,16 +171,16 @@ Test(channel_kernel, both_ends_may_go_while_their_kernels_wait) {
 /* Not even for the same stream, and although its reader has given it back, before it is said that the kernel was launched.
  * Nor is it given to who comes and wants the newest that is ready. */
 Test(channel_kernel, a_slot_that_a_kernel_has_is_nobody_elses) {
-    kernel writes = {.count = 0};
+    kernel_case writes = {.count = 0};
     gpuipc_frame other = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
     for (int i = 0; i < 2; i++) {
-        const gpuipc_frame frame = loan(makes);
-        publish(&frame, makes, &writes);
-        launch(&writes, makes);
+        const gpuipc_frame frame = kernel_case_loan(makes);
+        kernel_case_publish(&frame, makes, &writes);
+        kernel_case_launch(&writes, makes);
         stream_gate_synchronize(makes);
         cr_assert_eq(channel_case_receive(reader), (uint64_t)i + 1);
         gpuipc_subscription *late =
@@ -273,9 +191,9 @@ Test(channel_kernel, a_slot_that_a_kernel_has_is_nobody_elses) {
                      gpuipc_channel_loan(channel_case_channel, makes, 0, &other));
         check_status(GPUIPC_ERR_TIMEOUT,
                      gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &other));
-        say_written(&frame, makes);
+        kernel_case_say_written(&frame, makes);
     }
-    other = loan(GPUIPC_NO_STREAM);
+    other = kernel_case_loan(GPUIPC_NO_STREAM);
     check_ok(gpuipc_channel_discard(channel_case_channel, &other));
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
@@ -284,15 +202,15 @@ Test(channel_kernel, a_slot_that_a_kernel_has_is_nobody_elses) {
 
 /* The kernel has given it back, and the writer uses the slot again, before its reader says that it was launched. */
 Test(channel_kernel, a_slot_may_come_again_before_its_kernel_is_told_of) {
-    kernel uses_it = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     gpuipc_frame again = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1, .max_held = 1});
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
     channel_case_send();
-    const gpuipc_frame came = take(reader, uses, &uses_it);
-    launch(&uses_it, uses);
+    const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
+    kernel_case_launch(&uses_it, uses);
     stream_gate_synchronize(uses);
     channel_case_send();
     check_status(GPUIPC_ERR_LIMIT, gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &again));
@@ -305,7 +223,7 @@ Test(channel_kernel, a_slot_may_come_again_before_its_kernel_is_told_of) {
 
 /* Who may have several is told of it in another way. */
 Test(channel_kernel, a_frame_in_such_a_slot_waits) {
-    kernel uses_it[2] = {{.count = 0}};
+    kernel_case uses_it[2] = {{.count = 0}};
     gpuipc_frame came[2];
     gpuipc_word word;
     gpuipc_frame again = GPUIPC_FRAME_INIT;
@@ -314,17 +232,17 @@ Test(channel_kernel, a_frame_in_such_a_slot_waits) {
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
     channel_case_send();
-    came[0] = take(reader, uses, &uses_it[0]);
-    launch(&uses_it[0], uses);
+    came[0] = kernel_case_take(reader, uses, &uses_it[0]);
+    kernel_case_launch(&uses_it[0], uses);
     stream_gate_synchronize(uses);
     gpuipc_frame kept = channel_case_loan(); /* the other slot */
     channel_case_send();
     check_refused(GPUIPC_ERR_LIMIT, "the slot of one that a kernel had",
                   gpuipc_subscription_take_for_kernel(reader, uses, SOON_MS, &again, &word, &word));
     check_ok(gpuipc_subscription_kernel_launched(reader, &came[0], uses));
-    came[1] = take(reader, uses, &uses_it[1]);
+    came[1] = kernel_case_take(reader, uses, &uses_it[1]);
     cr_assert_eq(came[1].sequence, 2);
-    launch(&uses_it[1], uses);
+    kernel_case_launch(&uses_it[1], uses);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came[1], uses));
     check_ok(gpuipc_channel_discard(channel_case_channel, &kept));
     stream_gate_synchronize(uses);
@@ -336,17 +254,17 @@ Test(channel_kernel, a_frame_in_such_a_slot_waits) {
 /* ---- kernels that are not launched ------------------------------------------------------------- */
 
 Test(channel_kernel, a_stream_or_the_host_stands_in_for_a_kernel) {
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
     for (int i = 0; i < 4; i++) {
-        const gpuipc_frame frame = loan(makes);
-        publish(&frame, makes, &writes);
-        const gpuipc_frame came = take(reader, uses, &uses_it);
+        const gpuipc_frame frame = kernel_case_loan(makes);
+        kernel_case_publish(&frame, makes, &writes);
+        const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
         check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                      gpuipc_channel_publish(channel_case_channel, &frame, uses));
         check_status(GPUIPC_ERR_INVALID_ARGUMENT,
@@ -355,16 +273,16 @@ Test(channel_kernel, a_stream_or_the_host_stands_in_for_a_kernel) {
                      gpuipc_channel_discard(channel_case_channel, &frame));
         check_ok(gpuipc_channel_publish(channel_case_channel, &frame,
                                         i % 2 == 0 ? makes : GPUIPC_NO_STREAM));
-        check_is_on_loan_no_more(&frame, makes);
+        kernel_case_check_is_on_loan_no_more(&frame, makes);
         uses_it.count = 0; /* one that awaits and stores nothing */
-        launch(&uses_it, uses);
+        kernel_case_launch(&uses_it, uses);
         check_ok(gpuipc_subscription_give_back(reader, &came, uses));
         check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                      gpuipc_subscription_kernel_launched(reader, &came, uses));
         stream_gate_synchronize(makes);
         stream_gate_synchronize(uses);
         channel_case_send();
-        const gpuipc_frame unused = take(reader, uses, &uses_it);
+        const gpuipc_frame unused = kernel_case_take(reader, uses, &uses_it);
         check_ok(gpuipc_subscription_give_back(reader, &unused, GPUIPC_NO_STREAM));
     }
     check_ok(gpuipc_subscription_close(reader));
@@ -375,16 +293,16 @@ Test(channel_kernel, a_stream_or_the_host_stands_in_for_a_kernel) {
 
 /* Nothing is left of it: the pages go, and no stream counts as one that waits. */
 Test(channel_kernel, both_ends_may_go_without_their_kernels) {
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 2});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(makes);
-    publish(&frame, makes, &writes);
-    (void)take(reader, uses, &uses_it);
+    const gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_publish(&frame, makes, &writes);
+    (void)kernel_case_take(reader, uses, &uses_it);
     check_ok(gpuipc_subscription_close(reader));
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
@@ -395,21 +313,21 @@ Test(channel_kernel, both_ends_may_go_without_their_kernels) {
 
 /* At the close whoever still awaits the contents goes on, with a value that says that there are none. */
 Test(channel_kernel, the_close_lets_a_kernel_go) {
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(makes);
-    publish(&frame, makes, &writes); /* holds the same page */
-    (void)take(reader, uses, &uses_it);
-    cr_assert_not(is_reached(&uses_it.awaits));
+    const gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_publish(&frame, makes, &writes); /* holds the same page */
+    (void)kernel_case_take(reader, uses, &uses_it);
+    cr_assert_not(kernel_case_is_reached(&uses_it.awaits));
     check_ok(gpuipc_subscription_close(reader));
-    cr_assert_eq(look(&writes.stores[0]), uses_it.awaits.value);
-    launch(&writes, makes);
-    say_written(&frame, makes);
+    cr_assert_eq(kernel_case_look(&writes.stores[0]), uses_it.awaits.value);
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
     stream_gate_synchronize(makes);
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);
@@ -419,15 +337,15 @@ Test(channel_kernel, the_close_lets_a_kernel_go) {
 /* ---- bad input --------------------------------------------------------------------------------- */
 
 Test(channel_kernel, frames_that_no_kernel_has_are_refused) {
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 3, .header_bytes = 8});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
-    gpuipc_frame frame = loan(makes);
-    check_is_on_loan_no_more(&frame, makes); /* it is, and no kernel has it */
+    gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_check_is_on_loan_no_more(&frame, makes); /* it is, and no kernel has it */
     frame.bytes++;
     check_status(GPUIPC_ERR_OUT_OF_RANGE,
                  gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, makes,
@@ -438,24 +356,24 @@ Test(channel_kernel, frames_that_no_kernel_has_are_refused) {
                  gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, makes,
                                                   writes.stores, 2, &writes.count));
     frame.header_bytes = 0;
-    publish(&frame, makes, &writes);
+    kernel_case_publish(&frame, makes, &writes);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, makes,
                                                   writes.stores, 2, &writes.count));
-    check_is_on_loan_no_more(&frame, uses); /* another stream */
-    launch(&writes, makes);
-    say_written(&frame, makes);
-    check_is_on_loan_no_more(&frame, makes); /* once is enough */
+    kernel_case_check_is_on_loan_no_more(&frame, uses); /* another stream */
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
+    kernel_case_check_is_on_loan_no_more(&frame, makes); /* once is enough */
     gpuipc_frame came = GPUIPC_FRAME_INIT;
     check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &came));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_subscription_kernel_launched(reader, &came, uses)); /* no kernel has it */
     check_ok(gpuipc_subscription_give_back(reader, &came, uses));
     channel_case_send();
-    came = take(reader, uses, &uses_it);
+    came = kernel_case_take(reader, uses, &uses_it);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_subscription_kernel_launched(reader, &came, makes));
-    launch(&uses_it, uses);
+    kernel_case_launch(&uses_it, uses);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_subscription_kernel_launched(reader, &came, uses));
@@ -477,7 +395,7 @@ Test(channel_kernel, bad_arguments_are_refused) {
     CUstream stream = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
     gpuipc_channel *const of = channel_case_channel;
-    gpuipc_frame frame = loan(stream);
+    gpuipc_frame frame = kernel_case_loan(stream);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_channel_publish_by_kernel(of, &frame, GPUIPC_NO_STREAM, &word, 1, &count));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
@@ -495,7 +413,7 @@ Test(channel_kernel, bad_arguments_are_refused) {
                  gpuipc_subscription_take_for_kernel(reader, stream, 0, &odd, &word, &word));
     odd.struct_size = sizeof(odd);
     odd.id = UINT64_MAX;
-    check_is_on_loan_no_more(&odd, stream);
+    kernel_case_check_is_on_loan_no_more(&odd, stream);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                  gpuipc_subscription_kernel_launched(reader, &odd, stream));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_subscription_take_for_kernel(
@@ -519,29 +437,29 @@ Test(channel_kernel, streams_that_are_captured_are_refused) {
     gpuipc_word word;
     size_t count = 0;
     gpuipc_frame came = GPUIPC_FRAME_INIT;
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream stream = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(stream);
+    const gpuipc_frame frame = kernel_case_loan(stream);
     core_set_captured(true, stream);
     check_status(GPUIPC_ERR_CUDA, gpuipc_channel_publish_by_kernel(channel_case_channel, &frame,
                                                                    stream, &word, 1, &count));
     check_status(GPUIPC_ERR_CUDA,
                  gpuipc_subscription_take_for_kernel(reader, stream, 0, &came, &word, &word));
     core_set_captured(false, NULL);
-    publish(&frame, stream, &writes);
-    came = take(reader, stream, &uses_it);
+    kernel_case_publish(&frame, stream, &writes);
+    came = kernel_case_take(reader, stream, &uses_it);
     core_set_captured(true, stream);
     check_status(GPUIPC_ERR_CUDA,
                  gpuipc_channel_kernel_launched(channel_case_channel, &frame, stream));
     check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, stream));
     core_set_captured(false, NULL);
-    launch(&writes, stream);
-    say_written(&frame, stream);
-    launch(&uses_it, stream);
+    kernel_case_launch(&writes, stream);
+    kernel_case_say_written(&frame, stream);
+    kernel_case_launch(&uses_it, stream);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came, stream));
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_synchronize(stream);
@@ -558,7 +476,7 @@ Test(channel_kernel, a_channel_of_turns_has_no_words_for_kernels) {
     channel_case_make(&(gpuipc_channel_config){.slots = 1, .turns = 1});
     CUstream stream = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(stream);
+    const gpuipc_frame frame = kernel_case_loan(stream);
     check_status(
         GPUIPC_ERR_INVALID_ARGUMENT,
         gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, stream, &word, 1, &count));
@@ -574,8 +492,8 @@ Test(channel_kernel, a_channel_of_turns_has_no_words_for_kernels) {
 Test(channel_kernel, words_are_for_the_device_of_the_stream) {
     CUcontext context;
     CUstream far;
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
     const driver *drv = core_driver();
     core_need_devices(2);
     stream_gate_make();
@@ -588,140 +506,20 @@ Test(channel_kernel, words_are_for_the_device_of_the_stream) {
     cr_assert_eq(drv->cuStreamCreate(&far, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(drv->cuCtxPopCurrent(&context), CUDA_SUCCESS);
     for (int i = 0; i < 3; i++) {
-        const gpuipc_frame frame = loan(makes);
-        publish(&frame, makes, &writes);
-        const gpuipc_frame came = take(reader, far, &uses_it);
+        const gpuipc_frame frame = kernel_case_loan(makes);
+        kernel_case_publish(&frame, makes, &writes);
+        const gpuipc_frame came = kernel_case_take(reader, far, &uses_it);
         check_status(GPUIPC_ERR_INVALID_ARGUMENT, /* the default stream */
                      gpuipc_subscription_kernel_launched(reader, &came, NULL));
-        launch(&uses_it, far);
+        kernel_case_launch(&uses_it, far);
         check_ok(gpuipc_subscription_kernel_launched(reader, &came, far));
-        launch(&writes, makes);
-        say_written(&frame, makes);
+        kernel_case_launch(&writes, makes);
+        kernel_case_say_written(&frame, makes);
         stream_gate_synchronize(far);
     }
     check_ok(gpuipc_subscription_close(reader));
     cr_assert_eq(drv->cuStreamDestroy(far), CUDA_SUCCESS);
     cr_assert_eq(drv->cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
-    stream_gate_stream_end(makes);
-    stream_gate_end();
-}
-
-/* ---- calls that fail --------------------------------------------------------------------------- */
-
-static void check_publish_fails(const char *how, const gpuipc_frame *frame, CUstream stream) {
-    gpuipc_word word;
-    size_t count = 0;
-    core_set_failures(how);
-    check_status(GPUIPC_ERR_CUDA, gpuipc_channel_publish_by_kernel(channel_case_channel, frame,
-                                                                   stream, &word, 1, &count));
-    core_set_failures("");
-}
-
-static void check_take_fails(const char *how, gpuipc_subscription *reader, CUstream stream) {
-    gpuipc_word word;
-    gpuipc_frame came = GPUIPC_FRAME_INIT;
-    core_set_failures(how);
-    check_status(GPUIPC_ERR_CUDA,
-                 gpuipc_subscription_take_for_kernel(reader, stream, 0, &came, &word, &word));
-    core_set_failures("");
-}
-
-/* What failed is as before: it is on loan, the next call's, or owed. */
-Test(channel_kernel, a_failure_leaves_all_as_it_was) {
-    kernel writes = {.count = 0};
-    kernel uses_it = {.count = 0};
-    stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
-    CUstream makes = stream_gate_stream();
-    CUstream uses = stream_gate_stream();
-    gpuipc_subscription *reader = channel_case_open(NULL);
-    const gpuipc_frame frame = loan(makes);
-    check_publish_fails("cuMemHostRegister:1=999", &frame, makes);
-    check_publish_fails("cuMemHostGetDevicePointer:1=999", &frame, makes);
-    check_publish_fails("cuEventCreate:1=999", &frame, makes);
-    channel_case_check_nothing(reader);
-    publish(&frame, makes, &writes);
-    check_take_fails("cuMemHostRegister:1=999", reader, uses);
-    check_take_fails("cuEventCreate:1=999", reader, uses);
-    check_take_fails("cuEventCreate:2=999", reader, uses);
-    const gpuipc_frame came = take(reader, uses, &uses_it);
-    launch(&uses_it, uses);
-    for (int i = 1; i <= 2; i++) { /* it had to wait, so it has two turns */
-        core_set_failures(i == 1 ? "cuEventRecord:1=999" : "cuEventRecord:2=999");
-        check_status(i == 1 ? GPUIPC_ERR_CUDA : GPUIPC_OK,
-                     gpuipc_channel_kernel_launched(channel_case_channel, &frame, makes));
-        core_set_failures("");
-        if (i == 1) {
-            launch(&writes, makes);
-        }
-    }
-    core_set_failures("cuEventRecord:1=999");
-    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, uses));
-    core_set_failures("cuEventRecord:2=999");
-    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, uses));
-    core_set_failures("");
-    check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
-    stream_gate_synchronize(uses);
-    channel_case_send();
-    cr_assert_eq(channel_case_receive(reader), 2);
-    check_ok(gpuipc_subscription_close(reader));
-    stream_gate_stream_end(makes);
-    stream_gate_stream_end(uses);
-    stream_gate_end();
-}
-
-/* The kernel has given the slot back, and the writer has offered it again, when its reader's word of it comes to nothing. */
-Test(channel_kernel, a_kernel_that_could_not_be_told_of_is_given_back_by_its_stream) {
-    kernel uses_it = {.count = 0};
-    stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
-    CUstream uses = stream_gate_stream();
-    gpuipc_subscription *reader = channel_case_open(NULL);
-    for (uint64_t i = 1; i < 6; i += 2) {
-        channel_case_send();
-        const gpuipc_frame came = take(reader, uses, &uses_it);
-        launch(&uses_it, uses);
-        stream_gate_synchronize(uses);
-        core_set_failures("cuEventRecord:1=999");
-        check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, uses));
-        core_set_failures("");
-        channel_case_send();
-        check_ok(gpuipc_subscription_give_back(reader, &came, i == 3 ? GPUIPC_NO_STREAM : uses));
-        cr_assert_eq(channel_case_receive(reader), i + 1);
-    }
-    stream_gate_synchronize(uses);
-    check_ok(gpuipc_subscription_close(reader));
-    stream_gate_stream_end(uses);
-    stream_gate_end();
-}
-
-Test(channel_kernel, a_kernel_that_could_not_be_told_of_is_published_by_its_stream) {
-    kernel writes = {.count = 0};
-    stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
-    CUstream makes = stream_gate_stream();
-    gpuipc_subscription *reader = channel_case_open(NULL);
-    for (uint64_t i = 1; i < 6; i++) {
-        const gpuipc_frame frame = loan(makes);
-        publish(&frame, makes, &writes);
-        launch(&writes, makes);
-        stream_gate_synchronize(makes);
-        core_set_failures("cuEventRecord:1=999");
-        check_status(GPUIPC_ERR_CUDA,
-                     gpuipc_channel_kernel_launched(channel_case_channel, &frame, makes));
-        if (i % 2 == 0) { /* and once more */
-            core_set_failures("cuStreamWriteValue64:1=999");
-            check_status(GPUIPC_ERR_CUDA,
-                         gpuipc_channel_publish(channel_case_channel, &frame, makes));
-        }
-        core_set_failures("");
-        cr_assert_eq(channel_case_receive(reader), i);
-        check_ok(gpuipc_channel_publish(channel_case_channel, &frame,
-                                        i == 3 ? GPUIPC_NO_STREAM : makes));
-        check_is_on_loan_no_more(&frame, makes);
-    }
-    stream_gate_synchronize(makes);
-    check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
     stream_gate_end();
 }
