@@ -209,7 +209,14 @@ static int packet_take(int fd, void *bytes, size_t capacity, packet *received,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
-    *received = (packet){.size = 0};
+    received->size = 0;
+    received->flags = 0;
+    received->has_control = false;
+    received->at_limit = false;
+    received->surplus = false;
+    received->is_left = false;
+    received->fd_count = 0; /* so that nothing is in the rest, which is long */
+    received->registered = 0;
     *out_status = GPUIPC_OK;
     posix_register_lock();
     const bool is_look = !posix_register_has_room(OS_PACKET_HANDLES_MAX);
