@@ -343,12 +343,22 @@ void export_settle_all(struct context *ctx) {
     os_mutex_unlock(&ctx->points->mutex);
 }
 
+/* In a child buffers end without a word to their hand-overs (export_forget()), and may have ended. */
+static void leave_buffers(export_table *self) {
+    for (list_link *at = self->busy.first; at != NULL; at = at->next) {
+        RECORD(at)->of = NULL;
+    }
+}
+
 void export_end_all(struct context *ctx, bool forked) {
     linked_list *const each[] = {&ctx->points->exports, &ctx->points->left};
     for (size_t i = 0; i < 2; i++) {
         list_link *at;
         while ((at = list_take(each[i])) != NULL) {
             export_table *one = LIST_ITEM(at, export_table, listed);
+            if (forked) {
+                leave_buffers(one);
+            }
             forget_all(one);
             table_free(one, forked);
         }
