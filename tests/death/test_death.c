@@ -17,6 +17,7 @@
 #include "leak_gate.h"
 #include "os.h"
 #include "step.h"
+#include "sync/lookout.h"
 #include "unique.h"
 
 /* For what nothing but a busy machine delays. */
@@ -293,6 +294,7 @@ static bool is_all_back(const death_case *of, leak_gate *gate, int timeout_ms) {
         if (is_last || !of->is_warm) {
             return false;
         }
+        lookout_dismiss(); /* its thread's handle is there until it is joined (Windows) */
         os_sleep_ms(1);
         is_last = os_deadline_passed(deadline);
     }

@@ -311,6 +311,7 @@ Test(deferred, the_end_of_a_connection_does_not_wait_for_a_stream_of_another) {
     check_ok(core_send(other.client, &sent, 1));
     check_ok(core_receive(other.server, &far, 1));
     check_ok(gpuipc_buffer_mark(sent, NULL, &made)); /* a stream writes into its page */
+    stream_gate_synchronize(NULL);
     check_ok(gpuipc_buffer_release(far));
     check_ok(gpuipc_buffer_await_returns(sent, SOON_MS));
     hold(sent);

@@ -447,6 +447,17 @@ static uint64_t live_marks(void) {
     return live.streams + live.events;
 }
 
+/* The default stream of a device, until the gate opens. */
+static void keep_busy(int ordinal) {
+    const driver *drv = core_driver();
+    CUcontext primary;
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&primary, ordinal), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPushCurrent(primary), CUDA_SUCCESS);
+    stream_gate_close(NULL);
+    cr_assert_eq(drv->cuCtxPopCurrent(&primary), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(ordinal), CUDA_SUCCESS);
+}
+
 /* One word for all of them takes a stream and an event for each. */
 Test(export_record, joining_default_streams_may_fail) {
     static const char *const failures[] = {
@@ -464,7 +475,8 @@ Test(export_record, joining_default_streams_may_fail) {
                                      .buffers = buffers,
                                      .buffer_count = 2,
                                      .flags = GPUIPC_SEND_ASYNC};
-    for (int i = 0; i < 2; i++) { /* the default stream of each device is in use */
+    for (int i = 0; i < 2; i++) {
+        keep_busy(i);
         check_ok(gpuipc_buffer_fill_async(buffers[i], 0, core_unit, 1, 4, NULL));
     }
     const uint64_t marks = live_marks();
@@ -484,6 +496,7 @@ Test(export_record, joining_default_streams_may_fail) {
     cr_assert_eq(core_calls("cuStreamCreate"), 1, "they were joined");
     cr_assert_eq(core_calls("cuStreamWaitEvent"), 2);
     cr_assert_eq(live_marks(), marks);
+    stream_gate_open();
     check_ok(core_receive(pair.server, opened, 2));
     for (int i = 0; i < 2; i++) {
         check_ok(gpuipc_buffer_release(opened[i]));
