@@ -127,15 +127,19 @@ static gpuipc_status deliver(connection *from, asker_reply *out_reply) {
     gpuipc_incoming message = {.struct_size = sizeof(message),
                                .bytes = bytes,
                                .bytes_capacity = sizeof(bytes) - 1,
-                               .buffers = &reply.buffer,
                                .buffer_capacity = 1};
     if (from->in.buffer_count > 0) {
         reply.ready = from->in.buffers[0].ready;
     }
     const gpuipc_incoming wanted = message;
-    gpuipc_status status = connection_deliver(from, &wanted, &message, os_deadline_after(SOON_MS));
+    buffer *opened = NULL;
+    gpuipc_status status =
+        connection_deliver(from, &wanted, &opened, &message, os_deadline_after(SOON_MS));
     if (status != GPUIPC_OK) {
         return status;
+    }
+    if (opened != NULL) {
+        check_ok(buffer_publish(opened, &reply.buffer));
     }
     check_ok(wire_decode_reply(bytes, message.bytes_size, &record));
     reply.answer = (wire_answer)record.answer;

@@ -195,12 +195,8 @@ static gpuipc_buffer *open_leased(context *ctx, const gpuipc_ticket *of) {
     buffer *found = NULL;
     gpuipc_buffer *opened = NULL;
     CHECK(ticket_decode(of, &decoded));
-    CHECK(
-        server_link_open(ctx, of, &decoded, &config, os_deadline_after(SOON_MS), &found, &opened));
-    if (found != NULL) {
-        atomic_fetch_sub(&found->handles, 1u); /* which is counted when it is published */
-        CHECK(buffer_publish(found, &opened));
-    }
+    CHECK(server_link_open(ctx, of, &decoded, &config, os_deadline_after(SOON_MS), &found));
+    CHECK(buffer_publish_held(found, &opened));
     return opened;
 }
 

@@ -77,25 +77,24 @@ static gpuipc_status send_request(connection *to, const gpuipc_ticket *of) {
 
 static gpuipc_status receive_reply(connection *from, wire_answer *out_answer) {
     uint8_t bytes[WIRE_REPLY_BYTES];
-    gpuipc_buffer *opened = NULL;
+    buffer *opened = NULL;
     wire_reply record;
     gpuipc_incoming message = {.struct_size = sizeof(message),
                                .bytes = bytes,
                                .bytes_capacity = sizeof(bytes),
-                               .buffers = &opened,
                                .buffer_capacity = 1};
     const gpuipc_incoming wanted = message;
     const os_deadline deadline = os_deadline_after(SOON_MS);
     os_mutex_lock(&from->receive_mutex);
     gpuipc_status status = connection_receive_whole(from, WIRE_REPLY, false, deadline);
     if (status == GPUIPC_OK) {
-        status = connection_deliver(from, &wanted, &message, deadline);
+        status = connection_deliver(from, &wanted, &opened, &message, deadline);
     }
     os_mutex_unlock(&from->receive_mutex);
     if (status == GPUIPC_OK) {
         CHECK(wire_decode_reply(bytes, message.bytes_size, &record));
         *out_answer = (wire_answer)record.answer;
-        CHECK(gpuipc_buffer_release(opened));
+        buffer_unreference(opened);
     }
     return status;
 }

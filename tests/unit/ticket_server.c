@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "memory/buffer.h"
 #include "message/connection.h"
 
 void ticket_server_open(ticket_server *self, gpuipc_context *within, gpuipc_buffer *of) {
@@ -61,11 +62,11 @@ static gpuipc_status reply(const ticket_server *self, connection *to, wire_answe
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .bytes = packed,
                                      .bytes_size = WIRE_REPLY_BYTES + attached,
-                                     .buffers = &self->buffer,
                                      .buffer_count = range == NULL ? 0 : 1,
                                      .flags = range == NULL ? GPUIPC_SEND_READY : self->flags,
                                      .stream = self->stream};
     letter as = {.kind = WIRE_REPLY};
+    buffer *sent;
     wire_encode_reply(&head, packed);
     if (attached > 0) {
         memcpy(packed + WIRE_REPLY_BYTES, self->attachment, attached);
@@ -74,8 +75,14 @@ static gpuipc_status reply(const ticket_server *self, connection *to, wire_answe
         as.is_range = true;
         as.offset = range->offset;
         as.bytes = range->bytes;
+        check_ok(buffer_acquire(self->buffer, &sent));
+        as.buffers = &sent;
     }
-    return connection_send_message(to, &message, &as, SOON_MS);
+    gpuipc_status status = connection_send_message(to, &message, &as, SOON_MS);
+    if (range != NULL) {
+        buffer_unwind(sent);
+    }
+    return status;
 }
 
 static gpuipc_status answer(ticket_server *self, const ticket_step *step) {

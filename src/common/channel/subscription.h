@@ -54,9 +54,8 @@ typedef struct subscription_wait {
 typedef struct subscription {
     object object;
     context *context;
-    gpuipc_buffer *handle; /**< of the slots, its own */
-    buffer *buffer;        /**< behind it, a reference */
-    point_page *page;      /**< a reference */
+    buffer *buffer;   /**< the slots, held */
+    point_page *page; /**< a reference */
     os_bell reader_bell;
     os_bell writer_bell;
     gpuipc_delivery delivery;

@@ -43,17 +43,17 @@ static gpuipc_status open_page(context *ctx, point_page *of, point_page **out_pa
 }
 
 static gpuipc_status open_slots(context *ctx, offer *of, const ticket *decoded,
-                                const gpuipc_open_config *config, gpuipc_buffer **out_slots) {
-    buffer *view;
+                                const gpuipc_open_config *config, buffer **out_slots) {
     object_reference(&of->of->object);
     gpuipc_status status =
         buffer_open_view(ctx, of->of, decoded->offset, decoded->bytes, config->device,
-                         config->access, GPUIPC_ACCESS_READ, &view);
+                         config->access, GPUIPC_ACCESS_READ, out_slots);
     if (status != GPUIPC_OK) {
         buffer_unwind(of->of);
         return status;
     }
-    return buffer_publish(view, out_slots);
+    buffer_hold(*out_slots);
+    return GPUIPC_OK;
 }
 
 /* Becomes a reader of a channel of this process. */
@@ -83,7 +83,7 @@ static gpuipc_status attach(context *ctx, offer *of, const wire_request *wish,
 
 static gpuipc_status open_offer(context *ctx, offer *of, const ticket *decoded,
                                 const gpuipc_open_config *config, const wire_request *wish,
-                                gpuipc_buffer **out_slots, point_page **out_page) {
+                                buffer **out_slots, point_page **out_page) {
     if (of->channel == NULL) {
         return ticket_answer_status(WIRE_OTHER);
     }
@@ -96,8 +96,8 @@ static gpuipc_status open_offer(context *ctx, offer *of, const ticket *decoded,
 
 /* As ticket_open.c has it for buffers. */
 static gpuipc_status open_own(context *ctx, const ticket *decoded, const gpuipc_open_config *config,
-                              const wire_request *wish, gpuipc_buffer **out_slots,
-                              point_page **out_page, bool *out_is_own) {
+                              const wire_request *wish, buffer **out_slots, point_page **out_page,
+                              bool *out_is_own) {
     server *from = server_find(decoded->server_id);
     offer *of = NULL;
     gpuipc_status status = GPUIPC_OK;
@@ -177,12 +177,7 @@ static gpuipc_status find_bells(subscription *self) {
 static void destroy(object *base) {
     subscription *self = (subscription *)base;
     const bool forked = object_is_forked(base);
-    if (self->buffer != NULL) {
-        buffer_unreference(self->buffer);
-    }
-    if (self->handle != NULL) {
-        buffer_release_later(self->handle);
-    }
+    buffer_release_later(self->buffer);
     turn_clear(&self->turn, forked);
     subscription_wait_end(self, forked);
     if (!forked) { /* in a child they are closed already */
@@ -241,8 +236,8 @@ static gpuipc_status check_turns(const gpuipc_subscription_config *config) {
 }
 
 /* @param slots, page taken over, whatever comes of it */
-static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config,
-                          gpuipc_buffer *slots, point_page *page, subscription **out) {
+static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config, buffer *slots,
+                          point_page *page, subscription **out) {
     subscription *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         buffer_release_later(slots);
@@ -254,7 +249,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     atomic_init(&self->in_kernels, 0);
     atomic_init(&self->waited.is_asked_for, false);
     self->context = ctx;
-    self->handle = slots;
+    self->buffer = slots;
     self->page = page;
     self->reader_bell = OS_BELL_NONE;
     self->writer_bell = OS_BELL_NONE;
@@ -262,10 +257,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     self->max_held = config->max_held;
     object_reference(&ctx->object);
     object_init(&self->object, OBJECT_SUBSCRIPTION, destroy);
-    gpuipc_status status = buffer_acquire(slots, &self->buffer);
-    if (status == GPUIPC_OK) {
-        status = trail_new(ctx, &page->trail);
-    }
+    gpuipc_status status = trail_new(ctx, &page->trail);
     if (status == GPUIPC_OK) {
         status = read_page(self);
     }
@@ -316,7 +308,7 @@ static gpuipc_status read_config(const gpuipc_subscription_config *config,
 /* The slots, and the page, over the one way or the other. */
 static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
                                      const gpuipc_subscription_config *config, os_deadline deadline,
-                                     gpuipc_buffer **out_slots, point_page **out_page) {
+                                     buffer **out_slots, point_page **out_page) {
     const gpuipc_open_config how = {.struct_size = sizeof(how),
                                     .device = config->device,
                                     .access = GPUIPC_ACCESS_READ,
@@ -344,7 +336,7 @@ static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
 static gpuipc_status open_channel(context *ctx, const gpuipc_ticket *bytes,
                                   const gpuipc_subscription_config *config, os_deadline deadline,
                                   gpuipc_subscription **out_subscription) {
-    gpuipc_buffer *slots = NULL;
+    buffer *slots = NULL;
     point_page *page = NULL;
     subscription *self = NULL; /* as gcc -O3 wants it */
     void *handle;

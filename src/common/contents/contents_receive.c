@@ -18,18 +18,17 @@ static gpuipc_status bad(const char *sentence) {
  * are ready. The message is used up, but by a timeout. */
 static gpuipc_status open_memory(connection *from, const buffer *into,
                                  const gpuipc_contents *contents, os_deadline deadline,
-                                 gpuipc_buffer **out_buffer) {
+                                 buffer **out_opened) {
     uint8_t bytes[WIRE_CONTENTS_BYTES];
     gpuipc_incoming message = {.struct_size = sizeof(message),
                                .bytes = bytes,
                                .bytes_capacity = sizeof(bytes),
-                               .buffers = out_buffer,
                                .buffer_capacity = 1,
                                .flags = GPUIPC_RECEIVE_ASYNC,
                                .device = GPUIPC_DEVICE(into->access_device),
                                .access = GPUIPC_ACCESS_READ,
                                .stream = contents->stream};
-    return connection_deliver(from, &message, &message, deadline);
+    return connection_deliver(from, &message, out_opened, &message, deadline);
 }
 
 /* Copies out of the opened buffer and returns it, on the stream, whose CUDA context is the current one. */
@@ -51,8 +50,7 @@ static gpuipc_status copy_out(buffer *into, const gpuipc_contents *contents,
 /* The buffer is closed when the stream has passed the copy, which may be longer than the connection is there: closed under
  * one that runs, it would end the CUDA context. Takes it over. */
 static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc_contents *contents,
-                                    const wire_contents *record, gpuipc_buffer *opened) {
-    buffer *source;
+                                    const wire_contents *record, buffer *opened) {
     struct drop_passing *passing;
     device_scope scope;
     gpuipc_status status =
@@ -63,25 +61,22 @@ static gpuipc_status copy_and_close(connection *from, buffer *into, const gpuipc
     if ((status = drop_passing_new(from->context, &passing)) != GPUIPC_OK) {
         goto leave;
     }
-    if ((status = buffer_take_hold(opened, &source)) != GPUIPC_OK) {
-        drop_passing_destroy(from->context, passing);
-        goto leave;
-    }
-    status = copy_out(into, contents, record, source);
-    buffer_release_behind(source, passing, contents->stream);
+    status = copy_out(into, contents, record, opened);
+    buffer_hold(opened);
+    buffer_release_behind(opened, passing, contents->stream);
     device_leave(&scope);
     return status;
 
 leave:
     device_leave(&scope);
 release:
-    buffer_release_later(opened);
+    buffer_unwind(opened);
     return status;
 }
 
 static gpuipc_status receive_memory(connection *from, buffer *into, const gpuipc_contents *contents,
                                     const wire_contents *record, os_deadline deadline) {
-    gpuipc_buffer *opened;
+    buffer *opened;
     gpuipc_status status = open_memory(from, into, contents, deadline, &opened);
     return status == GPUIPC_OK ? copy_and_close(from, into, contents, record, opened) : status;
 }

@@ -41,14 +41,13 @@ static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_cont
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .bytes = bytes,
                                      .bytes_size = sizeof(bytes),
-                                     .buffers = &contents->buffer,
                                      .buffer_count = 1,
                                      .flags = GPUIPC_SEND_ASYNC,
                                      .access = GPUIPC_ACCESS_READ,
                                      .stream = contents->stream};
     wire_encode_contents(&record, bytes);
     point at = {NULL, 0, 0};
-    const letter as = {.kind = WIRE_CONTENTS, .handed_over = &at};
+    const letter as = {.kind = WIRE_CONTENTS, .buffers = &self, .handed_over = &at};
     gpuipc_status status = connection_send_message(to, &message, &as, timeout_ms);
     if (status == GPUIPC_OK) {
         status = await_return(to, self, contents, &at);

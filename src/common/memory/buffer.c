@@ -170,19 +170,28 @@ void buffer_unreference(buffer *self) {
     }
 }
 
-gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
+void buffer_hold(buffer *self) {
+    atomic_fetch_add(&self->handles, 1u);
+}
+
+gpuipc_status buffer_publish_held(buffer *self, gpuipc_buffer **out_handle) {
+    gpuipc_buffer *none = NULL;
     void *handle;
     gpuipc_status status = object_publish(&self->object, &handle);
+    if (status == GPUIPC_OK) {
+        (void)atomic_compare_exchange_strong(&self->handle, &none, (gpuipc_buffer *)handle);
+        *out_handle = handle;
+    }
+    return status;
+}
+
+gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
+    buffer_hold(self);
+    gpuipc_status status = buffer_publish_held(self, out_handle);
     if (status != GPUIPC_OK) {
-        buffer_unreference(self);
-        return status;
+        buffer_unreference_handle(&self->object);
     }
-    if (self->handle == NULL) { /* the first: nobody finds the buffer before it is counted */
-        self->handle = handle;
-    }
-    atomic_fetch_add(&self->handles, 1u);
-    *out_handle = handle;
-    return GPUIPC_OK;
+    return status;
 }
 
 gpuipc_access buffer_settle_access(const buffer *self, gpuipc_access wanted) {
@@ -296,7 +305,7 @@ gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer) {
         return status;
     }
     if (!is_last) {
-        atomic_fetch_add(&((buffer *)base)->handles, 1u); /* the reference stands for one */
+        buffer_hold((buffer *)base); /* the reference stands for one */
     }
     *out_buffer = (buffer *)base;
     return GPUIPC_OK;
@@ -322,14 +331,9 @@ gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
     return GPUIPC_OK;
 }
 
-void buffer_release_later(gpuipc_buffer *handle) {
+void buffer_release_later(buffer *self) {
     const gpuipc_error why = status_save();
-    object *last = NULL;
-    (void)object_remove_hold(OBJECT_BUFFER, handle, &last);
-    if (last != NULL) {
-        atomic_fetch_sub(&((buffer *)last)->handles, 1u);
-    }
-    object_unreference(last);
+    buffer_unreference_handle(&self->object);
     status_restore(&why);
 }
 
@@ -357,12 +361,7 @@ gpuipc_status buffer_check_info(const gpuipc_buffer_info *info) {
     return struct_size_check(info, STRUCT_SIZE_UP_TO(gpuipc_buffer_info, buffer_id));
 }
 
-gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
-    buffer *self;
-    gpuipc_status status = buffer_acquire(handle, &self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+void buffer_describe(buffer *self, gpuipc_buffer_info *out_info) {
     gpuipc_buffer_info info;
     memset(&info, 0, sizeof(info)); /* also between the members: bytes are compared */
     info.address = buffer_address(self, 0);
@@ -383,14 +382,17 @@ gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_inf
     info.attachment_bytes = self->attachment_bytes;
     memcpy(info.exporter_id, self->exporter_id, sizeof(info.exporter_id));
     struct_size_write(out_info, &info, sizeof(info));
-    buffer_unreference(self);
-    return GPUIPC_OK;
 }
 
 gpuipc_status gpuipc_buffer_get_info(gpuipc_buffer *handle, gpuipc_buffer_info *out_info) {
     status_enter(__func__);
+    buffer *self;
     gpuipc_status status = buffer_check_info(out_info);
-    return status == GPUIPC_OK ? buffer_describe(handle, out_info) : status;
+    if (status == GPUIPC_OK && (status = buffer_acquire(handle, &self)) == GPUIPC_OK) {
+        buffer_describe(self, out_info);
+        buffer_unreference(self);
+    }
+    return status;
 }
 
 /* What a view may do is the library's to guard: nothing is taken away from what it is over, and nothing given that

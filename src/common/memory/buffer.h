@@ -47,8 +47,9 @@ typedef struct buffer {
     bool
         is_view; /**< opened by a ticket of this process, or wrapped around what is open here: all but the range is
                        another's */
-    atomic_uint handles;    /**< public ones */
-    gpuipc_buffer *handle;  /**< the first of them; it may be released */
+    atomic_uint handles; /**< public ones, and references that count as such */
+    _Atomic(gpuipc_buffer *)
+        handle;             /**< the first that was given out; it may be released. NULL: none was */
     range_node range;       /**< buffer_table.c; its end is 0: not entered */
     const void *attachment; /**< bytes of the ticket that it was opened by; NULL: none */
     size_t attachment_bytes;
@@ -110,13 +111,16 @@ gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer);
 gpuipc_status buffer_release(gpuipc_buffer *handle);
 /** As gpuipc_buffer_return_async(). */
 gpuipc_status buffer_return(buffer *self, gpuipc_stream stream);
-/** Gives up what buffer_take_hold() took when the stream, in whose CUDA context this is, has done what it has been given.
+/** Gives up a reference that counts as a public handle when the stream, in whose CUDA context this is, has done what it has been given.
  *  @param passing room for that, made before: taken over */
 void buffer_release_behind(buffer *self, struct drop_passing *passing, gpuipc_stream stream);
-/** Gives up the reference of a public handle. */
+/** The caller's reference counts as a public handle from now on: the buffer is found by its address, and is open as often
+ *  more. */
+void buffer_hold(buffer *self);
+/** Gives up a reference that counts as a public handle. */
 void buffer_unreference_handle(object *self);
-/** As gpuipc_buffer_release(), in a call that must not wait for the devices; a failure stays in the record. */
-void buffer_release_later(gpuipc_buffer *handle);
+/** The same, in a call that must not wait for the devices; a failure stays in the record. */
+void buffer_release_later(buffer *self);
 /** The same after a failure, which stays in the record. */
 void buffer_unwind(buffer *self);
 
@@ -143,9 +147,11 @@ gpuipc_access buffer_access(const buffer *self);
 
 /** Makes the public handle, which takes over the caller's reference, also when it fails. */
 gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle);
+/** The same of a reference that counts as one already, and stays the caller's when it fails. */
+gpuipc_status buffer_publish_held(buffer *self, gpuipc_buffer **out_handle);
 
 /** What gpuipc_buffer_get_info() says. @param out_info its struct_size has been checked */
-gpuipc_status buffer_describe(gpuipc_buffer *handle, gpuipc_buffer_info *out_info);
+void buffer_describe(buffer *self, gpuipc_buffer_info *out_info);
 /** Whether a caller's struct for that can be filled in. */
 gpuipc_status buffer_check_info(const gpuipc_buffer_info *info);
 

@@ -80,7 +80,7 @@ static gpuipc_status await(buffer *self, bool by_stream, gpuipc_stream stream, b
 gpuipc_status buffer_await_contents(buffer *self, uint32_t flags, gpuipc_stream stream,
                                     os_deadline deadline) {
     const bool by_stream = (flags & GPUIPC_RECEIVE_ASYNC) != 0;
-    return await(self, by_stream, stream, atomic_load(&self->handles) == 1, &self->context->is_over,
+    return await(self, by_stream, stream, atomic_load(&self->handles) <= 1, &self->context->is_over,
                  deadline);
 }
 

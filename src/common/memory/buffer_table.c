@@ -72,8 +72,9 @@ void buffer_table_unlock_access(const context *ctx) {
 /* One hold more on the handle that it was given out by first, so that who frees by address can give that one up; where
  * that is released and others are not, a handle of its own. Takes over the reference. */
 static gpuipc_status hold(buffer *found, gpuipc_buffer **out_buffer) {
-    if (object_add_hold(OBJECT_BUFFER, found->handle) == GPUIPC_OK) {
-        *out_buffer = found->handle;
+    gpuipc_buffer *first = atomic_load(&found->handle);
+    if (object_add_hold(OBJECT_BUFFER, first) == GPUIPC_OK) {
+        *out_buffer = first;
         buffer_unreference(found);
         return GPUIPC_OK;
     }

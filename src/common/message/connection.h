@@ -98,6 +98,9 @@ gpuipc_status connection_answer(const connection *self, gpuipc_status status);
 /** What a message is beside what the caller of gpuipc_connection_send() says. */
 typedef struct letter {
     wire_kind kind;
+    struct buffer *const *
+        buffers; /**< as many as the message says, of the connection's context, the caller's reference
+                                        on each; message->buffers are not looked at */
     bool is_range; /**< of its one buffer, only the range below is described */
     uint64_t offset;
     uint64_t bytes;
@@ -119,9 +122,12 @@ gpuipc_status connection_send_page(connection *to, wire_kind kind, point_page *p
 gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
                                        os_deadline deadline);
 /** Gives it to the caller. It is used up unless there is too little room, or its contents are not ready
- *  in time.  @param message gets what came; as @p wanted */
+ *  in time.  @param out_opened room for wanted->buffer_capacity: its buffers, with a reference for the caller each, of
+ *         which nobody knows yet
+ *  @param message gets how much came; as @p wanted */
 gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
-                                 gpuipc_incoming *message, os_deadline deadline);
+                                 struct buffer **out_opened, gpuipc_incoming *message,
+                                 os_deadline deadline);
 /** Takes in what a packet of a page has brought. The handle is closed or kept. */
 gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *handle);
 /** Takes the page of a channel that has come out of it. ERR_PROTOCOL: none has */

@@ -226,7 +226,7 @@ static gpuipc_status open_alone(connection *from, uint32_t index, segment *arriv
 
 /* Opens buffer @p index, whose segments begin at @p first. */
 static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
-                              const gpuipc_incoming *wanted, gpuipc_buffer **out_handle) {
+                              const gpuipc_incoming *wanted, buffer **out_opened) {
     const wire_buffer *record = &from->in.buffers[index];
     segment *arrived = &from->in.segments[first];
     buffer *opened;
@@ -241,63 +241,45 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
         buffer_unreference(opened);
         return status;
     }
-    return buffer_publish(opened, out_handle);
+    *out_opened = opened;
+    return GPUIPC_OK;
 }
 
-static void release_opened(gpuipc_buffer **opened, uint32_t count) {
+static void unwind_all(buffer **opened, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        buffer_release_later(opened[i]);
+        buffer_unwind(opened[i]);
     }
 }
 
 /* The stream waits for the contents of the buffers, which are open by now; those that no stream waits for are there. */
-static gpuipc_status wait_async(connection *from, gpuipc_buffer *const *opened,
+static gpuipc_status wait_async(const connection *from, buffer *const *opened,
                                 const gpuipc_incoming *wanted) {
     gpuipc_status status = GPUIPC_OK;
     const bool is_async =
         (wanted->flags & (GPUIPC_RECEIVE_ASYNC | GPUIPC_RECEIVE_DEFERRED)) == GPUIPC_RECEIVE_ASYNC;
     for (uint32_t i = 0; i < from->in.buffer_count && is_async && status == GPUIPC_OK; i++) {
-        buffer *one;
-        status = buffer_acquire(opened[i], &one);
-        if (status == GPUIPC_OK) {
-            status =
-                buffer_await_contents(one, wanted->flags, wanted->stream, os_deadline_after(0));
-            buffer_unreference(one);
-        }
+        status =
+            buffer_await_contents(opened[i], wanted->flags, wanted->stream, os_deadline_after(0));
     }
     return status;
 }
 
-/* Opens into an array of its own, so that the caller's is written only when all are open. */
-static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted) {
+/* All, or none. */
+static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted,
+                              buffer **out_opened) {
     const incoming *in = &from->in;
-    gpuipc_status status = GPUIPC_OK;
     uint32_t first = 0;
-    gpuipc_buffer *few[OPENED_HERE];
-    gpuipc_buffer **opened = few;
-    if (in->buffer_count > OPENED_HERE &&
-        (opened = calloc(in->buffer_count, sizeof(gpuipc_buffer *))) == NULL) {
-        return status_out_of_memory(in->buffer_count * sizeof(gpuipc_buffer *));
-    }
     for (uint32_t i = 0; i < in->buffer_count; i++) {
-        status = open_one(from, i, first, wanted, &opened[i]);
+        gpuipc_status status = open_one(from, i, first, wanted, &out_opened[i]);
         if (status != GPUIPC_OK) {
-            release_opened(opened, i);
-            goto free_opened;
+            unwind_all(out_opened, i);
+            return status;
         }
         first += in->buffers[i].segment_count;
     }
-    status = wait_async(from, opened, wanted);
+    gpuipc_status status = wait_async(from, out_opened, wanted);
     if (status != GPUIPC_OK) {
-        release_opened(opened, in->buffer_count);
-        goto free_opened;
-    }
-    for (uint32_t i = 0; i < in->buffer_count; i++) {
-        wanted->buffers[i] = opened[i];
-    }
-free_opened:
-    if (opened != few) {
-        free(opened);
+        unwind_all(out_opened, in->buffer_count);
     }
     return status;
 }
@@ -313,7 +295,8 @@ void connection_discard(connection *from, bool is_refused) {
 }
 
 gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
-                                 gpuipc_incoming *message, os_deadline deadline) {
+                                 buffer **out_opened, gpuipc_incoming *message,
+                                 os_deadline deadline) {
     incoming *in = &from->in;
     gpuipc_status status = in->failure.status;
     if (status != GPUIPC_OK) {
@@ -333,7 +316,7 @@ gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted
         return status;
     }
     if (status == GPUIPC_OK) {
-        status = open_all(from, wanted);
+        status = open_all(from, wanted, out_opened);
     }
     if (status != GPUIPC_OK) {
         goto drop;
@@ -369,16 +352,59 @@ static gpuipc_status check_message(const gpuipc_incoming *wanted) {
 }
 
 /* What the caller wants to know of the buffers; how far one is from the next, the first one says. */
-static gpuipc_status describe_all(const gpuipc_incoming *wanted, size_t count) {
-    gpuipc_status status = GPUIPC_OK;
-    for (size_t i = 0; wanted->infos != NULL && i < count && status == GPUIPC_OK; i++) {
+static void describe_all(buffer *const *opened, const gpuipc_incoming *wanted, size_t count) {
+    for (size_t i = 0; wanted->infos != NULL && i < count; i++) {
         const size_t size = wanted->infos->struct_size;
         void *info = (unsigned char *)wanted->infos + i * size;
         memcpy(info, &size, sizeof(size));
-        status = buffer_describe(wanted->buffers[i], info);
+        buffer_describe(opened[i], info);
     }
-    if (status != GPUIPC_OK) {
-        release_opened(wanted->buffers, (uint32_t)count);
+}
+
+/* All get handles, or none. Nobody has found them before, so each handle is its buffer's first. */
+static gpuipc_status publish_all(buffer *const *opened, size_t count) {
+    gpuipc_status status = GPUIPC_OK;
+    gpuipc_buffer *handle;
+    buffer *taken;
+    size_t done = 0;
+    while (done < count && status == GPUIPC_OK) {
+        object_reference(&opened[done]->object);
+        status = buffer_publish(opened[done], &handle);
+        done += status == GPUIPC_OK;
+    }
+    while (status != GPUIPC_OK && done-- > 0) {
+        if (buffer_take_hold(opened[done]->handle, &taken) == GPUIPC_OK) {
+            buffer_release_later(taken);
+        }
+    }
+    return status;
+}
+
+/* The caller's arrays are written only when all is open. */
+static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
+                             gpuipc_incoming *message, os_deadline deadline) {
+    const uint32_t count = from->in.buffer_count;
+    buffer *few[OPENED_HERE];
+    buffer **opened = few;
+    if (count > OPENED_HERE && count <= wanted->buffer_capacity &&
+        (opened = calloc(count, sizeof(buffer *))) == NULL) {
+        const gpuipc_status status = status_out_of_memory(count * sizeof(buffer *));
+        connection_discard(from, true);
+        return status;
+    }
+    gpuipc_status status = connection_deliver(from, wanted, opened, message, deadline);
+    if (status == GPUIPC_OK) {
+        status = publish_all(opened, count);
+        for (uint32_t i = 0; i < count && status == GPUIPC_OK; i++) {
+            wanted->buffers[i] = opened[i]->handle;
+        }
+        if (status == GPUIPC_OK) {
+            describe_all(opened, wanted, count);
+        }
+        unwind_all(opened, count);
+    }
+    if (opened != few) {
+        free(opened);
     }
     return status;
 }
@@ -392,10 +418,7 @@ static gpuipc_status receive(connection *from, const gpuipc_incoming *wanted,
     status = connection_receive_whole(from, WIRE_MESSAGE,
                                       (wanted->flags & GPUIPC_RECEIVE_KEEP_HANDLES) != 0, deadline);
     if (status == GPUIPC_OK) {
-        status = connection_deliver(from, wanted, message, deadline);
-    }
-    if (status == GPUIPC_OK) {
-        status = describe_all(wanted, message->buffer_count);
+        status = deliver(from, wanted, message, deadline);
     }
     connection_unlock_receiving(from);
     return status;

@@ -10,11 +10,11 @@
 #include "message/handover.h"
 #include "transport/transport.h"
 
-/* A message on its way out: the buffers with a reference each, and how much has left. */
+/* A message on its way out, and how much has left. */
 typedef struct outgoing {
     const gpuipc_outgoing *message;
     const letter *as;
-    buffer **buffers;
+    buffer *const *buffers;
     handover lent;
     wire_header sent; /* totals, and what all packets so far carried */
     uint32_t buffers_sent;
@@ -31,57 +31,18 @@ typedef struct packet_handles {
     bool is_kept[OS_PACKET_HANDLES_MAX]; /* by its buffer */
 } packet_handles;
 
-static void unreference_all(outgoing *self, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        buffer_unreference(self->buffers[i]);
-    }
-    free(self->buffers);
-}
-
-/* Puts a copy in the place of a buffer that no transport carries. The reference on it is given up. */
-static gpuipc_status send_a_copy(buffer **of, gpuipc_stream stream) {
-    buffer *copy;
-    gpuipc_status status = transport_staged_copy(*of, stream, &copy);
-    buffer_unwind(*of);
-    if (status == GPUIPC_OK) {
-        *of = copy;
-    }
-    return status;
-}
-
-static gpuipc_status acquire_all(outgoing *self, const connection *to) {
+/* What will leave in all, which may leave. */
+static gpuipc_status count_all(outgoing *self, const connection *to) {
     const gpuipc_outgoing *message = self->message;
     uint64_t segments = 0;
-    self->buffers = calloc(message->buffer_count + 1, sizeof(*self->buffers));
-    if (self->buffers == NULL) {
-        return status_out_of_memory(message->buffer_count * sizeof(*self->buffers));
-    }
     for (size_t i = 0; i < message->buffer_count; i++) {
-        gpuipc_status status =
-            message->buffers[i] == NULL
-                ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "buffers[%zu] is NULL", i)
-                : buffer_acquire(message->buffers[i], &self->buffers[i]);
-        if (status == GPUIPC_OK && self->buffers[i]->context != to->context) {
-            buffer_unreference(self->buffers[i]);
-            status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                                 "buffer %zu belongs to another context than the connection", i);
-        }
-        if (status == GPUIPC_OK && (message->flags & GPUIPC_SEND_STAGED) != 0 &&
-            self->buffers[i]->transport->is_copied) {
-            status = send_a_copy(&self->buffers[i], message->stream);
-        }
-        if (status == GPUIPC_OK &&
-            (status = buffer_check_export(self->buffers[i], &to->peer)) != GPUIPC_OK) {
-            buffer_unreference(self->buffers[i]);
-        }
+        gpuipc_status status = buffer_check_export(self->buffers[i], &to->peer);
         if (status != GPUIPC_OK) {
-            unreference_all(self, i);
             return status;
         }
         segments += self->buffers[i]->segment_count;
     }
     if (segments > UINT32_MAX) {
-        unreference_all(self, message->buffer_count);
         return status_fail(GPUIPC_ERR_LIMIT, "the buffers have too many segments");
     }
     self->sent.total_bytes = (uint32_t)message->bytes_size;
@@ -273,10 +234,12 @@ static gpuipc_status send_all(outgoing *self, connection *to, os_deadline deadli
 
 gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *message,
                                       const letter *as, int timeout_ms) {
-    outgoing self = {
-        .message = message, .as = as, .sent = {.kind = as->kind, .number = to->next_out}};
+    outgoing self = {.message = message,
+                     .as = as,
+                     .buffers = as->buffers,
+                     .sent = {.kind = as->kind, .number = to->next_out}};
     gpuipc_status status = connection_check(to);
-    if (status != GPUIPC_OK || (status = acquire_all(&self, to)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = count_all(&self, to)) != GPUIPC_OK) {
         return status;
     }
     status = handover_begin(&self.lent, to, self.buffers, (uint32_t)message->buffer_count,
@@ -289,9 +252,10 @@ gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *mes
         }
         handover_end(&self.lent, self.buffers_sent, as->handed_over);
     }
-    unreference_all(&self, message->buffer_count);
     return status;
 }
+
+/* ---- the call ------------------------------------------------------------------------------ */
 
 static gpuipc_status check_message(const gpuipc_outgoing *message) {
     if (message->bytes_size > GPUIPC_MESSAGE_BYTES_MAX || message->buffer_count > UINT32_MAX) {
@@ -333,13 +297,73 @@ gpuipc_status connection_unlock_sending(connection *self, const os_interrupt *in
     return status;
 }
 
+static void unreference_all(buffer **buffers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        buffer_unwind(buffers[i]);
+    }
+    free(buffers);
+}
+
+/* Puts a copy in the place of a buffer that no transport carries. The reference on it is given up. */
+static gpuipc_status send_a_copy(buffer **of, gpuipc_stream stream) {
+    buffer *copy;
+    gpuipc_status status = transport_staged_copy(*of, stream, &copy);
+    if (status == GPUIPC_OK) {
+        buffer_unreference(*of);
+        *of = copy;
+    }
+    return status;
+}
+
+/* The caller's buffers, or what goes in their place, with a reference each. */
+static gpuipc_status acquire_all(const connection *to, const gpuipc_outgoing *message,
+                                 buffer ***out_buffers) {
+    buffer **buffers = calloc(message->buffer_count + 1, sizeof(buffer *));
+    if (buffers == NULL) {
+        return status_out_of_memory(message->buffer_count * sizeof(buffer *));
+    }
+    for (size_t i = 0; i < message->buffer_count; i++) {
+        gpuipc_status status =
+            message->buffers[i] == NULL
+                ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "buffers[%zu] is NULL", i)
+                : buffer_acquire(message->buffers[i], &buffers[i]);
+        if (status != GPUIPC_OK) {
+            unreference_all(buffers, i);
+            return status;
+        }
+        if (buffers[i]->context != to->context) {
+            status = status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                                 "buffer %zu belongs to another context than the connection", i);
+        } else if ((message->flags & GPUIPC_SEND_STAGED) != 0 && buffers[i]->transport->is_copied) {
+            status = send_a_copy(&buffers[i], message->stream);
+        }
+        if (status != GPUIPC_OK) {
+            unreference_all(buffers, i + 1);
+            return status;
+        }
+    }
+    *out_buffers = buffers;
+    return GPUIPC_OK;
+}
+
+static gpuipc_status send(connection *to, const gpuipc_outgoing *message, int timeout_ms) {
+    buffer **buffers;
+    gpuipc_status status = connection_check(to);
+    if (status != GPUIPC_OK || (status = acquire_all(to, message, &buffers)) != GPUIPC_OK) {
+        return status;
+    }
+    const letter as = {.kind = WIRE_MESSAGE, .buffers = buffers};
+    status = connection_send_message(to, message, &as, timeout_ms);
+    unreference_all(buffers, message->buffer_count);
+    return status;
+}
+
 gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_outgoing *message,
                                      int timeout_ms) {
     status_enter(__func__);
     if (timeout_ms < -1) {
         return status_bad_timeout(timeout_ms);
     }
-    const letter as = {.kind = WIRE_MESSAGE};
     gpuipc_outgoing known;
     connection *to;
     gpuipc_status status = struct_size_read(message, STRUCT_SIZE_UP_TO(gpuipc_outgoing, stream),
@@ -351,7 +375,7 @@ gpuipc_status gpuipc_connection_send(gpuipc_connection *handle, const gpuipc_out
     os_interrupt interrupt;
     status = connection_lock_sending(to, &interrupt);
     if (status == GPUIPC_OK) {
-        status = connection_send_message(to, &known, &as, timeout_ms);
+        status = send(to, &known, timeout_ms);
         status = connection_unlock_sending(to, &interrupt, status);
     }
     connection_unreference(to);

@@ -197,17 +197,10 @@ gpuipc_status offer_new(buffer *of, const gpuipc_share_config *config, const ato
         (status = settle_contents(self, config, is_over)) != GPUIPC_OK) {
         goto drop_buffer;
     }
-    object_reference(&self->of->object);
-    status = buffer_publish(self->of, &self->handle); /* which takes that reference over */
-    if (status != GPUIPC_OK) {
-        goto end_event;
-    }
-    buffer_unreference(self->of);
+    buffer_hold(self->of);
     *out_offer = self;
     return GPUIPC_OK;
 
-end_event:
-    end_event(self);
 drop_buffer:
     buffer_unwind(self->of);
 free_self:
@@ -232,7 +225,7 @@ void offer_unreference(offer *self, bool forked) {
     if (self->channel != NULL) {
         self->channel->leave(self->channel, forked);
     }
-    buffer_release_later(self->handle);
+    buffer_release_later(self->of);
     free(self->reply);
     free(self);
     status_restore(&why);
@@ -276,11 +269,11 @@ gpuipc_status offer_send(offer *self, connection *to, uint64_t offset, uint64_t 
                        .is_range = true,
                        .offset = offset,
                        .bytes = bytes,
+                       .buffers = &self->of,
                        .handed_over = out_point};
     gpuipc_outgoing message = {.struct_size = sizeof(message),
                                .bytes = self->reply,
                                .bytes_size = self->reply_bytes,
-                               .buffers = &self->handle,
                                .buffer_count = 1,
                                .flags = GPUIPC_SEND_READY,
                                .access = self->access};

@@ -24,8 +24,7 @@ typedef struct offer_channel {
 typedef struct offer {
     atomic_uint references;
     offer_channel *channel; /**< NULL: the buffer is what is offered */
-    gpuipc_buffer *handle;  /**< of its own: the caller's may be released */
-    buffer *of;             /**< behind the handle */
+    buffer *of;             /**< held: the caller's handle may be released */
     uint64_t offset;        /**< of the range, in the buffer */
     uint64_t bytes;
     gpuipc_access access; /**< the most that those who open it may do */

@@ -267,12 +267,8 @@ static gpuipc_status begin(context *ctx, server_link *self, const ticket *decode
 /* What has come is found by its ticket from now on, before the next one has his turn. */
 static gpuipc_status note(const server_link *self, const gpuipc_ticket *bytes,
                           const gpuipc_open_config *config, const ticket_given *came) {
-    buffer *opened;
-    gpuipc_status status = buffer_acquire(came->buffer, &opened);
-    if (status == GPUIPC_OK) {
-        status = ticket_cache_add(opened, bytes, config, &self->connection->peer, came, true);
-        buffer_unwind(opened);
-    }
+    gpuipc_status status =
+        ticket_cache_add(came->buffer, bytes, config, &self->connection->peer, came, true);
     if (status != GPUIPC_OK) {
         free(came->attachment);
         buffer_release_later(came->buffer);
@@ -315,8 +311,7 @@ typedef struct question {
     const gpuipc_open_config *config;
     const wire_request *wish;
     os_deadline deadline;
-    buffer *found; /* open already */
-    gpuipc_buffer *opened;
+    buffer *opened;   /* held */
     point_page *page; /* of a subscription */
 } question;
 
@@ -351,6 +346,7 @@ static gpuipc_status ask(context *ctx, server_link *self, question *what, bool *
                                         deadline, &came, out_is_usable);
     }
     if (status == GPUIPC_OK) {
+        buffer_hold(came.buffer);
         status = subscribes ? take_channel(self, &came, &what->page)
                             : note(self, what->bytes, what->config, &came);
     }
@@ -375,9 +371,9 @@ static gpuipc_status ask_once(context *ctx, question *what) {
     bool is_usable = self->connection != NULL; /* for others, whose policy let it in */
     const bool is_new = !is_usable;
     if (what->wish->wish == WIRE_OPEN) {
-        what->found = ticket_cache_find(ctx, what->bytes, what->config);
+        what->opened = ticket_cache_find(ctx, what->bytes, what->config);
     }
-    if (what->found == NULL) {
+    if (what->opened == NULL) {
         status = prepare(ctx, self, what->decoded, what->config, deadline);
         if (status == GPUIPC_OK) {
             status = ask(ctx, self, what, &is_usable);
@@ -412,13 +408,12 @@ static gpuipc_status ask_server(context *ctx, question *what) {
 
 gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
                                const gpuipc_open_config *config, os_deadline deadline,
-                               buffer **out_found, gpuipc_buffer **out_opened) {
+                               buffer **out_opened) {
     const wire_request wish = {.wish = WIRE_OPEN};
     question what = {
         .bytes = bytes, .decoded = decoded, .config = config, .wish = &wish, .deadline = deadline};
     gpuipc_status status = ask_server(ctx, &what);
-    *out_found = what.found;
-    if (status == GPUIPC_OK && what.found == NULL) {
+    if (status == GPUIPC_OK) {
         *out_opened = what.opened;
     }
     return status;
@@ -426,7 +421,7 @@ gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const t
 
 gpuipc_status server_link_subscribe(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
                                     const gpuipc_open_config *config, const wire_request *wish,
-                                    os_deadline deadline, gpuipc_buffer **out_opened,
+                                    os_deadline deadline, buffer **out_opened,
                                     point_page **out_page) {
     question what = {
         .bytes = bytes, .decoded = decoded, .config = config, .wish = wish, .deadline = deadline};

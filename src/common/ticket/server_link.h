@@ -43,19 +43,17 @@ gpuipc_status server_link_endpoint(struct context *ctx, const char *name, os_dea
  *  found by its ticket from then on.
  *  @param bytes the ticket as it came  @param config never NULL; its stream, device and flags are for the
  *         opening
- *  @param out_found as ticket_cache_find(): another thread has opened it meanwhile; else NULL, and *out_opened is written */
+ *  @param out_opened as ticket_cache_find(), also where another thread has opened it meanwhile */
 gpuipc_status server_link_open(struct context *ctx, const gpuipc_ticket *bytes,
                                const ticket *decoded, const gpuipc_open_config *config,
-                               os_deadline deadline, struct buffer **out_found,
-                               gpuipc_buffer **out_opened);
+                               os_deadline deadline, struct buffer **out_opened);
 
-/** Likewise for a channel: asks for its slots and the page of a new reader, which are the caller's. No ticket finds them
- *  again.
+/** Likewise for a channel: asks for its slots, which are held, and the page of a new reader. No ticket finds them again.
  *  @param wish the subscription's part of the request
  *  @param out_page of points, opened */
 gpuipc_status server_link_subscribe(struct context *ctx, const gpuipc_ticket *bytes,
                                     const ticket *decoded, const gpuipc_open_config *config,
                                     const wire_request *wish, os_deadline deadline,
-                                    gpuipc_buffer **out_opened, struct point_page **out_page);
+                                    struct buffer **out_opened, struct point_page **out_page);
 
 #endif

@@ -26,25 +26,17 @@ static gpuipc_status await_contents(buffer *opened, const gpuipc_open_config *co
                : status;
 }
 
-/* ---- open already --------------------------------------------------------------------------- */
-
-/* One handle more of a buffer that ticket_cache_find() has counted it for. Takes over the reference. */
-static gpuipc_status open_again(buffer *found, const gpuipc_open_config *config,
-                                os_deadline deadline, gpuipc_buffer **out_buffer) {
-    void *handle;
+/* What ticket_cache_find() has counted the caller as a handle for. Given up when it fails. */
+static gpuipc_status use_found(buffer *found, const gpuipc_open_config *config,
+                               os_deadline deadline) {
     gpuipc_status status = ticket_cache_check_peer(found, config);
     if (status == GPUIPC_OK) {
         status = await_contents(found, config, deadline);
     }
-    if (status == GPUIPC_OK) {
-        status = object_publish(&found->object, &handle);
-    }
     if (status == GPUIPC_OK || status == GPUIPC_ERR_LOST) {
         ticket_cache_settle(found);
     }
-    if (status == GPUIPC_OK) {
-        *out_buffer = handle;
-    } else {
+    if (status != GPUIPC_OK) {
         ticket_cache_give_up(found, status != GPUIPC_ERR_LOST);
     }
     return status;
@@ -115,7 +107,7 @@ static gpuipc_status view_of(context *ctx, const server *from, offer *of, const 
 static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
                                 const gpuipc_ticket *bytes, const ticket *decoded,
                                 const gpuipc_open_config *config, os_deadline deadline,
-                                gpuipc_buffer **out_buffer) {
+                                buffer **out_opened) {
     ticket_given of_own = {.buffer = NULL};
     buffer *view;
     gpuipc_status status = copy_attachment(of, &of_own.attachment, &of_own.attachment_bytes);
@@ -126,15 +118,17 @@ static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
     if (status != GPUIPC_OK) {
         goto free_attachment;
     }
+    buffer_hold(view);
     /* Where a stream waits for the contents, nobody else may find it: he would not wait. */
     status = ticket_cache_add(view, bytes, config, NULL, &of_own, atomic_load(&of->is_ready));
     if (status != GPUIPC_OK) {
-        goto drop_view;
+        goto release_view;
     }
-    return buffer_publish(view, out_buffer);
+    *out_opened = view;
+    return GPUIPC_OK;
 
-drop_view:
-    buffer_unwind(view);
+release_view:
+    buffer_release_later(view);
 free_attachment:
     free(of_own.attachment);
     return status;
@@ -144,7 +138,7 @@ free_attachment:
  * could open: another way must be taken. */
 static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ticket *decoded,
                               const gpuipc_open_config *config, os_deadline deadline,
-                              gpuipc_buffer **out_buffer, bool *out_is_own) {
+                              buffer **out_opened, bool *out_is_own) {
     server *from = server_find(decoded->server_id);
     offer *of = NULL;
     gpuipc_status status = GPUIPC_OK;
@@ -162,7 +156,7 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
     } else if (of->channel != NULL) {
         status = ticket_answer_status(WIRE_OTHER);
     } else if (*out_is_own) {
-        status = open_offer(ctx, from, of, bytes, decoded, config, deadline, out_buffer);
+        status = open_offer(ctx, from, of, bytes, decoded, config, deadline, out_opened);
     }
     offer_unreference(of, false);
     const gpuipc_error why = status_save();
@@ -171,57 +165,20 @@ static gpuipc_status open_own(context *ctx, const gpuipc_ticket *bytes, const ti
     return status;
 }
 
-/* ---- of another process ---------------------------------------------------------------------- */
-
-/* Waiting for the contents has failed. Nobody else knows the handle. Takes over the reference. */
-static void give_up(buffer *opened, gpuipc_buffer *handle, bool is_of_use) {
-    const gpuipc_error why = status_save();
-    buffer *taken;
-    if (buffer_take_hold(handle, &taken) == GPUIPC_OK) {
-        ticket_cache_give_up(taken, is_of_use);
-    }
-    buffer_unwind(opened);
-    status_restore(&why);
-}
-
-/* What has just come is open, and found by its ticket. */
-static gpuipc_status await_new(gpuipc_buffer *handle, const gpuipc_open_config *config,
-                               os_deadline deadline) {
-    buffer *opened;
-    gpuipc_status status = buffer_acquire(handle, &opened);
-    if (status == GPUIPC_OK) {
-        status = await_contents(opened, config, deadline);
-        if (status == GPUIPC_OK) {
-            buffer_unwind(opened);
-        } else {
-            give_up(opened, handle, status != GPUIPC_ERR_LOST);
-        }
-    }
-    return status;
-}
-
 static gpuipc_status open_first(context *ctx, const gpuipc_ticket *bytes,
                                 const gpuipc_open_config *config, os_deadline deadline,
-                                gpuipc_buffer **out_buffer) {
+                                buffer **out_opened) {
     ticket decoded;
     bool is_own = false;
-    buffer *found;
-    gpuipc_buffer *opened = NULL;
     gpuipc_status status = ticket_decode(bytes, &decoded);
     if (status == GPUIPC_OK) {
-        status = open_own(ctx, bytes, &decoded, config, deadline, out_buffer, &is_own);
+        status = open_own(ctx, bytes, &decoded, config, deadline, out_opened, &is_own);
     }
     if (status != GPUIPC_OK || is_own) {
         return status;
     }
-    status = server_link_open(ctx, bytes, &decoded, config, deadline, &found, &opened);
-    if (status == GPUIPC_OK && found != NULL) {
-        return open_again(found, config, deadline, out_buffer);
-    }
-    if (status == GPUIPC_OK && (status = await_new(opened, config, deadline)) == GPUIPC_OK) {
-        *out_buffer = opened;
-    }
-    return status;
+    status = server_link_open(ctx, bytes, &decoded, config, deadline, out_opened);
+    return status == GPUIPC_OK ? use_found(*out_opened, config, deadline) : status;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */
@@ -241,12 +198,17 @@ static gpuipc_status check_config(const gpuipc_open_config *config) {
     return status == GPUIPC_OK ? buffer_check_access(config->access) : status;
 }
 
-/* Fills in what the caller wants to know of it; all or nothing. */
-static gpuipc_status describe(gpuipc_buffer *opened, const gpuipc_open_config *config) {
-    gpuipc_status status = config->info == NULL ? GPUIPC_OK : buffer_describe(opened, config->info);
+/* The handle of what is open, and what the caller wants to know of it. Takes over the reference, which counts as one. */
+static gpuipc_status publish(buffer *opened, const gpuipc_open_config *config,
+                             gpuipc_buffer **out_buffer) {
+    object_reference(&opened->object);
+    gpuipc_status status = buffer_publish_held(opened, out_buffer);
     if (status != GPUIPC_OK) {
-        buffer_release_later(opened);
+        ticket_cache_give_up(opened, true);
+    } else if (config->info != NULL) {
+        buffer_describe(opened, config->info);
     }
+    buffer_unwind(opened);
     return status;
 }
 
@@ -260,13 +222,16 @@ static os_deadline deadline_of(const buffer *found, const gpuipc_open_config *co
 }
 
 static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
-                                     const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
+                                     const gpuipc_open_config *config, buffer **out_opened) {
     buffer *found = ticket_cache_find(ctx, bytes, config);
     os_interrupt interrupt;
     const os_deadline deadline = context_interruptible(ctx, deadline_of(found, config), &interrupt);
-    const gpuipc_status status = found != NULL
-                                     ? open_again(found, config, deadline, out_buffer)
-                                     : open_first(ctx, bytes, config, deadline, out_buffer);
+    gpuipc_status status;
+    if (found == NULL) {
+        status = open_first(ctx, bytes, config, deadline, out_opened);
+    } else if ((status = use_found(found, config, deadline)) == GPUIPC_OK) {
+        *out_opened = found;
+    }
     return context_answer(ctx, &interrupt, status);
 }
 
@@ -274,7 +239,7 @@ gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *by
                                  const gpuipc_open_config *config, gpuipc_buffer **out_buffer) {
     status_enter(__func__);
     gpuipc_open_config known = {0};
-    gpuipc_buffer *opened = NULL;
+    buffer *opened = NULL; /* as gcc -O3 wants it */
     context *ctx;
     gpuipc_status status = GPUIPC_OK;
     if (bytes == NULL || out_buffer == NULL) {
@@ -291,8 +256,8 @@ gpuipc_status gpuipc_buffer_open(gpuipc_context *handle, const gpuipc_ticket *by
     if ((status = device_check_field(ctx, known.device)) == GPUIPC_OK) {
         status = open_either_way(ctx, bytes, &known, &opened);
     }
-    if (status == GPUIPC_OK && (status = describe(opened, &known)) == GPUIPC_OK) {
-        *out_buffer = opened;
+    if (status == GPUIPC_OK) {
+        status = publish(opened, &known, out_buffer);
     }
     context_unreference(ctx);
     return status;

@@ -57,13 +57,12 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
     gpuipc_incoming message = {.struct_size = sizeof(message),
                                .bytes = bytes,
                                .bytes_capacity = size,
-                               .buffers = &out->buffer,
                                .buffer_capacity = 1,
                                .flags = config->flags | GPUIPC_RECEIVE_DEFERRED,
                                .device = config->device,
                                .access = config->access,
                                .stream = config->stream};
-    status = connection_deliver(from, &message, &message, deadline);
+    status = connection_deliver(from, &message, &out->buffer, &message, deadline);
     if (status == GPUIPC_ERR_TIMEOUT && from->in.started) {
         connection_discard(from,
                            true); /* its event was late, of which gpuipc's servers send none */

@@ -9,8 +9,8 @@
 
 /** What a server has given. */
 typedef struct ticket_given {
-    gpuipc_buffer *buffer;
-    void *attachment; /**< malloc; NULL: there is none */
+    struct buffer *buffer; /**< as connection_deliver() gives it */
+    void *attachment;      /**< malloc; NULL: there is none */
     size_t attachment_bytes;
     bool is_one_shot; /**< nobody gets it again after ticket_request_confirm() */
 } ticket_given;
