@@ -81,7 +81,7 @@ Test(deferred_list, what_is_ready_runs_once_and_the_rest_is_kept) {
 
 /* Of the process: whichever list the wait belongs to. */
 Test(deferred_list, nothing_runs_while_any_stream_waits) {
-    deferred_list lists[2] = {{0}, {0}};
+    deferred_list lists[2] = {0};
     item items[2] = {{.is_ready = true}, {.is_ready = true}};
     for (int i = 0; i < 2; i++) {
         add(&lists[i], &items[i], 1);
@@ -277,13 +277,13 @@ Test(deferred, a_release_does_not_wait_for_a_stream_that_waits) {
     hold(sent);
     for (size_t i = 0; i < 3; i++) {
         check_ok(gpuipc_buffer_release(buffers[i]));
-        cr_assert_eq(ctx->deferred->count, i + 1);
+        cr_assert_eq(ctx->deferred->items.count, i + 1);
     }
     cr_assert(exists(address));
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(sent, 0));
-    cr_assert_eq(ctx->deferred->count, 3);
+    cr_assert_eq(ctx->deferred->items.count, 3);
     let_go();
-    cr_assert_eq(ctx->deferred->count, 3, "a release that need not wait runs nothing");
+    cr_assert_eq(ctx->deferred->items.count, 3, "a release that need not wait runs nothing");
     check_ok(gpuipc_buffer_await_returns(sent, SOON_MS));
     cr_assert(deferred_is_empty(ctx->deferred));
     cr_assert_not(exists(address));
@@ -340,11 +340,11 @@ Test(deferred, the_end_of_a_connection_runs_them_when_they_are_many) {
         check_ok(gpuipc_buffer_release(buffers[i]));
     }
     core_pair_close(&others[0]);
-    cr_assert_geq(ctx->deferred->count, MANY, "a stream waits");
+    cr_assert_geq(ctx->deferred->items.count, MANY, "a stream waits");
     let_go();
-    cr_assert_geq(ctx->deferred->count, MANY);
+    cr_assert_geq(ctx->deferred->items.count, MANY);
     core_pair_close(&others[1]);
-    cr_assert_lt(ctx->deferred->count, 64);
+    cr_assert_lt(ctx->deferred->items.count, 64);
 }
 
 Test(deferred, an_allocation_that_fails_runs_them_unless_a_stream_waits) {

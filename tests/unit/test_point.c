@@ -279,14 +279,14 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
     begin_wait(&pages, &word, &passage, &scope);
     point_page_unreference(pages.theirs, false);
     cr_assert_not(deferred_run(ctx->deferred));
-    cr_assert_not_null(ctx->deferred->first);
+    cr_assert_not_null(ctx->deferred->items.first);
     cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     store(pages.mine, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     device_leave(&scope);
     point_page_unreference(pages.mine, false);
     cr_assert(deferred_run(ctx->deferred));
-    cr_assert_null(ctx->deferred->first);
+    cr_assert_null(ctx->deferred->items.first);
 }
 
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {
@@ -312,7 +312,7 @@ Test(point, calls_that_fail_leave_nothing_on_the_stream) {
         check_written(&pages, &word, &passage);
         pages_end(&pages);
         (void)deferred_run(ctx->deferred);
-        cr_assert_null(ctx->deferred->first, "%s", failures[i]);
+        cr_assert_null(ctx->deferred->items.first, "%s", failures[i]);
     }
 }
 
@@ -345,6 +345,6 @@ Test(point, waits_that_fail_leave_nothing_on_the_stream) {
         device_leave(&scope);
         pages_end(&pages);
         (void)deferred_run(ctx->deferred);
-        cr_assert_null(ctx->deferred->first, "%s", failures[i]);
+        cr_assert_null(ctx->deferred->items.first, "%s", failures[i]);
     }
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
+
 /* The oldest driver with every signature in group core: cuDeviceGetUuid_v2, CUDA 11.4. */
 #define DRIVER_VERSION_MIN 11040
 
@@ -97,18 +99,19 @@ static gpuipc_status load(const char *choice, os_library **out_library) {
 /* Drivers already loaded, for the life of the process: a CUDA driver has threads and exit handlers
  * of its own and cannot be unloaded safely. */
 typedef struct loaded {
-    struct loaded *next;
+    list_link link;
     os_library *library;
     char choice[];
 } loaded;
 
 static struct {
     os_static_mutex mutex;
-    loaded *first;
+    linked_list loaded;
 } all;
 
 static os_library *find_loaded(const char *choice) {
-    for (const loaded *item = all.first; item != NULL; item = item->next) {
+    for (const list_link *at = all.loaded.first; at != NULL; at = at->next) {
+        const loaded *item = LIST_ITEM(at, loaded, link);
         if (strcmp(item->choice, choice) == 0) {
             return item->library;
         }
@@ -122,8 +125,7 @@ static os_library *keep(loaded *item) {
     os_library *kept = find_loaded(item->choice);
     if (kept == NULL) {
         kept = item->library;
-        item->next = all.first;
-        all.first = item;
+        list_append(&all.loaded, &item->link);
         item = NULL;
     }
     os_static_mutex_unlock(&all.mutex);

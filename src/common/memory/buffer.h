@@ -70,8 +70,8 @@ typedef struct buffer {
         import_record; /**< of an opened one that came from another process or came home; else NULL */
     import_record
         *arrived; /**< of the contents that it received last, guarded by the point mutex; or NULL */
-    struct mark_capture *captures; /**< marks that graphs repeat, until it ends */
-    linked_list loans;             /**< of parts of it: sync/loan.h */
+    linked_list captures; /**< marks that graphs repeat, until it ends */
+    linked_list loans;    /**< of parts of it: sync/loan.h */
 } buffer;
 
 /** Of a buffer that is found by a name, so that it is opened again by a look-up. */

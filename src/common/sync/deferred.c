@@ -78,19 +78,24 @@ void deferred_free_ends(void) {
 
 void deferred_add(deferred_list *self, deferred *item) {
     os_static_mutex_lock(&all.mutex);
-    item->next = self->first;
-    self->first = item;
-    self->count++;
+    list_append(&self->items, &item->link);
     self->bytes += item->bytes;
     os_static_mutex_unlock(&all.mutex);
 }
 
-static deferred *take_all(deferred_list *self) {
+static deferred *take(deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
-    deferred *first = self->first;
-    *self = (deferred_list){0};
+    deferred *first = LIST_ITEM(list_take(&self->items), deferred, link);
+    self->bytes -= first == NULL ? 0 : first->bytes;
     os_static_mutex_unlock(&all.mutex);
     return first;
+}
+
+static size_t count(const deferred_list *self) {
+    os_static_mutex_lock(&all.mutex);
+    const size_t now = self->items.count;
+    os_static_mutex_unlock(&all.mutex);
+    return now;
 }
 
 /* Whether it is over: it is ready, and no stream waits, nor begins to before it is done. */
@@ -109,8 +114,8 @@ static bool run_one(deferred *item) {
 /* Each is asked and run without a lock: a stream that began to wait meanwhile keeps the rest. */
 static bool run_once(deferred_list *self) {
     bool were_some = false;
-    for (deferred *next, *item = take_all(self); item != NULL; item = next) {
-        next = item->next;
+    deferred *item;
+    for (size_t left = count(self); left > 0 && (item = take(self)) != NULL; left--) {
         if (!run_one(item)) {
             deferred_add(self, item);
         } else {
@@ -129,32 +134,29 @@ bool deferred_run(deferred_list *self) {
 }
 
 bool deferred_is_empty(const deferred_list *self) {
-    os_static_mutex_lock(&all.mutex);
-    const bool is_empty = self->first == NULL;
-    os_static_mutex_unlock(&all.mutex);
-    return is_empty;
+    return count(self) == 0;
 }
 
 bool deferred_are_many(const deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
-    const bool are_many = self->count > MANY_ITEMS || self->bytes > MANY_BYTES;
+    const bool are_many = self->items.count > MANY_ITEMS || self->bytes > MANY_BYTES;
     os_static_mutex_unlock(&all.mutex);
     return are_many;
 }
 
 bool deferred_has(const deferred_list *self, const deferred *item) {
     os_static_mutex_lock(&all.mutex);
-    const deferred *found = self->first;
-    while (found != NULL && found != item) {
-        found = found->next;
+    const list_link *at = self->items.first;
+    while (at != NULL && at != &item->link) {
+        at = at->next;
     }
     os_static_mutex_unlock(&all.mutex);
-    return found != NULL;
+    return at != NULL;
 }
 
 static void run_forked(deferred_list *self) {
-    for (deferred *next, *item = take_all(self); item != NULL; item = next) {
-        next = item->next;
+    deferred *item;
+    while ((item = take(self)) != NULL) {
         item->run(item, true);
     }
 }
@@ -165,7 +167,7 @@ bool deferred_end(deferred_list *self, os_deadline deadline, bool forked) {
         run_forked(self);
         return true;
     }
-    while (deferred_run(self), self->first != NULL) {
+    while (deferred_run(self), !deferred_is_empty(self)) {
         if (os_deadline_passed(deadline)) {
             return false;
         }

@@ -16,13 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "os.h"
 
 struct context;
 
 /** Lies in what is to be torn down. */
 typedef struct deferred {
-    struct deferred *next;
+    list_link link;
     uint64_t bytes;
     /** Whether nothing uses it any more; NULL: nothing does. */
     bool (*is_ready)(struct deferred *self);
@@ -32,8 +33,7 @@ typedef struct deferred {
 
 /** Those of one context, which are run when its points end. All zero is empty. */
 typedef struct deferred_list {
-    deferred *first;
-    size_t count;
+    linked_list items;
     uint64_t bytes;
 } deferred_list;
 

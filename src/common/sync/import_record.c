@@ -29,16 +29,15 @@ gpuipc_status import_record_new(const point *at, bool ends_with_owner, import_re
 }
 
 typedef struct import_capture {
-    struct import_capture *next;
+    list_link link;
     uint32_t at;
     point_word passage;
 } import_capture;
 
 /* The watch looks after them no longer. */
 static void end_captures(import_record *self, bool forked) {
-    while (self->captured != NULL) {
-        import_capture *one = self->captured;
-        self->captured = one->next;
+    import_capture *one;
+    while ((one = LIST_ITEM(list_take(&self->captured), import_capture, link)) != NULL) {
         if (!forked) {
             passage_cancel(&one->passage);
         }
@@ -53,9 +52,9 @@ gpuipc_status import_record_capture(import_record *self, const point_word *word,
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
     }
+    *made = (import_capture){.at = word->at, .passage = *passage};
     os_mutex_lock(mutex);
-    *made = (import_capture){self->captured, word->at, *passage};
-    self->captured = made;
+    list_prepend(&self->captured, &made->link);
     os_mutex_unlock(mutex);
     return GPUIPC_OK;
 }
@@ -63,12 +62,12 @@ gpuipc_status import_record_capture(import_record *self, const point_word *word,
 bool import_record_is_captured(import_record *self, const point_word *word) {
     os_mutex *mutex = &word->page->context->points->mutex;
     os_mutex_lock(mutex);
-    const import_capture *one = self->captured;
-    while (one != NULL && one->at != word->at) {
-        one = one->next;
+    const list_link *at = self->captured.first;
+    while (at != NULL && LIST_ITEM(at, import_capture, link)->at != word->at) {
+        at = at->next;
     }
     os_mutex_unlock(mutex);
-    return one != NULL;
+    return at != NULL;
 }
 
 void import_record_reference(import_record *self) {

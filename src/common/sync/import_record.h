@@ -20,10 +20,10 @@ typedef struct import_record {
     atomic_bool is_lost;     /**< the sender ended before the contents were ready */
     point_word
         given_up; /**< a reference on its page; when it is reached, the sender gave the contents up, */
-    point_word later;  /**< unless this is as well: it was later ones */
-    point_page *marks; /**< a reference on the lender's page with its marks; or NULL */
-    struct import_capture *captured; /**< waits of graphs, guarded by the point mutex */
-    linked_list loans;               /**< taken and not returned: borrowed.h; guarded likewise */
+    point_word later;     /**< unless this is as well: it was later ones */
+    point_page *marks;    /**< a reference on the lender's page with its marks; or NULL */
+    linked_list captured; /**< waits of graphs, guarded by the point mutex */
+    linked_list loans;    /**< taken and not returned: borrowed.h; guarded likewise */
 } import_record;
 
 /** Takes in a point. Takes its own reference on the page. */

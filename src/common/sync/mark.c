@@ -17,12 +17,12 @@
 /* Of these, so many for marks that repeat. Their words go down again, so they are never used for others. */
 #define REPEATED 254u
 
-struct mark_capture {
-    struct mark_capture *next;
+typedef struct mark_capture {
+    list_link link;
     uint32_t slot;
     point_words
         words; /* their pages stay mapped and registered, since a graph may write them at any time */
-};
+} mark_capture;
 
 typedef struct mark_slot {
     uint32_t value;     /* given out last */
@@ -302,10 +302,9 @@ static void capture_end(struct context *ctx, mark_capture *one, bool forked) {
     free(one);
 }
 
-void mark_captures_end(struct context *ctx, mark_capture **captures, bool forked) {
-    while (*captures != NULL) {
-        mark_capture *one = *captures;
-        *captures = one->next;
+void mark_captures_end(struct context *ctx, linked_list *captures, bool forked) {
+    mark_capture *one;
+    while ((one = LIST_ITEM(list_take(captures), mark_capture, link)) != NULL) {
         capture_end(ctx, one, forked);
     }
 }
@@ -336,7 +335,7 @@ static gpuipc_status capture_words(const point_words *self, gpuipc_stream stream
     return status;
 }
 
-gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark_capture **captures,
+gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, linked_list *captures,
                                  mark *out_mark) {
     mark_table *self = ctx->marks;
     mark_capture *made = NULL;
@@ -352,8 +351,9 @@ gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark
     }
     if (status == GPUIPC_OK) {
         one->is_captured = true;
-        made->next = *captures;
-        *captures = made; /* also after a failure: what has been captured may be launched */
+        list_prepend(
+            captures,
+            &made->link); /* also after a failure: what has been captured may be launched */
         *out_mark = (mark){.repeats = true,
                            .slot = made->slot,
                            .exporter = self->exporter,

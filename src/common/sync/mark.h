@@ -31,9 +31,6 @@ typedef struct mark {
     uint16_t secret; /**< of a loan: who has not got the mark cannot guess it; else 0 */
 } mark;
 
-/** A mark that a graph repeats, as long as the buffer is there that it was made for. */
-typedef struct mark_capture mark_capture;
-
 extern const struct context_part mark_part;
 
 void mark_encode(const mark *self, gpuipc_mark *out_bytes);
@@ -56,11 +53,11 @@ uint32_t mark_exporter(const struct context *ctx);
 
 /** The same on a stream that is being captured. ERR_LIMIT: so many are captured; ERR_NOT_SUPPORTED: streams cannot write
  *  words there
- *  @param captures of the buffer */
-gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, mark_capture **captures,
+ *  @param captures of the buffer: the marks that graphs repeat as long as it is there */
+gpuipc_status mark_capture_write(struct context *ctx, gpuipc_stream stream, linked_list *captures,
                                  mark *out_mark);
 /** The graphs are not launched any more. */
-void mark_captures_end(struct context *ctx, mark_capture **captures, bool forked);
+void mark_captures_end(struct context *ctx, linked_list *captures, bool forked);
 
 /** Before a page is sent that is the first of its connection: it gets the marks that were made before. No mutex is held. */
 gpuipc_status mark_page_begin(struct context *ctx, point_page *page);

@@ -22,7 +22,7 @@ typedef struct passage_slot {
 
 struct passage_page {
     deferred deferred; /* the first */
-    struct passage_page *next;
+    list_link link;
     point_page *page;
     struct context *context;
     uint32_t used; /* so many were given out at least once */
@@ -53,7 +53,7 @@ static void settle_some(passage_table *self) {
 
 static gpuipc_status add_page(struct context *ctx, passage_table *self) {
     const size_t size = sizeof(struct passage_page) + WORDS * sizeof(passage_slot);
-    if (self->page_count == POINT_PAGES_MAX) {
+    if (self->pages.count == POINT_PAGES_MAX) {
         return status_fail(GPUIPC_ERR_LIMIT, "streams have not come to %u words yet; let them",
                            WORDS * POINT_PAGES_MAX);
     }
@@ -67,10 +67,12 @@ static gpuipc_status add_page(struct context *ctx, passage_table *self) {
         return status;
     }
     made->context = ctx;
-    made->next = self->pages;
-    self->pages = made;
-    self->page_count++;
+    list_prepend(&self->pages, &made->link);
     return GPUIPC_OK;
+}
+
+static struct passage_page *newest_of(const passage_table *self) {
+    return LIST_ITEM(self->pages.first, struct passage_page, link);
 }
 
 static gpuipc_status take_free(struct context *ctx, passage_table *self, passage_slot **out_slot) {
@@ -79,11 +81,12 @@ static gpuipc_status take_free(struct context *ctx, passage_table *self, passage
         *out_slot = LIST_ITEM(list_take(&self->free), passage_slot, in_turn);
         return GPUIPC_OK;
     }
-    if (self->pages == NULL || self->pages->used == WORDS) {
+    struct passage_page *newest = newest_of(self);
+    if (newest == NULL || newest->used == WORDS) {
         status = add_page(ctx, self);
     }
     if (status == GPUIPC_OK) {
-        struct passage_page *newest = self->pages;
+        newest = newest_of(self);
         *out_slot = &newest->slots[newest->used];
         (*out_slot)->last = (point_word){newest->page, newest->used, 0};
         newest->used++;
@@ -151,9 +154,8 @@ static void end_deferred(deferred *item, bool forked) {
 
 void passage_table_end(struct context *ctx) {
     passage_table *self = &ctx->points->passages;
-    while (self->pages != NULL) {
-        struct passage_page *page = self->pages;
-        self->pages = page->next;
+    struct passage_page *page;
+    while ((page = LIST_ITEM(list_take(&self->pages), struct passage_page, link)) != NULL) {
         page->deferred = (deferred){.is_ready = have_all_passed, .run = end_deferred};
         deferred_add(ctx->deferred, &page->deferred);
     }

@@ -30,8 +30,7 @@ bool point_is_reached(const point_word *word);
 
 /** Those of a context, guarded by its point mutex. All zero is empty. */
 typedef struct passage_table {
-    struct passage_page *pages; /**< the newest first */
-    uint32_t page_count;
+    linked_list pages; /**< the newest first */
     linked_list free;
     linked_list busy; /**< not looked at for longest: first */
 } passage_table;

@@ -92,10 +92,10 @@ typedef struct point_context {
     linked_list left;    /**< of connections that are over, while not all is returned */
     atomic_bool
         has_stranded; /**< one of these has records that are to be gone through: export_look_on() */
-    uint64_t export_serial;           /**< of the last hand-over */
-    linked_list returned;             /**< of lingering buffers that nobody has open any more */
-    uint64_t captured_ended;          /**< so many pages that were captured in graphs */
-    struct ready_event *ended_events; /**< that no receiver waits for any more */
+    uint64_t export_serial;   /**< of the last hand-over */
+    linked_list returned;     /**< of lingering buffers that nobody has open any more */
+    uint64_t captured_ended;  /**< so many pages that were captured in graphs */
+    linked_list ended_events; /**< that no receiver waits for any more */
 } point_context;
 
 /** Ends with all that is deferred. Waits for streams that are just passing a word; what some still use is left to the end

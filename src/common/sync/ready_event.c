@@ -9,7 +9,7 @@
 #include "cuda/device_event.h"
 
 struct ready_event {
-    ready_event *next; /* of those that are over */
+    list_link link; /* of those that are over */
     CUevent event;
     size_t users;
 };
@@ -65,28 +65,24 @@ gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_strea
 
 void ready_event_unreference(struct context *ctx, ready_event *self) {
     if (--self->users == 0) {
-        self->next = ctx->points->ended_events;
-        ctx->points->ended_events = self;
+        list_append(&ctx->points->ended_events, &self->link);
     }
 }
 
-static ready_event *take_ended(struct context *ctx) {
-    ready_event *first = ctx->points->ended_events;
-    ctx->points->ended_events = NULL;
-    return first;
+static ready_event *take_ended(struct context *ctx, bool forked) {
+    linked_list *ended = &ctx->points->ended_events;
+    if (forked) { /* the mutex may be held for ever */
+        return LIST_ITEM(list_take(ended), ready_event, link);
+    }
+    os_mutex_lock(&ctx->points->mutex);
+    list_link *first = list_take(ended);
+    os_mutex_unlock(&ctx->points->mutex);
+    return LIST_ITEM(first, ready_event, link);
 }
 
 void ready_event_collect(struct context *ctx, bool forked) {
-    if (!forked) { /* else the mutex may be held for ever */
-        os_mutex_lock(&ctx->points->mutex);
-    }
-    ready_event *first = take_ended(ctx);
-    if (!forked) {
-        os_mutex_unlock(&ctx->points->mutex);
-    }
-    while (first != NULL) {
-        ready_event *event = first;
-        first = event->next;
+    ready_event *event;
+    while ((event = take_ended(ctx, forked)) != NULL) {
         if (!forked) {
             /* Fails only where its CUDA context is gone, and the event with it. */
             (void)ctx->driver.cuEventDestroy(event->event);

@@ -13,7 +13,7 @@
 #define SOON_NS UINT64_C(1000000)
 
 typedef struct trail_event {
-    struct trail_event *next;
+    list_link link;
     uint32_t device; /* GPUIPC_DEVICE_NONE: it is no event, but what stands for one */
     CUevent event;
     point_word passage; /* in its place, guarded by the mutex */
@@ -34,7 +34,7 @@ struct trail {
     atomic_uint references;
     struct context *context; /* no reference: whoever holds a trail holds the context */
     os_mutex mutex;          /* guards the list, and who is parked */
-    trail_event *events;     /* all of them, until the end */
+    linked_list events;      /* all of them, until the end */
     trail_mark marks[TRAIL_USES][TRAIL_SLOTS];
 };
 
@@ -62,9 +62,8 @@ void trail_unreference(trail *self, bool forked) {
         atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
         return;
     }
-    while (self->events != NULL) {
-        trail_event *event = self->events;
-        self->events = event->next;
+    trail_event *event;
+    while ((event = LIST_ITEM(list_take(&self->events), trail_event, link)) != NULL) {
         if (!forked && is_event(event)) {
             /* Fails where its CUDA context is gone, and the event with it. */
             (void)self->context->driver.cuEventDestroy(event->event);
@@ -132,7 +131,7 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
 
 bool trail_is_untouched(trail *self) {
     os_mutex_lock(&self->mutex);
-    const bool is_untouched = self->events == NULL;
+    const bool is_untouched = self->events.first == NULL;
     os_mutex_unlock(&self->mutex);
     return is_untouched;
 }
@@ -218,13 +217,13 @@ void trail_stream_leave(const trail_stream *self) {
 
 static trail_event *take_parked(trail *self, uint32_t index) {
     os_mutex_lock(&self->mutex);
-    trail_event *found = self->events;
-    while (found != NULL &&
-           !(found->is_parked && found->device == index && !atomic_load(&found->is_over))) {
-        found = found->next;
-    }
-    if (found != NULL) {
-        found->is_parked = false;
+    trail_event *found = NULL;
+    for (list_link *at = self->events.first; at != NULL && found == NULL; at = at->next) {
+        trail_event *event = LIST_ITEM(at, trail_event, link);
+        if (event->is_parked && event->device == index && !atomic_load(&event->is_over)) {
+            event->is_parked = false;
+            found = event;
+        }
     }
     os_mutex_unlock(&self->mutex);
     return found;
@@ -246,8 +245,7 @@ static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_e
         return status;
     }
     os_mutex_lock(&self->mutex);
-    made->next = self->events;
-    self->events = made;
+    list_prepend(&self->events, &made->link);
     os_mutex_unlock(&self->mutex);
     *out_event = made;
     return GPUIPC_OK;
