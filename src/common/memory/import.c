@@ -14,7 +14,7 @@ struct import_view {
     CUdevice ordinal;
     atomic_int access; /* CUmemAccess_flags of that device: changes with import_set_access() */
     uint32_t users;    /* guarded by the import's mutex */
-    import_view *next;
+    list_link link;
 };
 
 struct import_memory {
@@ -23,9 +23,9 @@ struct import_memory {
     bool may_stay;
     table_link of_buffer; /* both or none in the table */
     table_link of_connection;
-    list_link waiting;  /* in the cache, or for its end, once it is in neither */
-    os_mutex mutex;     /* held while it is mapped */
-    import_view *views; /* guarded by it */
+    list_link waiting; /* in the cache, or for its end, once it is in neither */
+    os_mutex mutex;    /* held while it is mapped */
+    linked_list views; /* guarded by it */
     uint32_t segment_count;
     segment segments[];
 };
@@ -73,9 +73,13 @@ static void evict(import_table *table, import_memory *self, linked_list *ending)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
+static import_view *view_of(list_link *at) {
+    return LIST_ITEM(at, import_view, link);
+}
+
 static void end(context *ctx, import_memory *self, bool forked) {
-    for (import_view *view = self->views, *next; view != NULL; view = next) {
-        next = view->next;
+    import_view *view;
+    while ((view = view_of(list_take(&self->views))) != NULL) {
         if (!forked) {
             mapping_destroy(&ctx->driver, &view->mapping);
         }
@@ -237,12 +241,13 @@ void import_close_handles(context *ctx, import_memory *self) {
 
 /* ---- views --------------------------------------------------------------------------------- */
 
-static import_view *find_view(const import_memory *self, CUdevice ordinal,
-                              CUmemAccess_flags flags) {
-    import_view *found = self->views;
+/* One that is mapped so, beside @p but. The mutex is held, here and in the next. */
+static import_view *find_view(const import_memory *self, const import_view *but, CUdevice ordinal,
+                              int access) {
+    import_view *found = view_of(self->views.first);
     while (found != NULL &&
-           (found->ordinal != ordinal || atomic_load(&found->access) != (int)flags)) {
-        found = found->next;
+           (found == but || found->ordinal != ordinal || atomic_load(&found->access) != access)) {
+        found = view_of(found->link.next);
     }
     return found;
 }
@@ -253,7 +258,7 @@ static gpuipc_status make_view(const driver *drv, import_memory *self, CUdevice 
     if (view == NULL) {
         return status_out_of_memory(sizeof(*view));
     }
-    *view = (import_view){.ordinal = ordinal, .next = self->views};
+    *view = (import_view){.ordinal = ordinal};
     atomic_init(&view->access, (int)flags);
     gpuipc_status status = mapping_create(drv, self->segments, self->segment_count, &view->mapping);
     if (status != GPUIPC_OK) {
@@ -263,7 +268,7 @@ static gpuipc_status make_view(const driver *drv, import_memory *self, CUdevice 
     if (status != GPUIPC_OK) {
         goto destroy_mapping;
     }
-    self->views = view;
+    list_prepend(&self->views, &view->link);
     *out_view = view;
     return GPUIPC_OK;
 
@@ -297,8 +302,8 @@ gpuipc_status import_map(context *ctx, import_memory *self, CUdevice owner, CUde
                          CUmemAccess_flags flags, import_view **out_view) {
     gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&self->mutex);
-    import_view *view = find_view(self, ordinal, flags);
-    if (view == NULL && self->views == NULL && owner >= 0) {
+    import_view *view = find_view(self, NULL, ordinal, (int)flags);
+    if (view == NULL && self->views.count == 0 && owner >= 0) {
         status = check_owner(&ctx->driver, self, owner);
     }
     if (view == NULL && status == GPUIPC_OK) {
@@ -331,17 +336,6 @@ gpuipc_status import_set_access(context *ctx, import_memory *self, import_view *
     return status;
 }
 
-/* Whether nobody else has, or left, one that is mapped so. The mutex is held. */
-static bool is_the_only_one(const import_memory *self, const import_view *view) {
-    const int access = atomic_load(&view->access);
-    const import_view *other = self->views;
-    while (other != NULL && (other == view || other->ordinal != view->ordinal ||
-                             atomic_load(&other->access) != access)) {
-        other = other->next;
-    }
-    return other == NULL;
-}
-
 void import_unmap(context *ctx, import_memory *self, import_view *view) {
     if (view == NULL) {
         return;
@@ -350,12 +344,10 @@ void import_unmap(context *ctx, import_memory *self, import_view *view) {
     os_mutex_lock(&self->mutex);
     /* Where imports may stay, their mappings do: they are what opening costs. A second one that
      * import_set_access() has made alike does not. */
-    if (--view->users == 0 && !(ctx->imports->most > 0 && is_the_only_one(self, view))) {
-        import_view **link = &self->views;
-        while (*link != view) {
-            link = &(*link)->next;
-        }
-        *link = view->next;
+    if (--view->users == 0 &&
+        (ctx->imports->most == 0 ||
+         find_view(self, view, view->ordinal, atomic_load(&view->access)) != NULL)) {
+        list_remove(&view->link);
         ends = true;
     }
     os_mutex_unlock(&self->mutex);
