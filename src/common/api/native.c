@@ -44,7 +44,7 @@ static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segme
 static gpuipc_status export_buffer(const buffer *self, gpuipc_native_segment *segments,
                                    size_t capacity, gpuipc_native_layout *out_layout,
                                    size_t *out_count) {
-    if (self->transport->id != GPUIPC_TRANSPORT_VMM) {
+    if (!self->transport->is_native) {
         return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
                            "memory of transport %s has no handle of its own; make it with "
                            "GPUIPC_TRANSPORT_VMM",

@@ -137,7 +137,8 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into,
 /* What has come must be what is wanted. */
 static gpuipc_status check_record(const gpuipc_contents *contents, const wire_contents *record) {
     const transport *carrier = transport_of_memory(record->memory);
-    if (contents->transport != GPUIPC_TRANSPORT_DEFAULT && contents->transport != carrier->id) {
+    if (contents->transport != GPUIPC_TRANSPORT_DEFAULT &&
+        transport_find(contents->transport) != carrier) {
         return status_fail(GPUIPC_ERR_NO_TRANSPORT,
                            "the contents come by %s, and are to come by %s; they are dropped",
                            carrier->name, transport_find(contents->transport)->name);

@@ -157,16 +157,15 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
     if (status != GPUIPC_OK || (status = contents_check(to, contents, &self)) != GPUIPC_OK) {
         return status;
     }
-    if (contents->transport == GPUIPC_TRANSPORT_HOST ||
-        (contents->transport == GPUIPC_TRANSPORT_DEFAULT &&
-         self->transport->memory ==
-             SEGMENT_MEMORY_HOST)) { /* that memory is sent as a way, not as what is there */
+    const transport *by = contents->transport == GPUIPC_TRANSPORT_DEFAULT
+                              ? self->transport
+                              : transport_find(contents->transport);
+    if (by->lies_in_host) { /* that memory is sent as a way, not as what is there */
         status = send_through_ring(to, self, contents, deadline);
-    } else if (contents->transport != GPUIPC_TRANSPORT_DEFAULT &&
-               contents->transport != self->transport->id) {
+    } else if (by != self->transport) {
         status = status_fail(GPUIPC_ERR_NO_TRANSPORT,
                              "the buffer's contents go by %s or by host, not by %s",
-                             self->transport->name, transport_find(contents->transport)->name);
+                             self->transport->name, by->name);
     } else if (buffer_check_export(self, &to->peer) != GPUIPC_OK) {
         status = status_change(GPUIPC_ERR_NO_TRANSPORT);
         status_add("; GPUIPC_TRANSPORT_HOST carries its contents");

@@ -31,8 +31,14 @@ typedef struct transport {
     bool
         shares_imports; /**< what was imported once can be mapped for everybody: import.h. Then open finds
                               the import in the buffer, and release_segment is for own segments only */
-    bool lies_in_host; /**< every segment is host memory that this process has mapped */
-    bool is_copied;    /**< only a copy carries it, if the sender asks for one */
+    bool
+        is_plain; /**< memory of cuMemAlloc, which other devices reach from CUDA context to CUDA context */
+    bool
+        is_native; /**< its handles are the driver's own, which any courier may carry: gpuipc_native.h */
+    bool needs_owner;         /**< only a process that sees its device can open it */
+    bool needs_pid_namespace; /**< only a process of the same PID namespace can */
+    bool lies_in_host;        /**< every segment is host memory that this process has mapped */
+    bool is_copied;           /**< only a copy carries it, if the sender asks for one */
     segment_memory
         memory; /**< what other processes are told that it is; 0: it never leaves its own */
     segment_naming naming; /**< of its segments; NAMED_BY_BOTH: by its name alone as well */

@@ -3,6 +3,7 @@
 #include "query/estimate.h"
 
 #include "query/topology.h"
+#include "transport/transport.h"
 
 /* Every constant of the estimates, and where it comes from. "Measured": two H200s joined by 18 NVLinks
  * of generation 4, PCIe 5.0 x16, driver 580. */
@@ -77,15 +78,14 @@ static estimate estimate_staged(const context *ctx, uint32_t owner, uint32_t use
 }
 
 /* Of a small copy to another device. */
-static uint64_t peer_latency(gpuipc_transport transport, uint64_t link_ns) {
-    const bool is_plain = transport == GPUIPC_TRANSPORT_LEGACY || transport == GPUIPC_TRANSPORT_P2P;
-    return is_plain ? LATENCY_PLAIN_PEER_NS : link_ns;
+static uint64_t peer_latency(const transport *by, uint64_t link_ns) {
+    return by->is_plain ? LATENCY_PLAIN_PEER_NS : link_ns;
 }
 
-estimate estimate_make(const context *ctx, gpuipc_transport transport, uint32_t owner,
-                       uint32_t user) {
+estimate estimate_make(const context *ctx, gpuipc_transport which, uint32_t owner, uint32_t user) {
+    const transport *by = transport_find(which);
     gpuipc_topology topology;
-    if (transport == GPUIPC_TRANSPORT_HOST) {
+    if (!by->is_zero_copy) {
         return estimate_staged(ctx, owner, user);
     }
     if (topology_find(ctx, owner, user, &topology) != GPUIPC_OK) {
@@ -96,10 +96,10 @@ estimate estimate_make(const context *ctx, gpuipc_transport transport, uint32_t 
         return (estimate){memory_bandwidth(ctx, owner), LATENCY_SAME_NS};
     case GPUIPC_LINK_NVLINK:
         return (estimate){nvlink_bandwidth(topology.link_generation, topology.link_width),
-                          peer_latency(transport, LATENCY_NVLINK_NS)};
+                          peer_latency(by, LATENCY_NVLINK_NS)};
     case GPUIPC_LINK_PCIE:
         return (estimate){pcie_bandwidth(topology.link_generation, topology.link_width),
-                          peer_latency(transport, LATENCY_PCIE_NS)};
+                          peer_latency(by, LATENCY_PCIE_NS)};
     case GPUIPC_LINK_UNKNOWN:
         break;
     }

@@ -11,7 +11,6 @@ typedef struct estimate {
     uint64_t latency_ns;                 /**< of one small copy on the device */
 } estimate;
 
-estimate estimate_make(const context *ctx, gpuipc_transport transport, uint32_t owner,
-                       uint32_t user);
+estimate estimate_make(const context *ctx, gpuipc_transport which, uint32_t owner, uint32_t user);
 
 #endif

@@ -12,6 +12,7 @@
 #include "query/figures.h"
 #include "query/transport_probe.h"
 #include "query/transport_query.h"
+#include "transport/transport.h"
 
 /* One copy, at most: below the 512 MiB from which giving a peer access takes milliseconds (measured on an
  * H200, driver 580), and long enough that nothing else counts. */
@@ -254,7 +255,7 @@ static bool measure_lanes(lanes *all, unsigned lane_count, gpuipc_measurement *o
 
 static lane lane_begin(context *ctx, gpuipc_transport which, uint32_t owner, uint32_t user,
                        uint64_t bytes) {
-    const bool is_staged = !query_is_zero_copy(which);
+    const bool is_staged = !transport_find(which)->is_zero_copy;
     lane made = {.shared = probe_begin(ctx, owner, user, bytes),
                  .way = is_staged ? &plain_way : probe_way_of(which),
                  .is_staged = is_staged};

@@ -11,18 +11,15 @@
 #include "query/estimate.h"
 #include "query/figures.h"
 #include "query/transport_probe.h"
-
-bool query_is_zero_copy(gpuipc_transport which) {
-    return which != GPUIPC_TRANSPORT_HOST;
-}
+#include "transport/transport.h"
 
 gpuipc_status query_read_transport(gpuipc_transport given, gpuipc_transport *out_transport) {
-    const gpuipc_transport which = given == GPUIPC_TRANSPORT_DEFAULT ? GPUIPC_TRANSPORT_VMM : given;
-    if (probe_way_of(which) == NULL) {
+    const transport *found = transport_find(given);
+    if (found == NULL) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%d is no transport; they are 1 to %d",
                            (int)given, GPUIPC_TRANSPORT_COUNT);
     }
-    *out_transport = which;
+    *out_transport = found->id;
     return GPUIPC_OK;
 }
 
@@ -65,7 +62,7 @@ gpuipc_status query_read_pair(const context *ctx, const gpuipc_transport_pair *g
 static gpuipc_transport_info answer_of(gpuipc_transport which) {
     return (gpuipc_transport_info){.struct_size = sizeof(gpuipc_transport_info),
                                    .transport = which,
-                                   .is_zero_copy = query_is_zero_copy(which)};
+                                   .is_zero_copy = transport_find(which)->is_zero_copy};
 }
 
 /* Particulars are cut rather than the sentence, which has the remedy. */
@@ -150,7 +147,7 @@ static gpuipc_status ask_hidden(context *ctx, gpuipc_transport which, const quer
     const figures_key key = {which, pair->owner_uuid, ctx->devices[pair->user].info.uuid};
     gpuipc_measurement measured;
     gpuipc_status status;
-    if (which == GPUIPC_TRANSPORT_P2P || which == GPUIPC_TRANSPORT_POOL) {
+    if (transport_find(which)->needs_owner) {
         *out_info = query_refusal(which, GPUIPC_REASON_HIDDEN_DEVICE, "");
         return GPUIPC_OK;
     }
@@ -173,11 +170,12 @@ static gpuipc_status ask_hidden(context *ctx, gpuipc_transport which, const quer
 
 gpuipc_status query_answer(context *ctx, gpuipc_transport which, const query_pair *pair,
                            gpuipc_transport_info *out_info) {
-    if (which == GPUIPC_TRANSPORT_P2P && pair->has_peer && !pair->is_own_process) {
+    const transport *by = transport_find(which);
+    if (by->memory == 0 && pair->has_peer && !pair->is_own_process) {
         *out_info = query_refusal(which, GPUIPC_REASON_SAME_PROCESS_ONLY, "");
         return GPUIPC_OK;
     }
-    if (which == GPUIPC_TRANSPORT_LEGACY && pair->is_other_namespace) {
+    if (by->needs_pid_namespace && pair->is_other_namespace) {
         *out_info = query_refusal(which, GPUIPC_REASON_PID_NAMESPACE, "");
         return GPUIPC_OK;
     }

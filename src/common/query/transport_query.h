@@ -34,9 +34,6 @@ gpuipc_status query_context(context *ctx, gpuipc_transport which,
 gpuipc_status query_answer(context *ctx, gpuipc_transport which, const query_pair *pair,
                            gpuipc_transport_info *out_info);
 
-/** Whether the other device works in the memory itself. */
-bool query_is_zero_copy(gpuipc_transport which);
-
 /** The sentence of GPUIPC_REASON_LIST; reason.c. */
 const char *reason_sentence(gpuipc_reason reason);
 

@@ -4,8 +4,8 @@
 
 #include "base/struct_size.h"
 #include "memory/buffer.h"
-#include "memory/transport.h"
 #include "query/transport_query.h"
+#include "transport/transport.h"
 
 /* What one transport offers, and whether it may be chosen. */
 typedef struct candidate {
@@ -28,7 +28,8 @@ static bool is_faster(const gpuipc_transport_info *than, const gpuipc_transport_
 
 /* Staged copies carry whatever can be read; all else only memory that was made for it. */
 static bool carries(gpuipc_transport which, gpuipc_transport memory) {
-    return memory == GPUIPC_TRANSPORT_DEFAULT || which == memory || which == GPUIPC_TRANSPORT_HOST;
+    return memory == GPUIPC_TRANSPORT_DEFAULT || which == memory ||
+           !transport_find(which)->is_zero_copy;
 }
 
 static void consider(candidate *self, const query_pair *pair, gpuipc_transport memory,
@@ -38,7 +39,7 @@ static void consider(candidate *self, const query_pair *pair, gpuipc_transport m
         self->refused = GPUIPC_REASON_WRONG_MEMORY;
     } else if (!self->info.available) {
         self->refused = self->info.reason;
-    } else if (which == GPUIPC_TRANSPORT_P2P && !pair->has_peer && memory != GPUIPC_TRANSPORT_P2P) {
+    } else if (transport_find(which)->memory == 0 && !pair->has_peer && memory != which) {
         /* Without a connection the other end is another process; see gpuipc_transport_pair. */
         self->refused = GPUIPC_REASON_SAME_PROCESS_ONLY;
     } else if (policy == GPUIPC_POLICY_ZERO_COPY && !self->info.is_zero_copy) {
@@ -82,8 +83,7 @@ static gpuipc_status choose(context *ctx, const query_pair *pair, gpuipc_transpo
 /* The record of a choice that found none: what stands in the way of the transport that the memory is of,
  * or of the most general one. */
 static gpuipc_status fail_none(const choice *made, gpuipc_transport memory) {
-    const gpuipc_transport best =
-        memory == GPUIPC_TRANSPORT_DEFAULT ? GPUIPC_TRANSPORT_VMM : memory;
+    const gpuipc_transport best = transport_find(memory)->id;
     const candidate *each = &made->candidates[best];
     const char *sentence = each->refused == each->info.reason && each->info.sentence[0] != '\0'
                                ? each->info.sentence

@@ -447,6 +447,7 @@ const transport transport_pool = {
     .name = "pool",
     .is_zero_copy = true,
     .ends_with_owner = true,
+    .needs_owner = true,
     .memory = SEGMENT_MEMORY_POOL,
     .naming = SEGMENT_NAMED_BY_BOTH,
     .allocate = allocate,

@@ -217,6 +217,7 @@ const transport transport_vmm = {
     .is_zero_copy = true,
     .guards_access = true,
     .shares_imports = true,
+    .is_native = true,
     .memory = SEGMENT_MEMORY_VMM,
     .naming = SEGMENT_NAMED_BY_HANDLE,
     .allocate = allocate,
