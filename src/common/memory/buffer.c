@@ -179,7 +179,9 @@ gpuipc_status buffer_publish_held(buffer *self, gpuipc_buffer **out_handle) {
     void *handle;
     gpuipc_status status = object_publish(&self->object, &handle);
     if (status == GPUIPC_OK) {
-        (void)atomic_compare_exchange_strong(&self->handle, &none, (gpuipc_buffer *)handle);
+        if (atomic_load(&self->handle) == NULL) {
+            (void)atomic_compare_exchange_strong(&self->handle, &none, (gpuipc_buffer *)handle);
+        }
         *out_handle = handle;
     }
     return status;

@@ -245,10 +245,17 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
     return GPUIPC_OK;
 }
 
-static void unwind_all(buffer **opened, uint32_t count) {
+static void unreference_all(buffer *const *opened, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        buffer_unwind(opened[i]);
+        buffer_unreference(opened[i]);
     }
+}
+
+/* After a failure, which stays in the record. */
+static void unwind_all(buffer *const *opened, uint32_t count) {
+    const gpuipc_error why = status_save();
+    unreference_all(opened, count);
+    status_restore(&why);
 }
 
 /* The stream waits for the contents of the buffers, which are open by now; those that no stream waits for are there. */
@@ -400,8 +407,10 @@ static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
         }
         if (status == GPUIPC_OK) {
             describe_all(opened, wanted, count);
+            unreference_all(opened, count);
+        } else {
+            unwind_all(opened, count);
         }
-        unwind_all(opened, count);
     }
     if (opened != few) {
         free(opened);

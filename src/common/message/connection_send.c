@@ -298,10 +298,12 @@ gpuipc_status connection_unlock_sending(connection *self, const os_interrupt *in
 }
 
 static void unreference_all(buffer **buffers, size_t count) {
+    const gpuipc_error why = status_save(); /* a failure of before stays in the record */
     for (size_t i = 0; i < count; i++) {
-        buffer_unwind(buffers[i]);
+        buffer_unreference(buffers[i]);
     }
     free(buffers);
+    status_restore(&why);
 }
 
 /* Puts a copy in the place of a buffer that no transport carries. The reference on it is given up. */

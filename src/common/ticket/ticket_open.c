@@ -201,15 +201,18 @@ static gpuipc_status check_config(const gpuipc_open_config *config) {
 /* The handle of what is open, and what the caller wants to know of it. Takes over the reference, which counts as one. */
 static gpuipc_status publish(buffer *opened, const gpuipc_open_config *config,
                              gpuipc_buffer **out_buffer) {
-    object_reference(&opened->object);
+    object_reference(&opened->object); /* another thread may release the handle at once */
     gpuipc_status status = buffer_publish_held(opened, out_buffer);
     if (status != GPUIPC_OK) {
         ticket_cache_give_up(opened, true);
-    } else if (config->info != NULL) {
+        buffer_unwind(opened);
+        return status;
+    }
+    if (config->info != NULL) {
         buffer_describe(opened, config->info);
     }
-    buffer_unwind(opened);
-    return status;
+    buffer_unreference(opened);
+    return GPUIPC_OK;
 }
 
 /* The one deadline of the call. What is open and ready is waited for by nobody, and the clock costs a part of what
