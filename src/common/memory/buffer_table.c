@@ -42,7 +42,7 @@ static bool take(range_node *node) {
     return object_try_reference(&buffer_of(node)->object);
 }
 
-/* Nor has anybody the handle of one that is just being made. */
+/* Nor is one found that is just being made. What is held may have no handle yet, such as one whose contents are awaited. */
 static bool take_published(range_node *node) {
     return atomic_load(&buffer_of(node)->handles) > 0 && take(node);
 }

@@ -368,19 +368,18 @@ static void describe_all(buffer *const *opened, const gpuipc_incoming *wanted, s
     }
 }
 
-/* All get handles, or none. Nobody has found them before, so each handle is its buffer's first. */
-static gpuipc_status publish_all(buffer *const *opened, size_t count) {
+/* All get handles, or none. One may have been found by its address meanwhile, and have another handle, too. */
+static gpuipc_status publish_all(buffer *const *opened, size_t count, gpuipc_buffer **handles) {
     gpuipc_status status = GPUIPC_OK;
-    gpuipc_buffer *handle;
     buffer *taken;
     size_t done = 0;
     while (done < count && status == GPUIPC_OK) {
         object_reference(&opened[done]->object);
-        status = buffer_publish(opened[done], &handle);
+        status = buffer_publish(opened[done], &handles[done]);
         done += status == GPUIPC_OK;
     }
     while (status != GPUIPC_OK && done-- > 0) {
-        if (buffer_take_hold(opened[done]->handle, &taken) == GPUIPC_OK) {
+        if (buffer_take_hold(handles[done], &taken) == GPUIPC_OK) {
             buffer_release_later(taken);
         }
     }
@@ -392,20 +391,26 @@ static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
                              gpuipc_incoming *message, os_deadline deadline) {
     const uint32_t count = from->in.buffer_count;
     buffer *few[OPENED_HERE];
+    gpuipc_buffer *few_handles[OPENED_HERE];
     buffer **opened = few;
-    if (count > OPENED_HERE && count <= wanted->buffer_capacity &&
-        (opened = calloc(count, sizeof(buffer *))) == NULL) {
-        const gpuipc_status status = status_out_of_memory(count * sizeof(buffer *));
-        connection_discard(from, true);
-        return status;
+    gpuipc_buffer **handles = few_handles;
+    if (count > OPENED_HERE && count <= wanted->buffer_capacity) {
+        opened = calloc(count, sizeof(*opened) + sizeof(*handles));
+        if (opened == NULL) {
+            const gpuipc_status status =
+                status_out_of_memory(count * (sizeof(*opened) + sizeof(*handles)));
+            connection_discard(from, true);
+            return status;
+        }
+        handles = (gpuipc_buffer **)(opened + count);
     }
     gpuipc_status status = connection_deliver(from, wanted, opened, message, deadline);
     if (status == GPUIPC_OK) {
-        status = publish_all(opened, count);
-        for (uint32_t i = 0; i < count && status == GPUIPC_OK; i++) {
-            wanted->buffers[i] = opened[i]->handle;
-        }
+        status = publish_all(opened, count, handles);
         if (status == GPUIPC_OK) {
+            for (uint32_t i = 0; i < count; i++) {
+                wanted->buffers[i] = handles[i];
+            }
             describe_all(opened, wanted, count);
             unreference_all(opened, count);
         } else {

@@ -349,8 +349,8 @@ static gpuipc_status acquire_all(const connection *to, const gpuipc_outgoing *me
 }
 
 static gpuipc_status send(connection *to, const gpuipc_outgoing *message, int timeout_ms) {
-    buffer **buffers = NULL; /* as gcc -O3 wants it */
-    gpuipc_status status = connection_check(to);
+    buffer **buffers = NULL;                     /* as gcc -O3 wants it */
+    gpuipc_status status = connection_check(to); /* before copies are made */
     if (status != GPUIPC_OK || (status = acquire_all(to, message, &buffers)) != GPUIPC_OK) {
         return status;
     }
