@@ -25,7 +25,8 @@
  * - The library starts threads of four kinds only. A server has one that asks for it (::GPUIPC_SERVER_THREAD). A
  *   context has one while a stream waits for another process (::GPUIPC_RECEIVE_ASYNC,
  *   gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
- *   when that process ends, and ends itself when no stream waits any more. The process has one while
+ *   when that process ends, and ends itself when no stream waits any more. After a channel of turns whose graphs were
+ *   captured it goes on until the context ends, or 32 more of their pages have. The process has one while
  *   buffers are released behind the work of devices (gpuipc_buffer_drop(), gpuipc_connection_receive_contents()) or
  *   returns are looked for (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer. The same one looks
  *   after a channel's readers.

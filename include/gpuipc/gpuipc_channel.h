@@ -26,7 +26,9 @@
  * - A host that is not captured may be 64 turns ahead of its streams, and is at most 128. Then a loan, or a take, waits for them
  *   until its timeout (::GPUIPC_ERR_TIMEOUT). So who stands still does not fill the queue of the other end's stream. What the
  *   program puts there besides may. Then the driver waits in the call that comes next, and nothing else of the library
- *   waits for that call: the end of the channel, or of the subscription, lets it go.
+ *   waits for that call but gpuipc_subscription_close() for a take. The end of the channel, or of the subscription, lets it
+ *   go where its stream waits for the other end.
+ * - While a give-back, or a publication, has not returned, its end still has the slot (::GPUIPC_ERR_LIMIT).
  * - All turns of one end are in one order. What is not captured the library orders. Launches on several streams, and
  *   launches beside calls, the program orders.
  * - A loan that is discarded changes no word, and neither does a take that is given back with ::GPUIPC_NO_STREAM: the turn
@@ -317,7 +319,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open_named(
  * Ends a subscription, and gives back what it still has, as gpuipc_subscription_give_back() without a stream does.
  * @param subscription NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the subscription  @threads any
- * @blocking as gpuipc_buffer_release() of the slots, and up to 20 ms for the thread of a wait handle  @since 0.1
+ * @blocking as gpuipc_buffer_release() of the slots, and up to 20 ms for the thread of a wait handle. Of turns: while another
+ *           thread's take waits for room on its stream  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscription);
 

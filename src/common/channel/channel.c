@@ -162,6 +162,7 @@ static void end(channel *self) {
     lookout_dismiss(); /* nothing of it is left behind */
     os_mutex_lock(&self->mutex);
     channel_kernels_end(self);
+    channel_turns_end_left(self);
     channel_readers_end(self, false);
     channel_turns_end(self);
     os_mutex_unlock(&self->mutex);

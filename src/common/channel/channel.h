@@ -122,6 +122,8 @@ gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream, os_deadline
 gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpuipc_stream stream);
 /** Graphs are not launched any more. */
 void channel_turns_end(channel *self);
+/** The same of readers that have left, and before: the pages that end last are kept (point.h). */
+void channel_turns_end_left(channel *self);
 /** Nobody is in a call of the channel any more. */
 void channel_turns_clear(channel *self, bool forked);
 

@@ -43,6 +43,9 @@ static gpuipc_status await_turn(channel *self, gpuipc_stream stream, os_deadline
         os_mutex_unlock(&self->mutex);
         channel_pause(begun_ns, &pause, deadline);
         channel_lock(self);
+        turn_clear(&self->turn,
+                   false); /* nothing is on the stream: who has come meanwhile has this turn, too */
+        add_readers(self);
     }
     return self->has_ended ? check_not_ended(self) : status;
 }
@@ -88,6 +91,15 @@ gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpu
         turn_clear(&self->turn, false);
     }
     return status;
+}
+
+void channel_turns_end_left(channel *self) {
+    for (size_t i = 0; i < self->captured.count; i++) {
+        point_page *page = self->captured.words[i].page;
+        if (atomic_load(&page->is_given_up)) {
+            turn_page_end(page);
+        }
+    }
 }
 
 void channel_turns_end(channel *self) {

@@ -138,9 +138,8 @@ static gpuipc_status check_ahead(const turn_end *of) {
     const turn_state *self = of->turn;
     return self->begun % AHEAD == 0 && !trail_has_passed(of->trail, TRAIL_WAIT, place_of(self))
                ? status_fail(GPUIPC_ERR_TIMEOUT,
-                             "the streams of this end are %u turns behind, and wait for the other "
-                             "end",
-                             2 * AHEAD)
+                             "the streams of this end are more than %u turns behind the host",
+                             AHEAD)
                : GPUIPC_OK;
 }
 

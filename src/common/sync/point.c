@@ -21,8 +21,9 @@
 /* Waiting on the host begins with looking again and again, since a word often comes at once. */
 #define SPIN_NS UINT64_C(50000)
 
-/* So many pages that graphs had captured stay after their end, the latest ones. */
-#define KEPT 16u
+/* So many pages that graphs had captured stay after their end, the latest ones: those of all readers of a channel at least,
+ * which end at the same time, and whose launches may not be over. */
+#define KEPT GPUIPC_CHANNEL_READERS_MAX
 
 /* What a page costs. */
 static const quota_amount of_page = {{[QUOTA_MAPPINGS] = 1, [QUOTA_ADDRESSES] = POINT_PAGE_BYTES}};

@@ -385,8 +385,8 @@ static gpuipc_status end_with_passage(const trail_turn *self) {
 }
 
 /* What was put on the stream is there. It may be waiting for a peer, as long as that likes: so who cannot record an event
- * lets it write a word, and does not wait for it. Where that fails as well, the CUDA context is dead, and no stream of it
- * has anything to do. */
+ * lets it write a word, and does not wait for it. Where that fails as well, it is waited for: the CUDA context is dead
+ * then, and the stream has nothing to do, or memory or descriptors have run out at that very moment. */
 void trail_turn_end(const trail_turn *self) {
     if (trail_turn_try_end(self) != GPUIPC_OK && end_with_passage(self) != GPUIPC_OK) {
         point_settle(self->of->context, self->by->stream);
