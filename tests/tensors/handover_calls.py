@@ -146,7 +146,8 @@ def of_user(plan: Plan, channels: Channels, user: Any) -> None:
     if not plan.on_host:
         torch = user.library.torch
         calls["torch.from_dlpack(array)"] = lambda: timed(lambda: torch.from_dlpack(kept))
-        calls["torch.as_tensor(array)"] = lambda: timed(lambda: torch.as_tensor(kept, device="cuda"))
+        if plan.user == plan.owner:  # from the address PyTorch takes the memory for the owner's device, and copies it there
+            calls["torch.as_tensor(array)"] = lambda: timed(lambda: torch.as_tensor(kept, device="cuda"))
         calls["int(tensor[0])"] = lambda t=user.library.of(kept): timed(lambda: int(t[0]), 50)
     if c_ticket is not None:
         calls |= calls_of_c(c_ticket, plan.user)
