@@ -76,6 +76,23 @@ gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
  *  sleeps, are system calls. */
 void channel_lock(channel *self);
 
+/* ---- slots: channel_slot.c; the mutex is held, and given up while a loan waits ------------------ */
+
+/** What a loan looks for, and what was found. */
+typedef struct slot_search {
+    trail_stream *by; /**< who can wait for readers that gave back in the order of theirs */
+    uint32_t slot;    /**< or UINT32_MAX */
+    uint32_t waits;   /**< a bit for each of those readers */
+    channel_reader
+        *holder; /**< without a slot: one that has the oldest; NULL: a stream of the writer's has */
+    uint32_t wanted; /**< without a slot: that one; UINT32_MAX: all are on loan */
+} slot_search;
+
+/** Until there is one. @param what all zero but who looks */
+gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline deadline);
+/** The stream waits for readers that gave it back in the order of theirs. */
+gpuipc_status channel_await_readers(channel *self, const slot_search *what);
+
 /* ---- what is published: channel_writer.c; the mutex is held ------------------------------------ */
 
 /** The slot that a frame has on loan. */

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See channel.h: which slot is loaned next, and who is in the way. */
+#include <inttypes.h>
+
+#include "channel/channel.h"
+#include "sync/trail.h"
+
+/* Readers are looked at so often while a loan waits. */
+#define LOOK_NS UINT64_C(10000000)
+/* Who sleeps for one reader looks at the others so often. */
+#define SLICE_MS 10u
+/* Streams wake nobody. */
+#define STREAM_SLICE_MS 1u
+
+#define NO_SLOT UINT32_MAX
+
+/* Whether there is a bit from that one on. */
+static bool has_more(uint32_t bits, uint32_t from) {
+    return from < GPUIPC_CHANNEL_READERS_MAX && bits >> from != 0;
+}
+
+/* ---- looking for a slot ------------------------------------------------------------------------ */
+
+/* How a reader that is among a slot's holders has it. What the reader wrote is compared, and nothing else. */
+typedef enum having {
+    HAS_NOT,
+    HAS_BEEN_OFFERED, /* and it may be withdrawn */
+    HAS_GIVEN,
+    HAS
+} having;
+
+static having look_at_holder(const channel_reader *reader, uint32_t at, uint64_t number) {
+    const point_word returned = channel_returned_word(reader->page, at, number);
+    const uint64_t state = channel_read(reader->page, channel_entry(at, CHANNEL_STATE));
+    if (point_is_reached(&returned)) {
+        return HAS_NOT;
+    }
+    if (state == channel_state_of(number, CHANNEL_GIVEN)) {
+        return HAS_GIVEN;
+    }
+    if (state == channel_state_of(number, CHANNEL_OFFERED) &&
+        (reader->delivery == GPUIPC_DELIVERY_NEWEST ||
+         channel_read(reader->page, CHANNEL_LEFT) == 1)) {
+        return HAS_BEEN_OFFERED;
+    }
+    return HAS;
+}
+
+/* The readers that have an offer which nobody has taken lose it, unless they take it right now. */
+static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
+    channel_slot *slot = &self->slots[at];
+    bool all = true;
+    for (uint32_t i = 0; has_more(offered, i); i++) {
+        channel_reader *reader = &self->readers[i];
+        if ((offered >> i & 1u) == 0) {
+            continue;
+        }
+        if (channel_change(reader->page, at, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN)) {
+            slot->holders &= ~(UINT32_C(1) << i);
+            reader->passed_over++;
+        } else {
+            all = false;
+        }
+    }
+    return all;
+}
+
+/* Whether the stream of the latest publication has come to it, or it need not: what the same stream is given next comes
+ * behind it. But not where nobody has seen that frame: who publishes for the newest would be ahead of it without end. */
+static bool is_written(channel *self, uint32_t at, trail_stream *by) {
+    const channel_slot *slot = &self->slots[at];
+    return !slot->is_in_kernel &&
+           ((slot->was_returned && trail_is_of(self->trail, TRAIL_WRITE, at, by)) ||
+            trail_has_passed(self->trail, TRAIL_WRITE, at));
+}
+
+/* @param out_holder who has it, when it is not free */
+static bool is_free(channel *self, uint32_t at, const slot_search *what, uint32_t *out_waits,
+                    channel_reader **out_holder) {
+    channel_slot *slot = &self->slots[at];
+    uint32_t offered = 0;
+    *out_waits = 0;
+    *out_holder = NULL;
+    for (uint32_t i = 0; has_more(slot->holders, i); i++) {
+        const uint32_t bit = UINT32_C(1) << i;
+        if ((slot->holders & bit) == 0) {
+            continue;
+        }
+        switch (look_at_holder(&self->readers[i], at, slot->number)) {
+        case HAS_NOT:
+            slot->holders &= ~bit;
+            slot->was_returned = true;
+            break;
+        case HAS_BEEN_OFFERED:
+            offered |= bit;
+            break;
+        case HAS_GIVEN:
+            *out_waits |= bit;
+            slot->was_returned = true;
+            if (!what->by->can_wait) {
+                *out_holder = &self->readers[i];
+            }
+            break;
+        case HAS:
+            *out_holder = &self->readers[i];
+            break;
+        }
+    }
+    return *out_holder == NULL && is_written(self, at, what->by) && withdraw(self, at, offered);
+}
+
+/* The slot whose frame is the oldest of those that are not in @p seen and not on loan. */
+static uint32_t next_oldest(const channel *self, uint64_t seen) {
+    uint32_t found = NO_SLOT;
+    for (uint32_t i = 0; i < self->config.slots; i++) {
+        const channel_slot *slot = &self->slots[i];
+        if ((seen >> i & 1u) == 0 && !slot->is_on_loan &&
+            (found == NO_SLOT || slot->number < self->slots[found].number)) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+static void look_for_slot(channel *self, slot_search *what) {
+    uint64_t seen = 0;
+    uint32_t at;
+    what->slot = NO_SLOT;
+    what->wanted = NO_SLOT;
+    what->holder = NULL;
+    while ((at = next_oldest(self, seen)) != NO_SLOT) {
+        channel_reader *has_it;
+        if (is_free(self, at, what, &what->waits, &has_it)) {
+            what->slot = at;
+            return;
+        }
+        if (what->wanted == NO_SLOT) {
+            what->wanted = at;
+            what->holder = has_it;
+        }
+        seen |= UINT64_C(1) << at;
+    }
+}
+
+/* ---- no slot ----------------------------------------------------------------------------------- */
+
+static gpuipc_status no_slot(gpuipc_status status, const slot_search *what) {
+    return what->holder == NULL
+               ? status_fail(status,
+                             "a stream has not come to the end of what was published in any "
+                             "slot that no reader has")
+               : status_fail(status, "readers have all slots; process %" PRIu64 " has the oldest",
+                             what->holder->process_id);
+}
+
+/* Those in the way of the slot that is wanted. */
+static void drop_slow(channel *self, const slot_search *what) {
+    const uint32_t holders = self->slots[what->wanted].holders;
+    for (uint32_t i = 0; has_more(holders, i); i++) {
+        channel_reader *reader = &self->readers[i];
+        if ((holders >> i & 1u) != 0) {
+            context_log_peer(self->context,
+                             "channel: dropped the reader of process %" PRIu64
+                             ", which was too slow",
+                             reader->process_id);
+            channel_reader_end(self, reader, GPUIPC_READER_DROPPED);
+        }
+    }
+}
+
+/* Whoever has taken more than he said does not keep to the rules. */
+static void drop_greedy(channel *self) {
+    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+        channel_reader *reader = &self->readers[i];
+        uint32_t lag;
+        uint32_t held;
+        channel_count_held(self, reader, &lag, &held);
+        if (reader->page != NULL && held > reader->max_held) {
+            context_log_peer(self->context,
+                             "channel: dropped the reader of process %" PRIu64
+                             ", which has taken more than it may",
+                             reader->process_id);
+            channel_reader_end(self, reader, GPUIPC_READER_DROPPED);
+        }
+    }
+}
+
+static unsigned slice_ms(const slot_search *what, os_deadline deadline) {
+    const int left = os_deadline_slice_ms(deadline);
+    const unsigned most = what->by->can_wait ? SLICE_MS : STREAM_SLICE_MS;
+    return left < 0 || (unsigned)left > most ? most : (unsigned)left;
+}
+
+/* Until the holder rings, or it is time to look again. The mutex is held, and given up meanwhile. The page stays, whatever
+ * becomes of the reader. */
+static void sleep_for(channel *self, slot_search *what, os_deadline deadline) {
+    channel_reader *awaited = what->holder;
+    const unsigned milliseconds = slice_ms(what, deadline);
+    if (awaited == NULL) {
+        os_mutex_unlock(&self->mutex);
+        os_sleep_ms(milliseconds < STREAM_SLICE_MS ? milliseconds : STREAM_SLICE_MS);
+        channel_lock(self);
+        return;
+    }
+    point_page *page = awaited->page;
+    os_bell bell = OS_BELL_NONE;
+    channel_will_sleep(page, CHANNEL_WRITER_SLEEPS);
+    look_for_slot(self, what);
+    if (what->slot != NO_SLOT || what->holder != awaited ||
+        os_bell_copy(&awaited->writer_bell, &bell) != GPUIPC_OK) {
+        return;
+    }
+    point_page_reference(page);
+    os_mutex_unlock(&self->mutex);
+    os_bell_wait(&bell, &page->words[CHANNEL_WRITER_SLEEPS], milliseconds);
+    channel_lock(self);
+    os_bell_close(&bell);
+    point_page_unreference(page, false);
+}
+
+/* Whether the time is over that slow readers are given. */
+static bool is_patience_over(const channel *self, uint64_t now_ns) {
+    return self->config.full == GPUIPC_FULL_DROP &&
+           now_ns - self->full_since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
+}
+
+/* What is there at once needs no clock. */
+gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline deadline) {
+    uint64_t begun_ns = 0;
+    for (;;) {
+        look_for_slot(self, what);
+        if (what->slot != NO_SLOT) {
+            self->full_since_ns = 0;
+            return GPUIPC_OK;
+        }
+        if (self->has_ended) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile");
+        }
+        if (what->wanted == NO_SLOT) {
+            return status_fail(GPUIPC_ERR_LIMIT, "all slots are on loan");
+        }
+        trail_stream_rest(what->by);
+        const uint64_t now_ns = os_clock_ns();
+        begun_ns = begun_ns == 0 ? now_ns : begun_ns;
+        self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;
+        if (what->holder != NULL && is_patience_over(self, now_ns)) {
+            drop_slow(self, what);
+            continue;
+        }
+        const bool skips = self->config.full == GPUIPC_FULL_SKIP && what->holder != NULL;
+        if (now_ns - self->looked_ns > LOOK_NS) {
+            drop_greedy(self);
+            (void)channel_look_at_readers(self);
+        } else if (skips || os_deadline_passed(deadline)) {
+            self->sequence += skips;
+            return no_slot(skips ? GPUIPC_ERR_BUSY : GPUIPC_ERR_TIMEOUT, what);
+        } else if (now_ns - begun_ns > CHANNEL_SPIN_NS) {
+            sleep_for(self, what, deadline);
+        } else {
+            os_mutex_unlock(&self->mutex); /* others may want to publish */
+            channel_lock(self);
+        }
+    }
+}
+
+/* ---- readers that gave it back in the order of their streams ----------------------------------- */
+
+/* One that has done so by now costs the stream a microsecond to see, and the host nothing. */
+gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
+    point_word words[GPUIPC_CHANNEL_READERS_MAX];
+    size_t count = 0;
+    for (uint32_t i = 0; has_more(what->waits, i); i++) {
+        if ((what->waits >> i & 1u) != 0) {
+            words[count] = channel_returned_word(self->readers[i].page, what->slot,
+                                                 self->slots[what->slot].number);
+            count += !point_is_reached(&words[count]);
+        }
+    }
+    return count == 0 ? GPUIPC_OK
+                      : trail_wait(self->trail, what->slot, words, words, count, what->by);
+}
