@@ -160,10 +160,15 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  * already. When such a reader ends, or is dropped, the stream goes on.
  *
  * Where there is none, what gpuipc_channel_config::full says is done.
+ *
+ * The host is at most 128 frames ahead of its streams, or two of each slot where there are more than 64. So a reader that
+ * says it has given back, and whose stream never does, fills no stream's queue. Then this call waits for it as for a
+ * reader that has the slot. It is dropped when it has kept the same frame for gpuipc_channel_config::drop_after_ms, and
+ * skipped when it has done so for 10 ms.
  * @param channel a live channel
  * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;
  *        ::GPUIPC_NO_STREAM: the caller fills it when the call returns
- * @param timeout_ms for readers to give something back; in a channel of turns for its streams, once they are too far behind
+ * @param timeout_ms for readers to give something back, or for streams that are too far behind
  * @param out_frame its struct_size is set by the caller; receives id, address, capacity and bytes
  * @errors ::GPUIPC_ERR_TIMEOUT (the sentence says who has something), ::GPUIPC_ERR_BUSY (that as well, with
  *         ::GPUIPC_FULL_SKIP), ::GPUIPC_ERR_LIMIT (all slots are on loan; or, captured: graphs of this channel have
@@ -192,8 +197,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *chan
  *         than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE.
  *         After an error it is still on loan
  * @ownership ends the loan  @threads any
- * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions
- * @since 0.1
+ * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions. Without a
+ *           stream: up to 100 ms for one that the frame was loaned for  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_publish(gpuipc_channel *channel,
                                                                const gpuipc_frame *frame,
@@ -333,7 +338,7 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  * @param stream a CUstream, which is to use the frame; NULL: the default stream of the subscription's device;
  *        ::GPUIPC_NO_STREAM: the contents are ready when the call returns
  * @param timeout_ms for a frame to be there, and its contents where no stream waits for them. What was there and not
- *        ready is the next call's. In a channel of turns for its streams, once they are too far behind
+ *        ready is the next call's. Also for streams of this reader that are more than 128 frames behind the host
  * @param out_frame its struct_size is set by the caller; receives all else
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
  *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
@@ -371,13 +376,14 @@ gpuipc_subscription_check(gpuipc_subscription *subscription);
  * @param stream a CUstream, which uses the frame; NULL: the default stream of the subscription's device;
  *        ::GPUIPC_NO_STREAM: nothing uses it any more. In a channel of turns: the take is given up, and the turn is still
  *        this reader's
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back; or, of turns, only one of
- *         the two calls was captured),
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back; it still has it: it is given
+ *         back without a stream, and one that had the slot before has not come to that; or, of turns, only one of the two
+ *         calls was captured),
  *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
  *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
- * @blocking while the stream's queue is full; while one that gave the same slot back before has not come to that. Where the
- *           driver has neither words nor host functions, for the stream  @since 0.1
+ * @blocking while the stream's queue is full; without a stream, up to 100 ms for one that gave the same slot back before. Where
+ *           the driver has neither words nor host functions, for the stream  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
     gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);

@@ -84,6 +84,8 @@ int os_deadline_slice_ms(os_deadline deadline);
 /** Another deadline, which passes early with the same interrupt. */
 os_deadline os_deadline_inherit(os_deadline self, os_deadline from);
 void os_sleep_ms(unsigned milliseconds);
+/** Windows sleeps for whole milliseconds. */
+void os_sleep_us(unsigned microseconds);
 /** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
  *  deadline. */
 unsigned os_backoff_next(unsigned *milliseconds, os_deadline deadline);

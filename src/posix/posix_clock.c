@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <time.h>
 
+#define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
 #define MS_PER_S  UINT64_C(1000)
@@ -34,14 +35,21 @@ uint64_t os_time_unix_ms(void) {
     return now.tv_sec < 0 ? 0 : (uint64_t)now.tv_sec * MS_PER_S + (uint64_t)now.tv_nsec / NS_PER_MS;
 }
 
-void os_sleep_ms(unsigned milliseconds) {
-    uint64_t until = os_clock_ns() + milliseconds * NS_PER_MS;
+static void sleep_until(uint64_t until) {
     struct timespec at = {.tv_sec = (time_t)(until / NS_PER_S),
                           .tv_nsec = (long)(until % NS_PER_S)};
     /* An absolute time, so that signals that interrupt it do not make it longer. */
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
         posix_signal_ran = true;
     }
+}
+
+void os_sleep_ms(unsigned milliseconds) {
+    sleep_until(os_clock_ns() + milliseconds * NS_PER_MS);
+}
+
+void os_sleep_us(unsigned microseconds) {
+    sleep_until(os_clock_ns() + microseconds * NS_PER_US);
 }
 
 int fd_wait(int fd, short events, os_deadline deadline) {

@@ -45,6 +45,10 @@ void os_sleep_ms(unsigned milliseconds) {
     }
 }
 
+void os_sleep_us(unsigned microseconds) {
+    os_sleep_ms(microseconds / 1000 + (microseconds % 1000 != 0));
+}
+
 DWORD win32_left_ms(os_deadline deadline) {
     int left = os_deadline_slice_ms(deadline);
     return left < 0 ? INFINITE : (DWORD)left;

@@ -9,6 +9,7 @@
 #include "memory_os.h"
 #include "posix.h"
 
+#define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 #define BEGIN_NS  UINT64_C(1000000000000)
 #define LOOK_NS   1000u
@@ -72,6 +73,10 @@ uint64_t os_time_unix_ms(void) {
 
 void os_sleep_ms(unsigned milliseconds) {
     memory_wait(now_ns + milliseconds * NS_PER_MS);
+}
+
+void os_sleep_us(unsigned microseconds) {
+    memory_wait(now_ns + microseconds * NS_PER_US);
 }
 
 /* Only of the process at the other end, which is an eventfd, and without waiting. */

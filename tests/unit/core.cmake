@@ -126,6 +126,8 @@ gpuipc_add_test(unit channel SOURCES test_channel.c test_channel_hostile.c test_
                 ${channel_calls} ${system}_native_ready.c channel_case.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # a clock that steps
                     LINKER:--wrap=os_bell_find) # bells that are gone
+gpuipc_add_test(unit channel_behind SOURCES test_channel_behind.c channel_case.c stream_gate.c
+                LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit channel_stream DRIVER SOURCES test_channel_stream.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit channel_turn DRIVER SOURCES test_channel_turn.c test_channel_turn_end.c turn_case.c channel_case.c stream_gate.c

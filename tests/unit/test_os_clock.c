@@ -58,6 +58,9 @@ Test(os_clock, a_sleep_is_not_shorter_than_asked_for) {
         uint64_t start = os_clock_ns();
         os_sleep_ms(lengths[i]);
         cr_assert(os_clock_ns() - start >= lengths[i] * UINT64_C(1000000));
+        start = os_clock_ns();
+        os_sleep_us(lengths[i]);
+        cr_assert(os_clock_ns() - start >= lengths[i] * UINT64_C(1000));
     }
 }
 

@@ -36,6 +36,9 @@ typedef struct channel_slot {
     uint64_t bytes;    /**< likewise */
     uint32_t
         holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
+    uint32_t
+        awaited; /**< a bit for each reader whose word streams of the writer wait for, or have waited for */
+    uint64_t awaited_number; /**< the latest frame they wait for */
     bool
         is_in_kernel; /**< readers know of the frame, and gpuipc_channel_kernel_launched() is owed */
     bool has_turn;    /**< of the kernel's stream: the next two are valid */
@@ -62,8 +65,9 @@ typedef struct channel {
     uint64_t sequence;
     uint64_t looked_ns; /**< when it was last looked which readers live */
     uint64_t
-        full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
-    lookout lookout; /**< while there are readers */
+        full_since_ns; /**< since when this one has been in the way of a loan, and none has found a slot; 0: the last one did */
+    uint64_t full_number; /**< of a frame */
+    lookout lookout;      /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
     turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
@@ -83,9 +87,12 @@ typedef struct slot_search {
     trail_stream *by; /**< who can wait for readers that gave back in the order of theirs */
     uint32_t slot;    /**< or UINT32_MAX */
     uint32_t waits;   /**< a bit for each of those readers */
-    channel_reader
-        *holder; /**< without a slot: one that has the oldest; NULL: a stream of the writer's has */
-    uint32_t wanted; /**< without a slot: that one; UINT32_MAX: all are on loan */
+    uint32_t wanted;  /**< without a slot: the oldest; UINT32_MAX: all are on loan */
+    uint32_t
+        in_the_way; /**< without a slot: a bit for each reader that has that one; 0: a stream of the writer's has */
+    uint64_t number; /**< without a slot: of the frame that they have */
+    bool
+        is_behind; /**< without a slot: they have given back all slots, and their streams do not return them */
 } slot_search;
 
 /** Until there is one. @param what all zero but who looks */

@@ -15,6 +15,8 @@
 
 /** Who waits looks for so long before it sleeps. */
 #define CHANNEL_SPIN_NS UINT64_C(50000)
+/** Who waits for a stream sleeps at most so long at a time: streams wake nobody. */
+#define CHANNEL_PAUSE_US 1000u
 
 /** The numbers of words. */
 enum {
@@ -114,10 +116,13 @@ static inline point_word channel_returned_word(point_page *page, uint32_t slot, 
     return (point_word){page, channel_entry(slot, CHANNEL_RETURNED), number};
 }
 
-/** Between two looks of who waits: it begins with looking again and again. @param pause 0 at first */
-static inline void channel_pause(uint64_t begun_ns, unsigned *pause, os_deadline deadline) {
-    if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS) {
-        os_sleep_ms(os_backoff_next(pause, deadline));
+/** Between two looks of who waits for a stream: it begins with looking again and again, and sleeps for half of the time that
+ *  has gone by. So it is never late by more, and a stream that is behind by twice what is awaited is never without work. */
+static inline void channel_pause(uint64_t begun_ns) {
+    const uint64_t waited_ns = os_clock_ns() - begun_ns;
+    if (waited_ns > CHANNEL_SPIN_NS) {
+        const uint64_t half_us = waited_ns / 2000u;
+        os_sleep_us(half_us < CHANNEL_PAUSE_US ? (unsigned)half_us : CHANNEL_PAUSE_US);
     }
 }
 

@@ -58,6 +58,7 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
     }
     for (uint32_t i = 0; i < self->config.slots; i++) {
         channel_slot *slot = &self->slots[i];
+        slot->awaited &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
             (void)channel_change(reader->page, i, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN);

@@ -9,7 +9,7 @@
 #define LOOK_NS UINT64_C(10000000)
 /* Who sleeps for one reader looks at the others so often. */
 #define SLICE_MS 10u
-/* Streams wake nobody. */
+/* A stream that a reader's is waited for wakes nobody. */
 #define STREAM_SLICE_MS 1u
 
 #define NO_SLOT UINT32_MAX
@@ -74,13 +74,20 @@ static bool is_written(channel *self, uint32_t at, trail_stream *by) {
             trail_has_passed(self->trail, TRAIL_WRITE, at));
 }
 
-/* @param out_holder who has it, when it is not free */
-static bool is_free(channel *self, uint32_t at, const slot_search *what, uint32_t *out_waits,
-                    channel_reader **out_holder) {
+/* What is known of a slot. */
+typedef struct slot_state {
+    bool is_free;
+    bool is_behind;
+    uint32_t waits;
+    uint32_t in_the_way;
+    uint64_t number;
+} slot_state;
+
+/* @param out what is in the way of a loan, and what the stream would wait for
+ * @return who would lose an offer */
+static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_state *out) {
     channel_slot *slot = &self->slots[at];
     uint32_t offered = 0;
-    *out_waits = 0;
-    *out_holder = NULL;
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
         const uint32_t bit = UINT32_C(1) << i;
         if ((slot->holders & bit) == 0) {
@@ -95,18 +102,56 @@ static bool is_free(channel *self, uint32_t at, const slot_search *what, uint32_
             offered |= bit;
             break;
         case HAS_GIVEN:
-            *out_waits |= bit;
+            out->waits |= bit;
             slot->was_returned = true;
-            if (!what->by->can_wait) {
-                *out_holder = &self->readers[i];
-            }
+            out->in_the_way |= can_wait ? 0 : bit;
             break;
         case HAS:
-            *out_holder = &self->readers[i];
+            out->in_the_way |= bit;
             break;
         }
     }
-    return *out_holder == NULL && is_written(self, at, what->by) && withdraw(self, at, offered);
+    return offered;
+}
+
+/* Streams are far behind: whoever has had a frame that is ready, and keeps a stream of the writer's waiting for it. The oldest
+ * one: it is another one whenever there is progress. (A reader that scribbles over its ready words is not found. Loans come
+ * to the end of their time all the same.) */
+static void find_awaited(const channel *self, slot_state *out) {
+    out->number = UINT64_MAX;
+    for (uint32_t at = 0; at < self->config.slots; at++) {
+        const channel_slot *slot = &self->slots[at];
+        for (uint32_t i = 0; has_more(slot->awaited, i); i++) {
+            const uint32_t bit = UINT32_C(1) << i;
+            if ((slot->awaited & bit) == 0) {
+                continue;
+            }
+            const point_page *page = self->readers[i].page;
+            const uint64_t ready = channel_read(page, channel_entry(at, CHANNEL_READY));
+            const uint64_t returned = channel_read(page, channel_entry(at, CHANNEL_RETURNED));
+            const uint64_t number = ready >> 1;
+            if ((ready & 1u) != 0 && returned < number && number <= slot->awaited_number &&
+                number <= out->number) {
+                out->in_the_way = (number == out->number ? out->in_the_way : 0) | bit;
+                out->number = number;
+            }
+        }
+    }
+}
+
+static slot_state look_at_slot(channel *self, uint32_t at, trail_stream *by) {
+    slot_state state = {.number = self->slots[at].number};
+    const uint32_t offered = look_at_holders(self, at, by->can_wait, &state);
+    if (state.in_the_way != 0) {
+        return state;
+    }
+    state.is_behind = trail_is_far_behind(self->trail, at);
+    if (state.is_behind) {
+        find_awaited(self, &state);
+    } else {
+        state.is_free = is_written(self, at, by) && withdraw(self, at, offered);
+    }
+    return state;
 }
 
 /* The slot whose frame is the oldest of those that are not in @p seen and not on loan. */
@@ -127,16 +172,18 @@ static void look_for_slot(channel *self, slot_search *what) {
     uint32_t at;
     what->slot = NO_SLOT;
     what->wanted = NO_SLOT;
-    what->holder = NULL;
     while ((at = next_oldest(self, seen)) != NO_SLOT) {
-        channel_reader *has_it;
-        if (is_free(self, at, what, &what->waits, &has_it)) {
+        const slot_state state = look_at_slot(self, at, what->by);
+        if (state.is_free) {
             what->slot = at;
+            what->waits = state.waits;
             return;
         }
         if (what->wanted == NO_SLOT) {
             what->wanted = at;
-            what->holder = has_it;
+            what->in_the_way = state.in_the_way;
+            what->number = state.number;
+            what->is_behind = state.is_behind;
         }
         seen |= UINT64_C(1) << at;
     }
@@ -144,21 +191,30 @@ static void look_for_slot(channel *self, slot_search *what) {
 
 /* ---- no slot ----------------------------------------------------------------------------------- */
 
-static gpuipc_status no_slot(gpuipc_status status, const slot_search *what) {
-    return what->holder == NULL
+/* NULL: it is none that is in the way. */
+static channel_reader *first_in_the_way(channel *self, const slot_search *what) {
+    for (uint32_t i = 0; has_more(what->in_the_way, i); i++) {
+        if ((what->in_the_way >> i & 1u) != 0) {
+            return &self->readers[i];
+        }
+    }
+    return NULL;
+}
+
+static gpuipc_status no_slot(channel *self, gpuipc_status status, const slot_search *what) {
+    const channel_reader *reader = first_in_the_way(self, what);
+    return reader == NULL
                ? status_fail(status,
                              "a stream has not come to the end of what was published in any "
                              "slot that no reader has")
                : status_fail(status, "readers have all slots; process %" PRIu64 " has the oldest",
-                             what->holder->process_id);
+                             reader->process_id);
 }
 
-/* Those in the way of the slot that is wanted. */
 static void drop_slow(channel *self, const slot_search *what) {
-    const uint32_t holders = self->slots[what->wanted].holders;
-    for (uint32_t i = 0; has_more(holders, i); i++) {
+    for (uint32_t i = 0; has_more(what->in_the_way, i); i++) {
         channel_reader *reader = &self->readers[i];
-        if ((holders >> i & 1u) != 0) {
+        if ((what->in_the_way >> i & 1u) != 0) {
             context_log_peer(self->context,
                              "channel: dropped the reader of process %" PRIu64
                              ", which was too slow",
@@ -193,12 +249,12 @@ static unsigned slice_ms(const slot_search *what, os_deadline deadline) {
 
 /* Until the holder rings, or it is time to look again. The mutex is held, and given up meanwhile. The page stays, whatever
  * becomes of the reader. */
-static void sleep_for(channel *self, slot_search *what, os_deadline deadline) {
-    channel_reader *awaited = what->holder;
+static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns, os_deadline deadline) {
+    channel_reader *awaited = first_in_the_way(self, what);
     const unsigned milliseconds = slice_ms(what, deadline);
-    if (awaited == NULL) {
+    if (awaited == NULL || what->is_behind) {
         os_mutex_unlock(&self->mutex);
-        os_sleep_ms(milliseconds < STREAM_SLICE_MS ? milliseconds : STREAM_SLICE_MS);
+        channel_pause(begun_ns);
         channel_lock(self);
         return;
     }
@@ -206,7 +262,7 @@ static void sleep_for(channel *self, slot_search *what, os_deadline deadline) {
     os_bell bell = OS_BELL_NONE;
     channel_will_sleep(page, CHANNEL_WRITER_SLEEPS);
     look_for_slot(self, what);
-    if (what->slot != NO_SLOT || what->holder != awaited ||
+    if (what->slot != NO_SLOT || first_in_the_way(self, what) != awaited ||
         os_bell_copy(&awaited->writer_bell, &bell) != GPUIPC_OK) {
         return;
     }
@@ -218,10 +274,25 @@ static void sleep_for(channel *self, slot_search *what, os_deadline deadline) {
     point_page_unreference(page, false);
 }
 
+/* So long the same frame has been in the way. */
+static uint64_t full_ns(channel *self, const slot_search *what, uint64_t now_ns) {
+    if (self->full_since_ns == 0 || self->full_number != what->number) {
+        self->full_since_ns = now_ns;
+        self->full_number = what->number;
+    }
+    return now_ns - self->full_since_ns;
+}
+
 /* Whether the time is over that slow readers are given. */
-static bool is_patience_over(const channel *self, uint64_t now_ns) {
-    return self->config.full == GPUIPC_FULL_DROP &&
-           now_ns - self->full_since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
+static bool is_patience_over(const channel *self, const slot_search *what, uint64_t full_ns) {
+    return self->config.full == GPUIPC_FULL_DROP && what->in_the_way != 0 &&
+           full_ns >= self->config.drop_after_ms * UINT64_C(1000000);
+}
+
+/* Who is far behind may be so because of the writer's stream, as long as there is progress. */
+static bool skips(const channel *self, const slot_search *what, uint64_t full_ns) {
+    return self->config.full == GPUIPC_FULL_SKIP && what->in_the_way != 0 &&
+           (!what->is_behind || full_ns >= LOOK_NS);
 }
 
 /* What is there at once needs no clock. */
@@ -242,20 +313,19 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
         trail_stream_rest(what->by);
         const uint64_t now_ns = os_clock_ns();
         begun_ns = begun_ns == 0 ? now_ns : begun_ns;
-        self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;
-        if (what->holder != NULL && is_patience_over(self, now_ns)) {
+        const uint64_t full = full_ns(self, what, now_ns);
+        if (is_patience_over(self, what, full)) {
             drop_slow(self, what);
-            continue;
-        }
-        const bool skips = self->config.full == GPUIPC_FULL_SKIP && what->holder != NULL;
-        if (now_ns - self->looked_ns > LOOK_NS) {
+        } else if (now_ns - self->looked_ns > LOOK_NS) {
             drop_greedy(self);
             (void)channel_look_at_readers(self);
-        } else if (skips || os_deadline_passed(deadline)) {
-            self->sequence += skips;
-            return no_slot(skips ? GPUIPC_ERR_BUSY : GPUIPC_ERR_TIMEOUT, what);
+        } else if (skips(self, what, full)) {
+            self->sequence++;
+            return no_slot(self, GPUIPC_ERR_BUSY, what);
+        } else if (os_deadline_passed(deadline)) {
+            return no_slot(self, GPUIPC_ERR_TIMEOUT, what);
         } else if (now_ns - begun_ns > CHANNEL_SPIN_NS) {
-            sleep_for(self, what, deadline);
+            sleep_for(self, what, begun_ns, deadline);
         } else {
             os_mutex_unlock(&self->mutex); /* others may want to publish */
             channel_lock(self);
@@ -267,15 +337,26 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
 
 /* One that has done so by now costs the stream a microsecond to see, and the host nothing. */
 gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
+    channel_slot *slot = &self->slots[what->slot];
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
+    uint32_t awaited = 0;
     for (uint32_t i = 0; has_more(what->waits, i); i++) {
         if ((what->waits >> i & 1u) != 0) {
-            words[count] = channel_returned_word(self->readers[i].page, what->slot,
-                                                 self->slots[what->slot].number);
-            count += !point_is_reached(&words[count]);
+            words[count] = channel_returned_word(self->readers[i].page, what->slot, slot->number);
+            if (!point_is_reached(&words[count])) {
+                awaited |= UINT32_C(1) << i;
+                count++;
+            }
         }
     }
-    return count == 0 ? GPUIPC_OK
-                      : trail_wait(self->trail, what->slot, words, words, count, what->by);
+    if (count == 0) {
+        return GPUIPC_OK;
+    }
+    const gpuipc_status status = trail_wait(self->trail, what->slot, words, words, count, what->by);
+    if (status == GPUIPC_OK) {
+        slot->awaited |= awaited;
+        slot->awaited_number = slot->number;
+    }
+    return status;
 }

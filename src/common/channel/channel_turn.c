@@ -36,12 +36,11 @@ gpuipc_status channel_turn_check(const channel *self) {
 static gpuipc_status await_turn(channel *self, gpuipc_stream stream, os_deadline deadline) {
     const turn_end end = own_end(self);
     const uint64_t begun_ns = os_clock_ns();
-    unsigned pause = 0;
     gpuipc_status status;
     while ((status = turn_begin(&end, stream)) == GPUIPC_ERR_TIMEOUT && !self->has_ended &&
            !os_deadline_passed(deadline)) {
         os_mutex_unlock(&self->mutex);
-        channel_pause(begun_ns, &pause, deadline);
+        channel_pause(begun_ns);
         channel_lock(self);
         turn_clear(&self->turn,
                    false); /* nothing is on the stream: who has come meanwhile has this turn, too */

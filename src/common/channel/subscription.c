@@ -195,24 +195,41 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, os_deadli
 
 /* ---- its contents ------------------------------------------------------------------------------ */
 
+/* Between two looks at what streams do. */
+static gpuipc_status pause_for(const subscription *self, const char *what, uint64_t begun_ns,
+                               os_deadline deadline) {
+    if (atomic_load(&self->is_over)) {
+        return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
+    }
+    if (os_deadline_passed(deadline)) {
+        return status_fail(GPUIPC_ERR_TIMEOUT, "%s", what);
+    }
+    channel_pause(begun_ns);
+    return GPUIPC_OK;
+}
+
 /* On the host. ERR_LOST: the writer has ended, and they will never be there */
 static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadline deadline) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     const uint64_t begun_ns = os_clock_ns();
-    unsigned pause = 0;
-    while (!point_is_reached(&ready)) {
-        if (is_writer_gone(self) && !point_is_reached(&ready)) {
-            return status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready");
-        }
-        if (atomic_load(&self->is_over)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
-        }
-        if (os_deadline_passed(deadline)) {
-            return status_fail(GPUIPC_ERR_TIMEOUT, "the frame was not ready in time");
-        }
-        channel_pause(begun_ns, &pause, deadline);
+    gpuipc_status status = GPUIPC_OK;
+    while (status == GPUIPC_OK && !point_is_reached(&ready)) {
+        status = is_writer_gone(self) && !point_is_reached(&ready)
+                     ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                     : pause_for(self, "the frame was not ready in time", begun_ns, deadline);
     }
-    return GPUIPC_OK;
+    return status;
+}
+
+/* A writer that is never ready, and goes on, does not fill the queues of this reader's streams. */
+static gpuipc_status await_streams(const subscription *self, uint32_t slot, os_deadline deadline) {
+    const uint64_t begun_ns = os_clock_ns();
+    gpuipc_status status = GPUIPC_OK;
+    while (status == GPUIPC_OK && trail_is_far_behind(self->page->trail, slot)) {
+        status = pause_for(self, "this reader's streams are too far behind the host", begun_ns,
+                           deadline);
+    }
+    return status;
 }
 
 static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
@@ -272,7 +289,10 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, subscripti
         if (status != GPUIPC_OK) {
             return status;
         }
-        status = wait_for_contents(self, slot, by, words, deadline);
+        status = await_streams(self, slot, deadline);
+        if (status == GPUIPC_OK) {
+            status = wait_for_contents(self, slot, by, words, deadline);
+        }
         if (status == GPUIPC_ERR_LOST) {
             return_now(self, slot, self->frames[slot].number);
         }
@@ -303,15 +323,12 @@ static gpuipc_status take(subscription *self, trail_stream *by, subscription_wor
 /* The stream waits; the host does while the stream is too far behind. */
 static gpuipc_status await_turn(subscription *self, gpuipc_stream stream, os_deadline deadline) {
     const uint64_t begun_ns = os_clock_ns();
-    unsigned pause = 0;
     gpuipc_status status;
-    while ((status = subscription_turn_take(self, stream)) == GPUIPC_ERR_TIMEOUT &&
-           !os_deadline_passed(deadline)) {
-        if (atomic_load(&self->is_over)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
-        }
-        channel_pause(begun_ns, &pause, deadline);
-    }
+    do {
+        status = subscription_turn_take(self, stream);
+    } while (status == GPUIPC_ERR_TIMEOUT &&
+             (status = pause_for(self, "this reader's streams are too far behind the host",
+                                 begun_ns, deadline)) == GPUIPC_OK);
     return status;
 }
 
@@ -388,14 +405,17 @@ gpuipc_status gpuipc_subscription_take(gpuipc_subscription *handle, gpuipc_strea
 
 /* ---- giving back ------------------------------------------------------------------------------- */
 
-/* A stream that gave the slot back before would write its number over a later one. The contents cannot be ready before
- * that stream is there, so this is seldom waited for. (A stream waits for it by itself.) The mutex is held. */
-static void await_former(const subscription *self, uint32_t slot) {
-    const uint64_t begun_ns = os_clock_ns();
-    unsigned pause = 0;
-    while (!trail_has_passed(self->page->trail, TRAIL_WRITE, slot)) {
-        channel_pause(begun_ns, &pause, os_deadline_after(-1));
+/* A stream that gave the slot back before would write its number over a later one. It is there before the contents are
+ * ready, so whoever has awaited them has awaited it. (A stream waits for it by itself.) The mutex is held. */
+static gpuipc_status return_on_host(const subscription *self, uint32_t slot) {
+    if (!trail_passes_soon(self->page->trail, TRAIL_WRITE, slot) &&
+        !point_page_is_abandoned(self->page)) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "the stream that gave the slot back before has not come to it: give the "
+                           "frame back on its stream, or wait for that stream first");
     }
+    return_now(self, slot, self->frames[slot].number);
+    return GPUIPC_OK;
 }
 
 /* The stream could not be told: the frame is the caller's again, unless the writer has made use of it already. */
@@ -486,8 +506,7 @@ static gpuipc_status give_back(subscription *self, const gpuipc_frame *what, gpu
     } else if (has_stream(stream)) {
         status = return_on_stream(self, slot, stream);
     } else {
-        await_former(self, slot);
-        return_now(self, slot, self->frames[slot].number);
+        status = return_on_host(self, slot);
     }
     return status == GPUIPC_OK ? subscription_forget(self, slot, was_lost) : status;
 }

@@ -17,10 +17,6 @@
 /* The slot of the trail. */
 #define SLOT 0u
 
-/* Streams are at most twice so many turns behind the host, so that they have room for them (1,021 calls on an H200, and a
- * turn has two). They wait under two slots of the trail by turns: one is used again when all its turns have passed. */
-#define AHEAD 64u
-
 _Static_assert(GPUIPC_CHANNEL_READERS_MAX * 2u <= POINT_HALVES_MAX, "a turn ends in one call");
 
 void turn_add(turn_state *self, point_page *page) {
@@ -130,35 +126,21 @@ static gpuipc_status wait_for_former(const turn_end *of, trail_stream *by) {
     return status;
 }
 
-static uint32_t place_of(const turn_state *self) {
-    return (uint32_t)(self->begun / AHEAD % 2);
-}
-
-static gpuipc_status check_ahead(const turn_end *of) {
-    const turn_state *self = of->turn;
-    return self->begun % AHEAD == 0 && !trail_has_passed(of->trail, TRAIL_WAIT, place_of(self))
-               ? status_fail(GPUIPC_ERR_TIMEOUT,
-                             "the streams of this end are more than %u turns behind the host",
-                             AHEAD)
-               : GPUIPC_OK;
-}
-
 /* The mutex is given up meanwhile. */
 static gpuipc_status wait_on_stream(const turn_end *of, const point_word *words,
                                     const point_word *let_go, trail_stream *by) {
-    const uint32_t place = place_of(of->turn);
     const size_t count = of->turn->count;
-    gpuipc_status status = check_ahead(of);
-    if (status != GPUIPC_OK) {
-        return status;
+    if (trail_is_far_behind(of->trail, SLOT)) {
+        return status_fail(GPUIPC_ERR_TIMEOUT,
+                           "the streams of this end are more than %u turns behind the host",
+                           TRAIL_BEHIND_MAX / 2u);
     }
     os_mutex_unlock(of->mutex);
-    status = wait_for_former(of, by);
+    gpuipc_status status = wait_for_former(of, by);
     if (status == GPUIPC_OK && count > 0) {
-        status = trail_wait(of->trail, place, words, let_go, count, by);
+        status = trail_wait(of->trail, SLOT, words, let_go, count, by);
     }
     os_mutex_lock(of->mutex);
-    of->turn->begun += status == GPUIPC_OK;
     return status;
 }
 

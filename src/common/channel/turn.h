@@ -22,7 +22,6 @@ enum {
 typedef struct turn_state {
     bool is_captured;
     uint32_t awaited; /**< TURN_FREE for the writer, TURN_READY for a reader */
-    uint64_t begun;   /**< so many that were not captured */
     size_t count;
     point_page *pages[GPUIPC_CHANNEL_READERS_MAX]; /**< a reference on each */
 } turn_state;

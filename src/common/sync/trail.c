@@ -9,8 +9,10 @@
 #include "sync/point.h"
 #include "sync/watch.h"
 
-/* An event may be late (device_event.h). */
-#define SOON_NS UINT64_C(1000000)
+/* An event may be late (device_event.h), and so may a thread on a machine that is busy. */
+#define SOON_NS  UINT64_C(100000000)
+#define SPIN_NS  UINT64_C(50000)
+#define PAUSE_US 50u
 
 typedef struct trail_event {
     list_link link;
@@ -28,11 +30,16 @@ typedef struct trail_mark {
     atomic_uint_least64_t passed; /* the turn that is known to have passed */
     _Atomic(trail_event *) last;
     uint64_t stream_id; /* of the last turn, for who gives the slot to streams; 0: not known */
+    atomic_uint ended;  /* so many turns were */
+    _Atomic(trail_event *)
+        milestones[2]; /* of the latest two period-th turns, by turns; NULL: none,
+                                           * or it was found to have passed */
 } trail_mark;
 
 struct trail {
     atomic_uint references;
     struct context *context; /* no reference: whoever holds a trail holds the context */
+    unsigned period;         /* of turns of a slot between two milestones: a power of two */
     os_mutex mutex;          /* guards the list, and who is parked */
     linked_list events;      /* all of them, until the end */
     trail_mark marks[TRAIL_USES][TRAIL_SLOTS];
@@ -42,12 +49,30 @@ static bool is_event(const trail_event *self) {
     return self->device != GPUIPC_DEVICE_NONE;
 }
 
-gpuipc_status trail_new(struct context *ctx, trail **out_trail) {
+static unsigned period_of(uint32_t slots) {
+    unsigned period = TRAIL_BEHIND_MAX / 2u;
+    while (period > 1 && period * slots > TRAIL_BEHIND_MAX / 2u) {
+        period /= 2;
+    }
+    return period;
+}
+
+static bool begins_period(const trail *self, unsigned turns) {
+    return (turns & (self->period - 1)) == 0;
+}
+
+/* @return of the two */
+static unsigned milestone_at(const trail *self, unsigned turns) {
+    return (turns & self->period) != 0;
+}
+
+gpuipc_status trail_new(struct context *ctx, uint32_t slots, trail **out_trail) {
     trail *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->references, 1u);
+    self->period = period_of(slots);
     self->context = ctx;
     *out_trail = self;
     return GPUIPC_OK;
@@ -74,6 +99,12 @@ void trail_unreference(trail *self, bool forked) {
 }
 
 /* ---- asking ------------------------------------------------------------------------------------ */
+
+static void park(trail *self, trail_event *event) {
+    os_mutex_lock(&self->mutex);
+    event->is_parked = true;
+    os_mutex_unlock(&self->mutex);
+}
 
 /* What else the driver answers says that the CUDA context was reset or is dead, and nothing runs there (drop.c). */
 static bool may_pass_later(CUresult result) {
@@ -129,6 +160,31 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     return true;
 }
 
+/* The next turn begins another period: the turns of all but the latest have been done, then, or it waits. */
+static bool is_far_behind(trail *self, trail_mark *mark) {
+    const unsigned ended = atomic_load(&mark->ended);
+    if (!begins_period(self, ended)) {
+        return false;
+    }
+    _Atomic(trail_event *) *older = &mark->milestones[!milestone_at(self, ended)];
+    trail_event *event = atomic_load(older);
+    if (event == NULL) {
+        return false;
+    }
+    if (!has_come(self, event)) {
+        return true;
+    }
+    if (atomic_compare_exchange_strong(older, &event, NULL)) {
+        park(self, event);
+    }
+    return false;
+}
+
+bool trail_is_far_behind(trail *self, uint32_t slot) {
+    return is_far_behind(self, &self->marks[TRAIL_WAIT][slot]) ||
+           is_far_behind(self, &self->marks[TRAIL_WRITE][slot]);
+}
+
 bool trail_is_untouched(trail *self) {
     os_mutex_lock(&self->mutex);
     const bool is_untouched = self->events.first == NULL;
@@ -153,9 +209,13 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
 bool trail_passes_soon(trail *self, trail_use use, uint32_t slot) {
     const uint64_t begun_ns = os_clock_ns();
     bool has_passed;
-    do {
-        has_passed = trail_has_passed(self, use, slot);
-    } while (!has_passed && os_clock_ns() - begun_ns < SOON_NS);
+    uint64_t waited_ns;
+    while (!(has_passed = trail_has_passed(self, use, slot)) &&
+           (waited_ns = os_clock_ns() - begun_ns) < SOON_NS) {
+        if (waited_ns > SPIN_NS) {
+            os_sleep_us(PAUSE_US);
+        }
+    }
     return has_passed;
 }
 
@@ -251,13 +311,11 @@ static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_e
     return GPUIPC_OK;
 }
 
-static void park(trail *self, trail_event *event) {
-    os_mutex_lock(&self->mutex);
-    event->is_parked = true;
-    os_mutex_unlock(&self->mutex);
-}
-
 /* ---- turns ------------------------------------------------------------------------------------- */
+
+static bool is_milestone(const trail_mark *mark, const trail_event *event) {
+    return event == atomic_load(&mark->milestones[0]) || event == atomic_load(&mark->milestones[1]);
+}
 
 /* One of the stream's device: the mark's own, mostly. */
 static gpuipc_status find_event(trail_turn *self) {
@@ -267,7 +325,8 @@ static gpuipc_status find_event(trail_turn *self) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    const bool is_good = last != NULL && last->device == index && !atomic_load(&last->is_over);
+    const bool is_good = last != NULL && last->device == index && !atomic_load(&last->is_over) &&
+                         !is_milestone(self->mark, last);
     self->event = is_good ? last : take_parked(self->of, index);
     return self->event != NULL ? GPUIPC_OK : make_event(self->of, index, &self->event);
 }
@@ -333,13 +392,27 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
     atomic_store(&self->mark->turn, turn);
 }
 
+/* Each period-th one stays as it is for two periods. */
+static void count_turn(const trail_turn *self, trail_event *stands_for_it) {
+    trail_mark *mark = self->mark;
+    const unsigned ended = atomic_fetch_add(&mark->ended, 1u) + 1u;
+    if (begins_period(self->of, ended)) {
+        trail_event *former =
+            atomic_exchange(&mark->milestones[milestone_at(self->of, ended)], stands_for_it);
+        if (former != NULL) {
+            park(self->of, former);
+        }
+    }
+}
+
 /* @param stands_for_it an event that is recorded, or a passage on its way */
 static void end_with(const trail_turn *self, trail_event *stands_for_it) {
     trail_event *last = atomic_load(&self->mark->last);
-    if (last != NULL && last != stands_for_it) {
+    if (last != NULL && last != stands_for_it && !is_milestone(self->mark, last)) {
         park(self->of, last);
     }
     atomic_store(&self->mark->last, stands_for_it);
+    count_turn(self, stands_for_it);
     turn_is_over(self, false);
 }
 

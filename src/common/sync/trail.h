@@ -30,8 +30,12 @@ typedef struct trail_set {
     uint64_t slots[TRAIL_USES];
 } trail_set;
 
-/** One holds it. */
-gpuipc_status trail_new(struct context *ctx, trail **out_trail);
+/** Streams are at most so many uses of all slots together behind the host, or two of each slot, so that their queues have
+ *  room (1,021 calls on an H200, driver 580; a use of a slot has up to four): trail_is_far_behind(). */
+#define TRAIL_BEHIND_MAX 128u
+
+/** One holds it. @param slots so many are in use */
+gpuipc_status trail_new(struct context *ctx, uint32_t slots, trail **out_trail);
 void trail_reference(trail *self);
 /** The last one destroys the events, so no lock is held unless trail_is_untouched(). NULL does nothing. */
 void trail_unreference(trail *self, bool forked);
@@ -90,8 +94,11 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *
 
 /** Whether streams have done all that they were given with a slot in this way. False where the driver does not say. */
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot);
-/** The same for who has waited for the stream: looks again for a millisecond. */
+/** The same for who has waited for the stream: looks again for up to 100 ms. */
 bool trail_passes_soon(trail *self, trail_use use, uint32_t slot);
+/** Whether the streams of a slot are so far behind that they may have no room: who would give them more waits, and asks again.
+ *  The driver is asked once in a number of uses. */
+bool trail_is_far_behind(trail *self, uint32_t slot);
 /** Whether no stream was ever given anything: no call of the driver. */
 bool trail_is_untouched(trail *self);
 /** The same of all slots since the set was empty, for what ends while others go on: each is in the set once it was seen. */

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Channels whose hosts are ahead of their streams: no peer fills a queue, and each is told by his time-out. */
+#include "channel/subscription.h"
+#include "channel_case.h"
+#include "stream_gate.h"
+
+TestSuite(channel_behind, .init = channel_start, .fini = channel_finish, .timeout = 60);
+
+#define SLOTS 2u
+/* So many frames all slots together may be behind (trail.h), and what is put on streams before that is seen. */
+#define BEHIND_MAX ((int)TRAIL_BEHIND_MAX)
+
+static CUstream stream;
+static gpuipc_subscription *reader;
+static point_page *page;
+static object *behind;
+
+static void begin(const gpuipc_channel_config *config) {
+    stream_gate_make();
+    channel_case_make(config);
+    stream = stream_gate_stream();
+    reader = channel_case_open(NULL);
+    check_ok(object_acquire(OBJECT_SUBSCRIPTION, reader, &behind));
+    page = ((subscription *)behind)->page;
+}
+
+static void end(void) {
+    object_unreference(behind);
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* What streams wait for, or are to write: they go on. */
+static void write_words(uint32_t word) {
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        channel_write(page, channel_entry(i, word), UINT64_C(1) << 40 | 1);
+    }
+}
+
+/* @return how many came before the first that ran out of time */
+static int run_ahead(gpuipc_status (*frame)(void)) {
+    gpuipc_status status = GPUIPC_OK;
+    int count = 0;
+    for (; count <= BEHIND_MAX && (status = frame()) == GPUIPC_OK; count++) {
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, status);
+    return count;
+}
+
+/* ---- a writer, and a reader that says "given" and never returns a frame ------------------------- */
+
+static gpuipc_status publish(int timeout_ms) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_channel_loan(channel_case_channel, stream, timeout_ms, &frame);
+    return status == GPUIPC_OK ? gpuipc_channel_publish(channel_case_channel, &frame, stream)
+                               : status;
+}
+
+static void say_given(void) {
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        const uint64_t state = channel_read(page, channel_entry(i, CHANNEL_STATE));
+        (void)channel_change(page, i, state >> 2, CHANNEL_OFFERED, CHANNEL_GIVEN);
+    }
+}
+
+static gpuipc_status publish_to_who_keeps_it(void) {
+    const gpuipc_status status = publish(0);
+    say_given();
+    return status;
+}
+
+static gpuipc_status loan_and_give_up(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    const gpuipc_status status = gpuipc_channel_loan(channel_case_channel, stream, 0, &frame);
+    return status == GPUIPC_OK ? gpuipc_channel_discard(channel_case_channel, &frame) : status;
+}
+
+Test(channel_behind, a_reader_that_returns_nothing_fills_no_queue) {
+    gpuipc_reader_info info;
+    begin(&(gpuipc_channel_config){.slots = SLOTS});
+    cr_assert_geq(run_ahead(publish_to_who_keeps_it), BEHIND_MAX / 2);
+    check_status(GPUIPC_ERR_TIMEOUT, publish(20));
+    info = channel_case_reader();
+    cr_assert_eq(info.state, GPUIPC_READER_ACTIVE);
+    write_words(CHANNEL_RETURNED);
+    check_ok(publish(SOON_MS));
+    stream_gate_synchronize(stream);
+    end();
+}
+
+Test(channel_behind, loans_that_are_given_up_fill_no_queue) {
+    begin(&(gpuipc_channel_config){.slots = SLOTS});
+    check_ok(publish(0));
+    check_ok(publish(0));
+    say_given();
+    cr_assert_geq(run_ahead(loan_and_give_up), BEHIND_MAX / 2);
+    write_words(CHANNEL_RETURNED);
+    stream_gate_synchronize(stream);
+    end();
+}
+
+Test(channel_behind, a_reader_that_returns_nothing_is_dropped) {
+    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
+    (void)run_ahead(publish_to_who_keeps_it);
+    check_ok(publish(SOON_MS));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    stream_gate_synchronize(stream);
+    end();
+}
+
+Test(channel_behind, a_reader_that_returns_nothing_is_skipped) {
+    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_SKIP});
+    (void)run_ahead(publish_to_who_keeps_it);
+    check_status(GPUIPC_ERR_BUSY, publish(SOON_MS));
+    write_words(CHANNEL_RETURNED);
+    stream_gate_synchronize(stream);
+    end();
+}
+
+static gpuipc_status publish_and_read(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = publish(0);
+    if (status == GPUIPC_OK) {
+        check_ok(gpuipc_subscription_take(reader, stream, 0, &frame));
+        check_ok(gpuipc_subscription_give_back(reader, &frame, stream));
+    }
+    return status;
+}
+
+/* It is the writer's own stream that is slow: nobody is dropped for that, or skipped. */
+Test(channel_behind, a_slow_stream_of_the_writer_s_is_nobody_s_fault) {
+    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
+    stream_gate_close(stream);
+    cr_assert_geq(run_ahead(publish_and_read), BEHIND_MAX / 2);
+    check_status(GPUIPC_ERR_TIMEOUT, publish(50));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_ACTIVE);
+    stream_gate_open();
+    check_ok(publish(SOON_MS));
+    stream_gate_synchronize(stream);
+    end();
+}
+
+/* ---- a reader, and a writer whose frames are never ready ---------------------------------------- */
+
+static uint64_t number;
+
+static void offer(void) {
+    const uint32_t slot = (uint32_t)(number++ % SLOTS);
+    channel_write(page, channel_entry(slot, CHANNEL_SEQUENCE), number);
+    channel_write(page, channel_entry(slot, CHANNEL_USED), 8);
+    channel_write(page, channel_entry(slot, CHANNEL_HEADER), 0);
+    channel_write(page, channel_entry(slot, CHANNEL_STATE),
+                  channel_state_of(number, CHANNEL_OFFERED));
+    channel_write(page, CHANNEL_RING + number % CHANNEL_RING_SIZE, channel_place(number, slot));
+}
+
+static gpuipc_status take_and_give_back(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    offer();
+    const gpuipc_status status = gpuipc_subscription_take(reader, stream, 0, &frame);
+    return status == GPUIPC_OK ? gpuipc_subscription_give_back(reader, &frame, stream) : status;
+}
+
+Test(channel_behind, a_writer_that_is_never_ready_fills_no_queue) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin(&(gpuipc_channel_config){.slots = SLOTS});
+    number = 0;
+    cr_assert_geq(run_ahead(take_and_give_back), BEHIND_MAX / 2);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, stream, 20, &frame));
+    check_status(GPUIPC_ERR_TIMEOUT,
+                 gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 20, &frame));
+    write_words(CHANNEL_READY);
+    check_ok(gpuipc_subscription_take(reader, stream, SOON_MS, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, stream));
+    stream_gate_synchronize(stream);
+    end();
+}
+
+/* The slot comes back before the stream has given it back, as from no writer that keeps to the rules. */
+Test(channel_behind, without_its_stream_a_slot_is_not_given_back_before_the_former_frame) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin(&(gpuipc_channel_config){.slots = SLOTS});
+    number = 0;
+    stream_gate_close(stream);
+    check_ok(take_and_give_back());
+    check_ok(take_and_give_back());
+    offer();
+    write_words(CHANNEL_READY);
+    check_ok(gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &frame));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_subscription_give_back(reader, &frame, GPUIPC_NO_STREAM));
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    check_ok(gpuipc_subscription_give_back(reader, &frame, GPUIPC_NO_STREAM));
+    end();
+}
