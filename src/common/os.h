@@ -125,6 +125,8 @@ bool os_condition_wait(os_condition *condition, os_mutex *mutex, os_deadline dea
 /** Starts a thread with all signals blocked. join waits for its end and frees it. */
 gpuipc_status os_thread_start(void (*run)(void *argument), void *argument, os_thread **out_thread);
 void os_thread_join(os_thread *thread);
+/** Frees it in a forked child, into which the thread did not come along. */
+void os_thread_forget(os_thread *thread);
 
 /* ---- process: posix_process.c, win32_process.c ------------------------------------------- */
 

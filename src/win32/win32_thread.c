@@ -113,3 +113,8 @@ void os_thread_join(os_thread *thread) {
     CloseHandle(thread->thread);
     free(thread);
 }
+
+/* Windows has no fork(). */
+void os_thread_forget(os_thread *thread) {
+    (void)thread;
+}

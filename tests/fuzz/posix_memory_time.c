@@ -201,6 +201,12 @@ void os_thread_join(os_thread *thread) {
     free(thread);
 }
 
+/* Nothing is forked here. */
+void os_thread_forget(os_thread *thread) {
+    (void)thread;
+    FUZZ_CHECK(false);
+}
+
 void memory_begin(void) {
     now_ns = BEGIN_NS;
 }

@@ -104,8 +104,10 @@ endif()
 
 if(NOT WIN32)
   gpuipc_add_test(unit posix_fork SOURCES test_posix_fork.c asker.c buffer_marks.c channel_case.c contents_ends.c
-                  LIBRARIES gpuipc_core_fixture)
+                  $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_fork PRIVATE _GNU_SOURCE)
+  target_link_options(test_unit_posix_fork PRIVATE
+                      "LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free")
 endif()
 
 # These need machines of other kinds, or calls that fail on demand.

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../fault/allocation.h"
 #include "asker.h"
 #include "channel_case.h"
 #include "contents_ends.h"
@@ -142,11 +143,17 @@ static void end_everything(void) {
     cr_assert_eq(core_driver()->cuStreamDestroy(two.receives), CUDA_SUCCESS);
 }
 
-#define CALLS_MADE 99
+#define CALLS_MADE  99
+#define MEMORY_LEFT 98
 
 static int live_as_child(void) {
     const uint64_t before = core_calls(NULL);
-    const int wrong = give_everything_back();
+    int wrong = give_everything_back();
+    const int64_t left = allocation_live();
+    if (wrong == 0 && left != 0) {
+        fprintf(stderr, "%lld allocations are left in the child\n", (long long)left);
+        wrong = MEMORY_LEFT;
+    }
     return core_calls(NULL) == before ? wrong : CALLS_MADE;
 }
 
@@ -162,8 +169,16 @@ static void check_child(void) {
     cr_assert_eq(WEXITSTATUS(how), 0, "%d", WEXITSTATUS(how));
 }
 
-Test(fork, what_goes_over_connections) {
+/* What the process makes once and keeps is there. */
+static void begin_counted(void) {
     begin();
+    end_everything();
+    allocation_watch(0);
+    begin();
+}
+
+Test(fork, what_goes_over_connections) {
+    begin_counted();
     transfer(GPUIPC_TRANSPORT_HOST);
     transfer(GPUIPC_TRANSPORT_VMM);
     capture_marks();
@@ -182,7 +197,7 @@ Test(fork, what_goes_over_connections) {
 
 Test(fork, both_ends_of_a_channel) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    begin();
+    begin_counted();
     serve_channel();
     check_child();
     check_ok(gpuipc_channel_loan(channel, stream, 0, &frame));

@@ -85,6 +85,7 @@ static gpuipc_status check_buffer(const buffer *of, const server *from,
 static void destroy(object *base) {
     channel *self = (channel *)base;
     const bool forked = object_is_forked(base);
+    lookout_end(&self->lookout);
     ticket_name_remove(self->name);
     channel_readers_end(self, forked);
     channel_turns_clear(self, forked);
@@ -224,8 +225,11 @@ gpuipc_status gpuipc_channel_destroy(gpuipc_channel *handle) {
         return GPUIPC_OK;
     }
     gpuipc_status status = object_remove_hold(OBJECT_CHANNEL, handle, &last);
-    if (last != NULL && !object_is_forked(last)) {
-        end((channel *)last);
+    channel *self = (channel *)last;
+    if (self != NULL && object_is_forked(last)) {
+        share_abandon(&self->server->shares, &self->share); /* it refers to the channel */
+    } else if (self != NULL) {
+        end(self);
     }
     object_unreference(last);
     return status;

@@ -169,6 +169,8 @@ void subscription_wait_end(subscription *self, bool forked) {
         os_bell_ring(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS]);
         os_thread_join(wait->thread);
         os_condition_destroy(&wait->changed);
+    } else {
+        os_thread_forget(wait->thread);
     }
     wait_handle_destroy(&wait->handle);
 }

@@ -60,10 +60,10 @@ static void destroy(object *base) {
     }
     if (!forked) {
         buffer_table_leave(self);
-        if (self->returned.poller != NULL) {
-            lookout_end(&self->returns);
-        }
         import_record_return(self->import_record);
+    }
+    if (self->returned.poller != NULL) {
+        lookout_end(&self->returns);
     }
     if (!forked && !self->is_view && self->transport->release_waits != NULL &&
         self->transport->release_waits(self)) {

@@ -184,9 +184,8 @@ void registry_attend(context *ctx) {
 }
 
 static void end(context *ctx, bool is_forked) {
-    if (!is_forked) { /* else it is in the parent's list */
-        lookout_end(&ctx->lingering->lookout);
-    }
+    (void)is_forked;
+    lookout_end(&ctx->lingering->lookout);
 }
 
 const context_part registry_part = {CONTEXT_PART(lingering, lingering_buffers), .end = end};

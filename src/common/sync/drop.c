@@ -387,9 +387,7 @@ static gpuipc_status begin(context *ctx) {
 
 static void end(context *ctx, bool is_forked) {
     drop_table *self = ctx->drops;
-    if (!is_forked) { /* else it is in the parent's list */
-        lookout_end(&self->lookout);
-    }
+    lookout_end(&self->lookout);
     for (uint32_t i = 0; i < ctx->device_count && !is_forked; i++) {
         if (self->queues[i].event != NULL) {
             (void)ctx->driver.cuEventDestroy(self->queues[i].event);

@@ -22,22 +22,31 @@ static struct {
     linked_list lookouts;
     attendant *attendant;
     unsigned running;      /* attendants that have not ended */
-    linked_list inherited; /* of the parent, which a leak checker wants to find; as the next */
-    attendant *inherited_attendant;
-    bool has_news; /* something was begun since the thread looked */
+    linked_list inherited; /* of the parent, which a leak checker wants to find */
+    bool has_news;         /* something was begun since the thread looked */
     bool is_exiting;
     bool has_exit_handler;
 } all;
+
+/* The mutex was held over the fork, so that the list is whole. */
+static void begin_as_child(void) {
+    list_link *at;
+    while ((at = list_take(&all.lookouts)) != NULL) {
+        list_append(&all.inherited, at);
+    }
+    if (all.attendant != NULL) {
+        os_thread_forget(all.attendant->thread);
+        free(all.attendant);
+        all.attendant = NULL;
+    }
+    all.running = 0;
+}
 
 static void lock(void) {
     os_static_mutex_lock(&all.mutex);
     if (all.fork_generation != os_fork_generation()) {
         all.fork_generation = os_fork_generation();
-        all.inherited = all.lookouts;
-        all.lookouts = (linked_list){0};
-        all.inherited_attendant = all.attendant;
-        all.attendant = NULL;
-        all.running = 0;
+        begin_as_child();
     }
 }
 

@@ -244,6 +244,14 @@ static void join(watch_thread *thread) {
     }
 }
 
+/* In a child. */
+static void forget(watch_thread *thread) {
+    if (thread != NULL) {
+        os_thread_forget(thread->thread);
+        free(thread);
+    }
+}
+
 /* The mutex is held. */
 static gpuipc_status start(watch *self) {
     if (self->thread != NULL && !self->thread->has_ended) {
@@ -463,7 +471,7 @@ static void end(context *ctx, bool is_forked) {
     }
     free_all(self, is_forked);
     if (is_forked) {
-        free(self->thread); /* it did not come along, and what it had locked stays so */
+        forget(self->thread); /* what it had locked stays so */
     } else {
         os_condition_destroy(&self->changed);
     }

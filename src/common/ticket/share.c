@@ -421,6 +421,21 @@ gpuipc_status share_revoke(share_table *self, const ticket *of) {
     return status;
 }
 
+void share_abandon(share_table *self, const ticket *of) {
+    offer *offered = NULL;
+    if (!os_mutex_try_lock(&self->mutex)) {
+        return;
+    }
+    share *found = find(self, of);
+    if (found != NULL) {
+        offered = found->offer;
+        found->offer = NULL;
+        found->state = WIRE_REVOKED;
+    }
+    os_mutex_unlock(&self->mutex);
+    offer_unreference(offered, true);
+}
+
 gpuipc_status share_holders(share_table *self, const ticket *of, gpuipc_holder *holders,
                             size_t capacity, size_t *out_count) {
     os_mutex_lock(&self->mutex);

@@ -89,6 +89,9 @@ void share_notice_end(share_table *self);
 /** Gives up what has expired, and forgets who is gone, some at a time. In every round of the server. */
 void share_sweep(share_table *self);
 
+/** In a child: what was offered is given up, without a driver call, unless a thread of the parent's was in the table. */
+void share_abandon(share_table *self, const ticket *of);
+
 /** When share_sweep() will have something to give up. */
 os_deadline share_next_expiry(share_table *self);
 
