@@ -146,12 +146,21 @@ bool os_connection_is_read(os_connection *connection) {
     return true;
 }
 
+/** Whether the other end is closed, with connection->use held and the pipe open. Where the system does not say, it is
+ *  not. A peer that lives may just be taking what was lent to it, so that closing it there could close something else.
+ *  @param out_unread bytes, which hide that it is closed */
+static bool pipe_has_ended(const os_connection *connection, DWORD *out_unread) {
+    *out_unread = 0;
+    return !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, out_unread, NULL) &&
+           win32_error_status(GetLastError()) == GPUIPC_ERR_PEER_CLOSED;
+}
+
 bool os_connection_has_ended(os_connection *connection) {
+    DWORD unread;
     bool ended = false;
     AcquireSRWLockShared(&connection->use);
     if (!atomic_load(&connection->is_interrupted)) {
-        /* fails when the other end is closed, but not while there is something left to read */
-        ended = !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, NULL, NULL);
+        ended = pipe_has_ended(connection, &unread);
     }
     ReleaseSRWLockShared(&connection->use);
     return ended;
@@ -161,13 +170,6 @@ bool os_connection_has_ended(os_connection *connection) {
 void os_connection_stop(os_connection *connection) {
     atomic_store(&connection->is_interrupted, true);
     SetEvent(win32_handle_native(connection->interrupted));
-}
-
-/** Whether the other end is closed, with connection->use held and the pipe open.
- *  @param out_unread bytes, which hide that it is closed */
-static bool pipe_has_ended(const os_connection *connection, DWORD *out_unread) {
-    *out_unread = 0;
-    return !PeekNamedPipe(win32_handle_native(connection->pipe), NULL, 0, NULL, out_unread, NULL);
 }
 
 /** With connection->use held alone. */

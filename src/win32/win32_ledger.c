@@ -13,8 +13,9 @@
  *
  * What nobody closes before the receiver ends: the handles of one packet, of a sender that dies
  * between putting them there and writing; those of a packet that the receiver refused because it
- * broke the rules, if its sender has closed its end by then; and those of what nobody took before the sender closed its
- * end, where the system gives no memory to read it (win32_packet.c, REST_TRIES).
+ * broke the rules, if its sender has closed its end by then; those of what nobody took before the sender closed its
+ * end, where the system gives no memory to read it (win32_packet.c, REST_TRIES); and those of a receiver that has closed
+ * its end, where the system does not tell the sender so.
  */
 #include "win32.h"
 

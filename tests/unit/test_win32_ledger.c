@@ -187,6 +187,25 @@ Test(win32_ledger, what_is_on_its_way_to_a_receiver_that_lives_is_left_to_it) {
     end(&self);
 }
 
+/* What is closed in a process that has taken it may be something else of that process's by then. */
+Test(win32_ledger, what_a_receiver_may_have_closed_is_left_to_it) {
+    lending self;
+    begin(&self);
+    check_ok(send_first(&self, 3));
+    record_begin();
+    record_fail(RECORD_PeekNamedPipe, 0, ERROR_NO_SYSTEM_RESOURCES);
+    cr_assert_not(os_connection_has_ended(self.sender));
+    end_sender(&self);
+    cr_assert_gt(record_count(RECORD_PeekNamedPipe), 1);
+    record_end();
+    check_lent(&self, 1, 1, 1);
+    take(&self, 3, 1);
+    for (size_t i = 0; i < 3; i++) {
+        close_taken(&self, i);
+    }
+    end(&self);
+}
+
 Test(win32_ledger, a_receiver_that_counts_more_than_was_sent_harms_only_itself) {
     static const uint64_t lies[] = {3, 1000, UINT64_MAX};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
