@@ -103,7 +103,7 @@ if(NOT WIN32)
 endif()
 
 if(NOT WIN32)
-  gpuipc_add_test(unit posix_fork SOURCES test_posix_fork.c asker.c buffer_marks.c channel_case.c contents_ends.c
+  gpuipc_add_test(unit posix_fork SOURCES test_posix_fork.c asker.c buffer_marks.c channel_case.c contents_ends.c ticket_server.c
                   $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_fork PRIVATE _GNU_SOURCE)
   target_link_options(test_unit_posix_fork PRIVATE

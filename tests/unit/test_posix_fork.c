@@ -11,6 +11,8 @@
 #include "channel_case.h"
 #include "contents_ends.h"
 #include "graphs.h"
+#include "sync/deferred.h"
+#include "ticket_server.h"
 
 TestSuite(fork, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
 
@@ -21,11 +23,13 @@ static CUstream stream;
 static gpuipc_buffer *sent;
 static gpuipc_buffer *opened;
 static gpuipc_buffer *distant;
-static gpuipc_server *polled; /* without a thread, which would have it as well */
+static gpuipc_server *server;
 static gpuipc_channel *channel;
 static gpuipc_subscription *reader;
 static captured graphs[2];
 static asker client;
+static ticket_server by_hand;
+static gpuipc_buffer *by_ticket[2];
 
 static void transfer(gpuipc_transport way) {
     check_ok(contents_send_range(&two, 0, BYTES, way));
@@ -57,18 +61,21 @@ static void capture_marks(void) {
     cr_assert(graphs_end(stream, &graphs[1]));
 }
 
-static void serve_channel(void) {
+#define NAME "forked"
+
+static void serve_channel(uint32_t flags) {
     const gpuipc_channel_config config = {.struct_size = sizeof(config),
                                           .buffer = sent,
                                           .slot_bytes = CHANNEL_CASE_SLOT,
                                           .slots = 2,
                                           .max_readers = 1,
-                                          .max_held = 1};
+                                          .max_held = 1,
+                                          .name = NAME};
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     gpuipc_ticket of;
     intptr_t handle;
-    polled = asker_server(0);
-    check_ok(gpuipc_channel_create(polled, &config, &channel, &of));
+    server = asker_server(flags);
+    check_ok(gpuipc_channel_create(server, &config, &channel, &of));
     check_ok(gpuipc_subscription_open(core_context, &of, NULL, &reader));
     check_ok(gpuipc_subscription_get_wait_handle(reader, &handle));
     check_ok(gpuipc_channel_loan(channel, stream, 0, &frame));
@@ -84,16 +91,41 @@ static void serve_share(void) {
                                       .stream = stream};
     gpuipc_ticket of;
     asker_reply reply;
-    polled = asker_server(0);
-    check_ok(gpuipc_buffer_share(polled, two.from, &late, &of));
+    server = asker_server(0);
+    check_ok(gpuipc_buffer_share(server, two.from, &late, &of));
     asker_begin(&client, two.other, &of);
     check_ok(asker_send(&client, &of));
-    check_ok(gpuipc_server_poll(polled, SOON_MS));
-    while (gpuipc_server_poll(polled, 0) == GPUIPC_OK) { /* where it has only been let in */
+    check_ok(gpuipc_server_poll(server, SOON_MS));
+    while (gpuipc_server_poll(server, 0) == GPUIPC_OK) { /* where it has only been let in */
     }
     check_ok(asker_receive(&client, &reply));
     cr_assert_eq(reply.answer, WIRE_GRANTED);
     check_ok(gpuipc_buffer_release(reply.buffer));
+}
+
+/* One ticket whose buffer is in use, and one that is kept open although its buffer was released. */
+static void open_tickets(void) {
+    static const ticket_step steps[] = {
+        {TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {TICKET_GRANT, 0}, {TICKET_CONFIRM, 0}, {0, 0}};
+    const uint16_t reply_flags[] = {0, WIRE_REPLY_ONE_SHOT};
+    ticket_server_open(&by_hand, core_context, two.from);
+    ticket_server_begin(&by_hand, steps);
+    for (size_t i = 0; i < 2; i++) {
+        const gpuipc_ticket of = ticket_server_ticket(&by_hand, i * BYTES / 2, BYTES / 2);
+        by_hand.reply_flags = reply_flags[i];
+        check_ok(gpuipc_buffer_open(two.other, &of, NULL, &by_ticket[i]));
+    }
+    ticket_server_end(&by_hand);
+    check_ok(gpuipc_buffer_release(by_ticket[1]));
+    by_ticket[1] = NULL;
+}
+
+static void ask_what_works(void) {
+    const gpuipc_transport_pair pair = {.struct_size = sizeof(pair), .owner = 0, .user = 1};
+    for (uint32_t i = 1; i <= GPUIPC_TRANSPORT_FABRIC; i++) {
+        gpuipc_transport_info info = {.struct_size = sizeof(info)};
+        check_ok(gpuipc_transport_query(core_context, (gpuipc_transport)i, &pair, &info));
+    }
 }
 
 /* From one device to another that does not reach it. */
@@ -121,7 +153,10 @@ static int give_everything_back(void) {
     wrong += gpuipc_subscription_close(reader) != GPUIPC_OK;
     wrong += gpuipc_channel_destroy(channel) != GPUIPC_OK;
     asker_end(&client);
-    wrong += gpuipc_server_destroy(polled) != GPUIPC_OK;
+    wrong += gpuipc_server_destroy(server) != GPUIPC_OK;
+    wrong += gpuipc_buffer_release(by_ticket[0]) != GPUIPC_OK;
+    wrong += gpuipc_connection_close(by_hand.connection) != GPUIPC_OK;
+    wrong += gpuipc_listener_close(by_hand.listener) != GPUIPC_OK;
     wrong += gpuipc_buffer_release(opened) != GPUIPC_OK;
     wrong += gpuipc_buffer_release(sent) != GPUIPC_OK;
     wrong += gpuipc_buffer_release(distant) != GPUIPC_OK;
@@ -145,6 +180,7 @@ static void end_everything(void) {
 
 #define CALLS_MADE  99
 #define MEMORY_LEFT 98
+#define TRIES       20
 
 static int live_as_child(void) {
     const uint64_t before = core_calls(NULL);
@@ -157,7 +193,7 @@ static int live_as_child(void) {
     return core_calls(NULL) == before ? wrong : CALLS_MADE;
 }
 
-static void check_child(void) {
+static int fork_once(void) {
     int how = -1;
     const pid_t child = fork();
     if (child == 0) {
@@ -166,12 +202,23 @@ static void check_child(void) {
     cr_assert_gt(child, 0);
     cr_assert_eq(waitpid(child, &how, 0), child);
     cr_assert(WIFEXITED(how), "0x%x", how);
-    cr_assert_eq(WEXITSTATUS(how), 0, "%d", WEXITSTATUS(how));
+    return WEXITSTATUS(how);
+}
+
+/* What a thread of the library's just looks at has a reference from it, which nobody gives back in the child. That is a
+ * matter of moments, and what is left for want of care is left each time. */
+static void check_child(void) {
+    int how = MEMORY_LEFT;
+    for (int tries = 0; tries < TRIES && how == MEMORY_LEFT; tries++) {
+        how = fork_once();
+    }
+    cr_assert_eq(how, 0, "%d", how);
 }
 
 /* What the process makes once and keeps is there. */
 static void begin_counted(void) {
     begin();
+    ask_what_works();
     end_everything();
     allocation_watch(0);
     begin();
@@ -195,13 +242,42 @@ Test(fork, what_goes_over_connections) {
     end_everything();
 }
 
-Test(fork, both_ends_of_a_channel) {
+/* The child has not taken it away. */
+static void check_name_is_there(void) {
+    const os_directory directory = {.path = core_directory};
+    os_connection *made;
+    check_ok(os_connection_open(&directory, "channel-" NAME, os_deadline_after(0), &made));
+    os_connection_destroy(made);
+}
+
+static void fork_with_a_channel(uint32_t server_flags) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     begin_counted();
-    serve_channel();
+    serve_channel(server_flags);
     check_child();
+    check_name_is_there();
     check_ok(gpuipc_channel_loan(channel, stream, 0, &frame));
     check_ok(gpuipc_channel_publish(channel, &frame, stream));
     cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    end_everything();
+}
+
+Test(fork, both_ends_of_a_channel) {
+    fork_with_a_channel(0);
+}
+
+Test(fork, what_tickets_have_opened) {
+    begin_counted();
+    open_tickets();
+    check_child();
+    end_everything();
+}
+
+Test(fork, what_was_put_off) {
+    begin_counted();
+    deferred_wait_begins(); /* as while a stream waits for another process */
+    ask_what_works();
+    check_child();
+    deferred_wait_ends();
     end_everything();
 }
