@@ -266,6 +266,10 @@ Test(fork, both_ends_of_a_channel) {
     fork_with_a_channel(0);
 }
 
+Test(fork, a_server_that_has_a_thread) {
+    fork_with_a_channel(GPUIPC_SERVER_THREAD);
+}
+
 Test(fork, what_tickets_have_opened) {
     begin_counted();
     open_tickets();

@@ -76,43 +76,55 @@ static os_deadline until_expiry(server *self, os_deadline deadline) {
     return next.at_ns < deadline.at_ns ? os_deadline_inherit(next, deadline) : deadline;
 }
 
-/* Looks after what is ready; *out_count is 0 when nothing was before the deadline. One request of each client, so
- * that no client keeps the others waiting. */
-static gpuipc_status serve(server *self, os_deadline deadline, size_t *out_count) {
+typedef struct ready {
     void *tags[READY_MAX];
-    size_t count = 0;
+    size_t count;
+} ready;
+
+/* Nobody is ready when it fails. */
+static gpuipc_status await_ready(server *self, os_deadline deadline, ready *out_found) {
+    out_found->count = 0;
+    return os_poller_wait(self->poller, until_expiry(self, deadline), out_found->tags, READY_MAX,
+                          &out_found->count);
+}
+
+/* One request of each client, so that no client keeps the others waiting. The serving mutex is held.
+ * @return how many were served */
+static size_t look_after(server *self, const ready *found) {
     size_t served = 0;
-    gpuipc_status status =
-        os_poller_wait(self->poller, until_expiry(self, deadline), tags, READY_MAX, &count);
-    for (size_t i = 0; i < count && status == GPUIPC_OK && !atomic_load(&self->is_over); i++) {
-        if (tags[i] == OS_POLLER_WOKEN) { /* maybe by the end of a process */
+    for (size_t i = 0; i < found->count && !atomic_load(&self->is_over); i++) {
+        void *tag = found->tags[i];
+        if (tag == OS_POLLER_WOKEN) { /* maybe by the end of a process */
             share_notice_end(&self->shares);
             self->exports_to_look = SIZE_MAX;
             continue;
         }
-        if (tags[i] == self) {
+        if (tag == self) {
             client_accept(&self->clients, self->listener);
         } else {
-            client_serve(&self->clients, tags[i]);
+            client_serve(&self->clients, tag);
         }
         served++;
     }
     client_table_tidy(&self->clients);
     share_sweep(&self->shares);
     export_look_on(self->context, &self->exports_to_look);
-    *out_count = served;
-    return status;
+    return served;
 }
 
-/* Its reference is the thread's own: a forked child does not have that thread, and leaves alone what it may have
- * been in the midst of. */
+/* Its reference is the thread's own. A forked child does not have that thread, and gives the reference up unless the thread
+ * was serving somebody. */
 static void run(void *argument) {
     server *self = argument;
     unsigned pause = 0;
     status_thread_scope()->serving = self;
     while (!atomic_load(&self->is_over)) {
-        size_t count;
-        if (serve(self, os_deadline_after(-1), &count) == GPUIPC_OK) {
+        ready found;
+        gpuipc_status status = await_ready(self, os_deadline_after(-1), &found);
+        os_mutex_lock(&self->serving);
+        (void)look_after(self, &found);
+        os_mutex_unlock(&self->serving);
+        if (status == GPUIPC_OK) {
             pause = 0;
             continue;
         }
@@ -241,6 +253,16 @@ static void end(server *self) {
     status_restore(&why);
 }
 
+/* In a child. What a thread of the parent's was in the midst of is left alone. */
+static void forget_thread(server *self) {
+    if (self->thread != NULL && os_mutex_try_lock(&self->serving)) {
+        os_mutex_unlock(&self->serving);
+        os_thread_forget(self->thread);
+        self->thread = NULL;
+        object_unreference(&self->object);
+    }
+}
+
 static gpuipc_status read_config(const gpuipc_server_config *config,
                                  gpuipc_server_config *out_known) {
     gpuipc_server_config known = {.flags = GPUIPC_SERVER_THREAD};
@@ -318,7 +340,9 @@ gpuipc_status gpuipc_server_destroy(gpuipc_server *handle) {
         return status_fail(GPUIPC_ERR_BUSY, "the calling thread is just serving it");
     }
     gpuipc_status status = object_remove_hold(OBJECT_SERVER, handle, &last);
-    if (last != NULL && !object_is_forked(last)) {
+    if (last != NULL && object_is_forked(last)) {
+        forget_thread((server *)last);
+    } else if (last != NULL) {
         end((server *)last);
     }
     object_unreference(last);
@@ -344,13 +368,15 @@ static gpuipc_status check_polled(const server *self) {
 /* The serving mutex is held. What only wakes the poller is not what the caller waits for. */
 static gpuipc_status poll(server *self, os_deadline deadline) {
     const void *const outer = status_thread_scope()->serving;
+    ready found;
     size_t count = 0;
     gpuipc_status status = GPUIPC_OK;
     status_thread_scope()->serving = self;
     /* also before the first: whoever polled before may have taken the one wake of its end */
     bool again = !atomic_load(&self->is_over);
     while (again) {
-        status = serve(self, deadline, &count);
+        status = await_ready(self, deadline, &found);
+        count = look_after(self, &found);
         again = count == 0 && status == GPUIPC_OK && !atomic_load(&self->is_over) &&
                 (!os_deadline_passed(deadline) || is_taking_away(self));
     }

@@ -17,7 +17,7 @@ typedef struct server {
     bool has_thread;   /**< else the program polls */
     os_thread *thread; /**< NULL: it has not started, or has ended */
     atomic_bool is_over;
-    os_mutex serving;       /**< held by the one thread that serves, where the program polls */
+    os_mutex serving; /**< held by the one thread that serves; its own thread waits without it */
     size_t exports_to_look; /**< of whom serves: export_look_on() */
     share_table shares;
     client_table clients;
