@@ -27,9 +27,10 @@
  *   gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
  *   when that process ends, and ends itself when no stream waits any more. After a channel of turns whose graphs were
  *   captured it goes on until the context ends, or 32 more of their pages have. The process has one while
- *   buffers are released behind the work of devices (gpuipc_buffer_drop(), gpuipc_connection_receive_contents()) or
- *   returns are looked for (gpuipc_buffer_get_returns_wait_handle()), and a fifth of a second longer. The same one looks
- *   after a channel's readers.
+ *   buffers are released or loans returned behind the work of devices (gpuipc_buffer_drop(),
+ *   gpuipc_buffer_drop_loan(), gpuipc_connection_receive_contents()) or returns are looked for
+ *   (gpuipc_buffer_get_returns_wait_handle()). It stays a fifth of a second longer. The same one looks after a channel's
+ *   readers.
  *   A subscription has one from the call on that gets its wait handle (gpuipc_subscription_get_wait_handle()).
  * - A call that puts something on a stream waits, as any call of CUDA does, while the driver has no room for more on
  *   that stream (1,021 calls: measured on an H200, driver 580). "Blocking no" means: for nothing else.

@@ -241,6 +241,10 @@ public:
     returned<void>::as return_loan_async(const gpuipc_mark &loan, gpuipc_stream stream) const {
         return detail::give(gpuipc_buffer_return_loan_async(get(), &loan, stream));
     }
+    /** Returns it behind all work that the devices have been given: wherever the program is. */
+    returned<void>::as drop_loan(const gpuipc_mark &loan) const {
+        return detail::give(gpuipc_buffer_drop_loan(get(), &loan));
+    }
     /** Gives it up in stream order. After a failure it is still held. */
     returned<void>::as release(gpuipc_stream stream) {
         const gpuipc_status status = gpuipc_buffer_release_async(get(), stream);

@@ -130,7 +130,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_cancel_loan(gpuipc_buffer 
  * @param loan as gpuipc_buffer_lend() made it
  * @errors ::GPUIPC_ERR_RELEASED (the loan is over, or this process has taken it already: leave the part alone);
  *         ::GPUIPC_ERR_INVALID_ARGUMENT (no loan, damaged, of another context, or the buffer was not received)
- * @ownership gpuipc_buffer_return_loan() or the buffer's release is owed  @threads any  @blocking no  @since 0.1
+ * @ownership gpuipc_buffer_return_loan(), gpuipc_buffer_drop_loan() or the buffer's release is owed  @threads any  @blocking no  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_take_loan(gpuipc_buffer *buffer,
                                                                 const gpuipc_mark *loan);
@@ -159,6 +159,21 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_return_loan(gpuipc_buffer 
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_return_loan_async(gpuipc_buffer *buffer,
                                                                         const gpuipc_mark *loan,
                                                                         gpuipc_stream stream);
+
+/**
+ * Returns a loan from wherever the program is, as gpuipc_buffer_drop() gives up a buffer: a garbage collector, a destructor
+ * at any time, a thread without a CUDA context. Makes no call of the driver. What the devices that may use the buffer have
+ * been given until now may still use the part. When they have done it, a thread of the library returns the loan. So a
+ * program that keeps the buffer for other parts need not know which streams used this one. What gpuipc_buffer_drop() says of
+ * contexts, captures and forks holds here, too.
+ * @param buffer the one by which it was taken; its memory is kept until the loan is returned, whoever releases it
+ * @param loan as it was taken
+ * @errors as gpuipc_buffer_return_loan()
+ * @ownership ends what gpuipc_buffer_take_loan() began  @threads any, also at the same time
+ * @blocking no: no call of the driver; it may start the thread  @since 0.1
+ */
+GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_drop_loan(gpuipc_buffer *buffer,
+                                                                const gpuipc_mark *loan);
 
 #ifdef __cplusplus
 }

@@ -488,7 +488,8 @@ static void borrow(gpuipc_buffer *of, const gpuipc_mark *what, uint8_t how) {
         (void)gpuipc_buffer_take_loan(of, what);
         break;
     default:
-        (void)gpuipc_buffer_return_loan(of, what);
+        (void)(how / 3 % 2 == 0 ? gpuipc_buffer_return_loan(of, what)
+                                : gpuipc_buffer_drop_loan(of, what));
         break;
     }
 }

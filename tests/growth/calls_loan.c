@@ -54,6 +54,10 @@ static void give_back_async(unsigned i) {
     MUST(gpuipc_buffer_return_loan_async(world.borrowed, &growth_items[i].mark, NULL));
 }
 
+static void drop(unsigned i) {
+    MUST(gpuipc_buffer_drop_loan(world.borrowed, &growth_items[i].mark));
+}
+
 static void await_loan(unsigned i) {
     MUST(gpuipc_buffer_await_loan(world.arena, &growth_items[i].mark, GROWTH_SOON_MS));
 }
@@ -115,6 +119,7 @@ static const growth_call calls[] = {
     {"gpuipc_buffer_return_loan", NULL, lend_and_take, give_back, await_loan, 0, NULL},
     {"gpuipc_buffer_return_loan_async", NULL, lend_and_take, give_back_async, pass_and_await, 0,
      NULL},
+    {"gpuipc_buffer_drop_loan", NULL, lend_and_take, drop, await_loan, 0, NULL},
     {"gpuipc_buffer_await_loan", NULL, lend_take_and_give_back, await_loan, NULL, 0, NULL},
     {"gpuipc_buffer_await_loan_async", NULL, lend_take_and_give_back, await_loan_async, synchronize,
      0, NULL},

@@ -155,6 +155,10 @@ static void lend_and_return(const gpuipc::buffer &lender, const gpuipc::buffer &
     DONE(borrower.take_loan(second));
     DONE(borrower.return_loan_async(second, nullptr));
     DONE(lender.await_loan(second, 5000));
+    const gpuipc_mark third = TAKE(lender.lend_ready());
+    DONE(borrower.take_loan(third));
+    DONE(borrower.drop_loan(third));
+    DONE(lender.await_loan(third, 5000));
 }
 
 static gpuipc_status receive_status(gpuipc::connection &to, int timeout_ms) {

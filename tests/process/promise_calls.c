@@ -189,6 +189,7 @@ PROMPT(gpuipc_server_get_wait_handle, world.polled, &native)
 PROMPT(gpuipc_server_holders, world.server, &world.ticket, holders, 4, &count)
 PROMPT(gpuipc_subscription_get_wait_handle, world.reader, &native)
 PROMPT(gpuipc_buffer_return_async, world.borrowed[1 + world.given_up++], NULL)
+PROMPT(gpuipc_buffer_drop_loan, world.borrowed[0], &world.to_drop[world.loans_dropped++])
 PROMPT(gpuipc_buffer_return_loan, world.borrowed[0], &world.to_return[world.returned++])
 PROMPT(gpuipc_buffer_return_loan_async, world.borrowed[0],
        &world.to_return_async[world.returned_async++], NULL)

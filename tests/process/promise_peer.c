@@ -94,8 +94,10 @@ static void borrow(void) {
         world.to_take[i] = partner_mark(&other, "lend");
         world.to_return[i] = partner_mark(&other, "lend");
         world.to_return_async[i] = partner_mark(&other, "lend");
+        world.to_drop[i] = partner_mark(&other, "lend");
         check_ok(gpuipc_buffer_take_loan(world.borrowed[0], &world.to_return[i]));
         check_ok(gpuipc_buffer_take_loan(world.borrowed[0], &world.to_return_async[i]));
+        check_ok(gpuipc_buffer_take_loan(world.borrowed[0], &world.to_drop[i]));
     }
 }
 

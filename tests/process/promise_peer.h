@@ -53,6 +53,7 @@ PROMISE_CALL(gpuipc_subscription_take_for_kernel);
 PROMISE_CALL(gpuipc_buffer_cancel_loan);
 PROMISE_CALL(gpuipc_buffer_copy_async);
 PROMISE_CALL(gpuipc_buffer_drop);
+PROMISE_CALL(gpuipc_buffer_drop_loan);
 PROMISE_CALL(gpuipc_buffer_fill_async);
 PROMISE_CALL(gpuipc_buffer_find);
 PROMISE_CALL(gpuipc_buffer_get_info);

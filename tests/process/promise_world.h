@@ -41,6 +41,7 @@ typedef struct promise_world {
     gpuipc_mark to_take[PROMISE_ITEMS];
     gpuipc_mark to_return[PROMISE_ITEMS]; /**< these are taken */
     gpuipc_mark to_return_async[PROMISE_ITEMS];
+    gpuipc_mark to_drop[PROMISE_ITEMS];
     gpuipc_ticket their_ticket;
     gpuipc_ticket their_channel;
     char their_channel_name[UNIQUE_NAME_MAX];
@@ -49,6 +50,7 @@ typedef struct promise_world {
     int taken;
     int returned;
     int returned_async;
+    int loans_dropped;
     int given_up;
 } promise_world;
 

@@ -52,6 +52,7 @@ static const promise without_blocking[] = {
     PROMISE(gpuipc_buffer_cancel_loan),
     PROMISE(gpuipc_buffer_copy_async),
     PROMISE(gpuipc_buffer_drop),
+    PROMISE(gpuipc_buffer_drop_loan),
     PROMISE(gpuipc_buffer_fill_async),
     PROMISE(gpuipc_buffer_find),
     PROMISE(gpuipc_buffer_get_info),

@@ -43,6 +43,7 @@ static inline gpuipc_status named_call(const char *name, gpuipc_status status) {
 #define gpuipc_buffer_copy_async(...) NAMED_CALL(gpuipc_buffer_copy_async, __VA_ARGS__)
 #define gpuipc_buffer_create(...) NAMED_CALL(gpuipc_buffer_create, __VA_ARGS__)
 #define gpuipc_buffer_drop(...) NAMED_CALL(gpuipc_buffer_drop, __VA_ARGS__)
+#define gpuipc_buffer_drop_loan(...) NAMED_CALL(gpuipc_buffer_drop_loan, __VA_ARGS__)
 #define gpuipc_buffer_fill_async(...) NAMED_CALL(gpuipc_buffer_fill_async, __VA_ARGS__)
 #define gpuipc_buffer_find(...) NAMED_CALL(gpuipc_buffer_find, __VA_ARGS__)
 #define gpuipc_buffer_get_info(...) NAMED_CALL(gpuipc_buffer_get_info, __VA_ARGS__)

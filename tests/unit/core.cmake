@@ -35,7 +35,7 @@ target_include_directories(drop_helper PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
 target_link_libraries(drop_helper PRIVATE gpuipc_test_support)
 add_dependencies(drop_helper gpuipc_emulated)
 add_dependencies(test_unit_drop drop_helper)
-foreach(unit ready returns release_wait mark loan stream_done)
+foreach(unit ready returns release_wait mark loan loan_drop stream_done)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 endforeach()
 gpuipc_add_test(unit interrupt DRIVER SOURCES test_interrupt.c interrupt_calls.c stream_gate.c ticket_server.c

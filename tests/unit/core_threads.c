@@ -108,14 +108,16 @@ static bool check_race(gpuipc_status status, gpuipc_status late, const char *wha
     return status == GPUIPC_OK;
 }
 
-/* Returned on a stream, at once, or with the buffer. */
+/* Returned on a stream, at once, behind work, or with the buffer. */
 static void borrow(gpuipc_buffer *opened, const gpuipc_mark *loan, uint32_t value) {
     const bool is_taken =
         check_race(gpuipc_buffer_take_loan(opened, loan), GPUIPC_ERR_RELEASED, "taking a loan");
-    if (is_taken && value % 3 == 0) {
+    if (is_taken && value % 4 == 0) {
         CHECK(gpuipc_buffer_return_loan_async(opened, loan, NULL));
-    } else if (is_taken && value % 3 == 1) {
+    } else if (is_taken && value % 4 == 1) {
         CHECK(gpuipc_buffer_return_loan(opened, loan));
+    } else if (is_taken && value % 4 == 2) {
+        CHECK(gpuipc_buffer_drop_loan(opened, loan));
     }
 }
 

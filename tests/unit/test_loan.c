@@ -432,6 +432,7 @@ static void check_no_loan(const gpuipc_mark *bytes) {
 static void check_not_taken(gpuipc_buffer *by, const gpuipc_mark *bytes) {
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_take_loan(by, bytes));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_return_loan(by, bytes));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_drop_loan(by, bytes));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_return_loan_async(by, bytes, borrower));
 }
 

@@ -191,7 +191,7 @@ gpuipc_status buffer_publish(buffer *self, gpuipc_buffer **out_handle) {
     buffer_hold(self);
     gpuipc_status status = buffer_publish_held(self, out_handle);
     if (status != GPUIPC_OK) {
-        buffer_unreference_handle(&self->object);
+        buffer_unreference_handle(self);
     }
     return status;
 }
@@ -294,9 +294,10 @@ gpuipc_status gpuipc_buffer_release(gpuipc_buffer *handle) {
     return handle == NULL ? GPUIPC_OK : buffer_release(handle);
 }
 
-void buffer_unreference_handle(object *self) {
-    atomic_fetch_sub(&((buffer *)self)->handles, 1u);
-    object_unreference(self);
+void buffer_unreference_handle(void *self) {
+    buffer *of = self;
+    atomic_fetch_sub(&of->handles, 1u);
+    object_unreference(&of->object);
 }
 
 gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer) {
@@ -311,6 +312,10 @@ gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer) {
     }
     *out_buffer = (buffer *)base;
     return GPUIPC_OK;
+}
+
+uint32_t buffer_users(buffer *self) {
+    return atomic_load(&self->others_may_use) ? GPUIPC_DEVICE_NONE : self->access_device;
 }
 
 /* Until then it counts as a handle: what is opened again meanwhile is not alone. */
@@ -328,14 +333,13 @@ gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *handle) {
         buffer_unreference(self); /* which makes no driver call there */
         return GPUIPC_OK;
     }
-    drop_add(self->context, &self->dropped, &self->object, buffer_unreference_handle,
-             atomic_load(&self->others_may_use) ? GPUIPC_DEVICE_NONE : self->access_device);
+    drop_add(self->context, &self->dropped, self, buffer_unreference_handle, buffer_users(self));
     return GPUIPC_OK;
 }
 
 void buffer_release_later(buffer *self) {
     const gpuipc_error why = status_save();
-    buffer_unreference_handle(&self->object);
+    buffer_unreference_handle(self);
     status_restore(&why);
 }
 

@@ -107,6 +107,8 @@ void buffer_unreference(buffer *self);
 /** Gives up a hold on a public handle, for a reference that counts as one: buffer_unreference_handle(). Allowed in a forked
  *  child. */
 gpuipc_status buffer_take_hold(gpuipc_buffer *handle, buffer **out_buffer);
+/** The device whose work may use it, for drop_add(); GPUIPC_DEVICE_NONE: several. */
+uint32_t buffer_users(buffer *self);
 /** As gpuipc_buffer_release(), of a handle that is not NULL. In a child it makes no driver call. */
 gpuipc_status buffer_release(gpuipc_buffer *handle);
 /** As gpuipc_buffer_return_async(). */
@@ -118,7 +120,7 @@ void buffer_release_behind(buffer *self, struct drop_passing *passing, gpuipc_st
  *  more. */
 void buffer_hold(buffer *self);
 /** Gives up a reference that counts as a public handle. */
-void buffer_unreference_handle(object *self);
+void buffer_unreference_handle(void *self);
 /** The same, in a call that must not wait for the devices; a failure stays in the record. */
 void buffer_release_later(buffer *self);
 /** The same after a failure, which stays in the record. */

@@ -192,6 +192,18 @@ gpuipc_status gpuipc_buffer_return_loan(gpuipc_buffer *handle, const gpuipc_mark
     return do_with(handle, loan, borrowed_return);
 }
 
+gpuipc_status gpuipc_buffer_drop_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
+    status_enter(__func__);
+    buffer *self = NULL;
+    mark wanted;
+    gpuipc_status status = find(handle, loan, &self, &wanted);
+    if (status == GPUIPC_OK) {
+        status = borrowed_drop(self->import_record, &wanted, &self->object, buffer_users(self));
+        buffer_unreference(self);
+    }
+    return status;
+}
+
 static gpuipc_status return_on_stream(buffer *self, const mark *wanted, gpuipc_stream stream) {
     device_scope scope;
     gpuipc_status status =

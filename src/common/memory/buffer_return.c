@@ -84,9 +84,9 @@ static void return_if_last(buffer *self, gpuipc_stream stream) {
 
 void buffer_release_behind(buffer *self, struct drop_passing *passing, gpuipc_stream stream) {
     context *ctx = self->context;
-    if (!drop_pass(ctx, passing, &self->object, buffer_unreference_handle, stream)) {
+    if (!drop_pass(ctx, passing, self, buffer_unreference_handle, stream)) {
         drop_passing_destroy(ctx, passing);
-        drop_add(ctx, &self->dropped, &self->object, buffer_unreference_handle, GPUIPC_DEVICE_NONE);
+        drop_add(ctx, &self->dropped, self, buffer_unreference_handle, GPUIPC_DEVICE_NONE);
     }
 }
 

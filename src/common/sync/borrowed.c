@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda/context.h"
+#include "sync/drop.h"
 #include "sync/loan_word.h"
 
 /* What this process has of the loans in a page of a lender's. */
@@ -12,6 +13,9 @@ typedef struct borrowed {
     list_link listed; /* in import_record::loans, while it is taken and not returned */
     uint32_t value;
     uint16_t secret;
+    dropped dropped;  /* while it is returned behind work */
+    object *of;       /* likewise: a reference on the buffer; else NULL */
+    point_page *page; /* which that keeps */
 } borrowed;
 
 static uint32_t number_of(const mark *self) {
@@ -72,9 +76,11 @@ gpuipc_status borrowed_take(import_record *by, const mark *self) {
     os_mutex *mutex = &by->marks->context->points->mutex;
     os_mutex_lock(mutex);
     status = find(by->marks, number_of(self), &one);
-    if (status == GPUIPC_OK && (one->listed.in != NULL || !take_word(by->marks, self))) {
+    /* What is owed is given out anew by no lender that keeps to the rules. */
+    const bool is_owed = status == GPUIPC_OK && (one->listed.in != NULL || one->of != NULL);
+    if (status == GPUIPC_OK && (is_owed || !take_word(by->marks, self))) {
         status = status_fail(GPUIPC_ERR_RELEASED,
-                             one->listed.in != NULL && one->value == self->value
+                             is_owed && one->value == self->value
                                  ? "this process has taken the loan already"
                                  : "the loan is over: it was returned, or its lender took it back");
     } else if (status == GPUIPC_OK) {
@@ -86,8 +92,10 @@ gpuipc_status borrowed_take(import_record *by, const mark *self) {
     return status;
 }
 
-/* It is not taken any more, as far as this process is concerned. */
-static gpuipc_status take_out(import_record *by, const mark *self, borrowed **out_one) {
+/* It is not taken any more, as far as this process is concerned. @param keeps for whoever owes it until later: whose buffer it
+ * is */
+static gpuipc_status take_out(import_record *by, const mark *self, object *keeps,
+                              borrowed **out_one) {
     gpuipc_status status = check_is_loan(by, self);
     if (status != GPUIPC_OK) {
         return status;
@@ -101,6 +109,8 @@ static gpuipc_status take_out(import_record *by, const mark *self, borrowed **ou
                              "the loan was not taken by this buffer, or has been returned");
     } else if (status == GPUIPC_OK) {
         list_remove(&(*out_one)->listed);
+        (*out_one)->of = keeps;
+        (*out_one)->page = by->marks;
     }
     os_mutex_unlock(mutex);
     return status;
@@ -108,7 +118,7 @@ static gpuipc_status take_out(import_record *by, const mark *self, borrowed **ou
 
 gpuipc_status borrowed_return(import_record *by, const mark *self) {
     borrowed *one;
-    gpuipc_status status = take_out(by, self, &one);
+    gpuipc_status status = take_out(by, self, NULL, &one);
     if (status == GPUIPC_OK) {
         const point_word returned = returned_word(by, self);
         point_store(&returned);
@@ -119,7 +129,7 @@ gpuipc_status borrowed_return(import_record *by, const mark *self) {
 gpuipc_status borrowed_return_async(import_record *by, const mark *self, gpuipc_stream stream) {
     borrowed *one;
     point_word passage;
-    gpuipc_status status = take_out(by, self, &one);
+    gpuipc_status status = take_out(by, self, NULL, &one);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -130,6 +140,31 @@ gpuipc_status borrowed_return_async(import_record *by, const mark *self, gpuipc_
         os_mutex_lock(mutex);
         list_append(&by->loans, &one->listed);
         os_mutex_unlock(mutex);
+    }
+    return status;
+}
+
+static void give_up(void *what) {
+    borrowed *self = what;
+    object *of = self->of;
+    const uint32_t number = (uint32_t)(self - (const borrowed *)self->page->loans);
+    const point_word returned = loan_returned_word(self->page, number, self->value, self->secret);
+    os_mutex *mutex = &self->page->context->points->mutex;
+    os_mutex_lock(mutex);
+    self->of = NULL; /* the lender may lend it anew as soon as it sees the word */
+    point_store(&returned);
+    os_mutex_unlock(mutex);
+    object_unreference(of);
+}
+
+gpuipc_status borrowed_drop(import_record *by, const mark *self, object *of, uint32_t behind) {
+    borrowed *one;
+    object_reference(of);
+    gpuipc_status status = take_out(by, self, of, &one);
+    if (status == GPUIPC_OK) {
+        drop_add(by->marks->context, &one->dropped, one, give_up, behind);
+    } else {
+        object_unreference(of); /* the caller has one */
     }
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef GPUIPC_BORROWED_H
 #define GPUIPC_BORROWED_H
 
+#include "base/object.h"
 #include "sync/import_record.h"
 
 typedef struct mark mark;
@@ -15,6 +16,9 @@ gpuipc_status borrowed_take(import_record *by, const mark *self);
 gpuipc_status borrowed_return(import_record *by, const mark *self);
 /** The same when a stream of the current CUDA context comes to it. */
 gpuipc_status borrowed_return_async(import_record *by, const mark *self, gpuipc_stream stream);
+/** The same when a device has done what it has been given until now. No driver call, no wait.
+ *  @param of the buffer: kept until then  @param behind as drop_add() */
+gpuipc_status borrowed_drop(import_record *by, const mark *self, object *of, uint32_t behind);
 /** All that was taken by a buffer. */
 void borrowed_return_all(import_record *by);
 

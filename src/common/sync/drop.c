@@ -35,8 +35,8 @@ typedef struct drop_table {
 /* A place that a stream has not passed yet. */
 typedef struct drop_passing {
     list_link link;
-    object *what;
-    void (*give_up)(object *what);
+    void *what;
+    void (*give_up)(void *what);
     CUevent event;
     uint32_t device; /* of the event */
 } drop_passing;
@@ -311,7 +311,7 @@ static void added(context *ctx) {
     status_restore(&why);
 }
 
-void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(object *what),
+void drop_add(struct context *ctx, dropped *self, void *what, void (*give_up)(void *what),
               uint32_t behind) {
     drop_table *table = ctx->drops;
     lock();
@@ -354,7 +354,7 @@ void drop_passing_destroy(struct context *ctx, drop_passing *self) {
     free(self);
 }
 
-bool drop_pass(struct context *ctx, drop_passing *self, object *what, void (*give_up)(object *what),
+bool drop_pass(struct context *ctx, drop_passing *self, void *what, void (*give_up)(void *what),
                gpuipc_stream stream) {
     const gpuipc_error why = status_save();
     if (device_event_record(ctx, self->event, self->device, stream) != GPUIPC_OK) {

@@ -22,12 +22,12 @@
 struct context;
 struct drop_passing;
 
-/** Lies in an object that can be dropped. All zero is none. */
+/** Lies in what can be dropped. All zero is none. */
 typedef struct dropped {
     list_link link; /**< in a queue */
-    object *what;
-    void (*give_up)(object *what); /**< one reference, which stands for all that were dropped */
-    bool everywhere;               /**< behind the work of every device, one after the other */
+    void *what;
+    void (*give_up)(void *what); /**< one reference, which stands for all that were dropped */
+    bool everywhere;             /**< behind the work of every device, one after the other */
 } dropped;
 
 /** When it ends nothing is in it any more: what is dropped holds its context. */
@@ -36,7 +36,7 @@ extern const struct context_part drop_part;
 /** Gives a reference up when the device has done what it has been given until now. No driver call, no wait. Where one is
  *  in a queue already, that one stays until then, and this one is given up at once.
  *  @param give_up how  @param behind its number; GPUIPC_DEVICE_NONE: all whose primary context is in use */
-void drop_add(struct context *ctx, dropped *self, object *what, void (*give_up)(object *what),
+void drop_add(struct context *ctx, dropped *self, void *what, void (*give_up)(void *what),
               uint32_t behind);
 
 /** Room for a place in a stream, so that drop_pass() cannot fail; in the CUDA context of that stream. */
@@ -44,8 +44,8 @@ gpuipc_status drop_passing_new(struct context *ctx, struct drop_passing **out_pa
 void drop_passing_destroy(struct context *ctx, struct drop_passing *self);
 /** Gives a reference up when the stream has done what it has been given until now. Takes @p self over, on success only:
  *  where the driver refuses the event, drop_add() is left. @return success */
-bool drop_pass(struct context *ctx, struct drop_passing *self, object *what,
-               void (*give_up)(object *what), gpuipc_stream stream);
+bool drop_pass(struct context *ctx, struct drop_passing *self, void *what,
+               void (*give_up)(void *what), gpuipc_stream stream);
 
 /** Gives up what may be given up now. A reference on the context is held. @return whether there was something */
 bool drop_run(struct context *ctx);

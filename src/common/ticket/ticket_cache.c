@@ -185,7 +185,7 @@ void ticket_cache_close(context *ctx, bool forked) {
         os_mutex_unlock(&cache->mutex);
     }
     while ((of = take_kept(cache)) != NULL) {
-        buffer_unreference_handle(&of->object);
+        buffer_unreference_handle(of);
     }
 }
 
