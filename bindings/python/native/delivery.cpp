@@ -53,8 +53,6 @@ void end_capsule(PyObject *capsule) {
 struct segment {
     std::shared_ptr<memory> core;
     std::shared_ptr<ground> on;
-    gpuipc_mark loan;
-    bool is_own; /* of this very process */
 };
 
 gpuipc_mark mark_from(const nb::bytes &bytes) {
@@ -83,21 +81,18 @@ std::shared_ptr<owner> take_own(const memory &core, const gpuipc_mark &loan) {
     return kept;
 }
 
-segment open_segment(nb::handle ticket, const nb::bytes &loan) {
+segment open_segment(nb::handle ticket, const gpuipc_mark &loan) {
     segment made;
     made.core = open_handed_over(ticket_from(ticket));
-    made.loan = mark_from(loan);
-    made.is_own = made.core->is_of_this_process();
     std::shared_ptr<owner> kept;
-    if (made.is_own) {
-        kept = take_own(*made.core, made.loan);
+    if (made.core->is_of_this_process()) {
+        kept = take_own(*made.core, loan);
     } else {
-        const gpuipc_status status = gpuipc_buffer_take_loan(made.core->handle(), &made.loan);
+        const gpuipc_status status = made.core->take(loan);
         if (status == GPUIPC_ERR_RELEASED) {
             refuse_second();
         }
         check(status);
-        made.core->set_mark(made.loan);
     }
     made.on = std::make_shared<ground>(made.core->hold_for_tensor(), std::move(kept));
     return made;
@@ -112,7 +107,8 @@ class delivery {
           exchange_(exchange_from(make_)) {
         for (nb::handle each : segments) {
             const nb::tuple pair = nb::cast<nb::tuple>(each);
-            of_.push_back(open_segment(nb::object(pair[0]), nb::cast<nb::bytes>(pair[1])));
+            of_.push_back(
+                open_segment(nb::object(pair[0]), mark_from(nb::cast<nb::bytes>(pair[1]))));
         }
         for (const place &each : said_.commons) {
             check_place(each);
@@ -190,10 +186,7 @@ class delivery {
 
     void give_back(const std::vector<uintptr_t> &streams) {
         for (size_t i = 0; i < of_.size(); i++) {
-            if (!of_[i].is_own) {
-                check(gpuipc_buffer_return_loan_async(of_[i].core->handle(), &of_[i].loan,
-                                                      stream_of_handle(streams.at(i))));
-            }
+            of_[i].core->return_loan(stream_of_handle(streams.at(i)));
         }
         of_.clear();
         said_.parts.clear();

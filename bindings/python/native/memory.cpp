@@ -49,6 +49,21 @@ void revoke(const context &of, const gpuipc_ticket &ticket) {
 
 } // namespace
 
+/* ---- loans that were taken ------------------------------------------------------------------ */
+
+taken_loan::~taken_loan() {
+    if (!is_returned_ && !of_->is_released()) { /* else the library returns it with the buffer */
+        const gpuipc_status status = gpuipc_buffer_drop_loan(of_->handle(), &loan_);
+        (void)status;
+    }
+}
+
+gpuipc_status taken_loan::give_back(gpuipc_stream stream) {
+    const gpuipc_status status = gpuipc_buffer_return_loan_async(of_->handle(), &loan_, stream);
+    is_returned_ = status == GPUIPC_OK;
+    return status;
+}
+
 /* ---- hand-overs by pickles ------------------------------------------------------------------ */
 
 bool hand_overs::is_over(gpuipc_buffer *buffer) const {
@@ -105,6 +120,7 @@ void memory::revoke_tickets() {
 
 void memory::give_up() {
     hold_->leave();
+    loan_.reset(); /* before the hold, behind which nothing of the memory is left */
     if (owner_ == nullptr && handed_.tickets.empty()) { /* nobody waits for anything */
         hold_.reset();
         return;
@@ -272,14 +288,21 @@ std::optional<gpuipc_mark> memory::hand_over_mark(gpuipc_stream stream) {
     return mark;
 }
 
-void memory::take(const gpuipc_mark &mark) {
+gpuipc_status memory::take(const gpuipc_mark &mark) {
     const gpuipc_status status = gpuipc_buffer_take_loan(handle_, &mark);
-    if (status == GPUIPC_OK ||
-        status == GPUIPC_ERR_INVALID_ARGUMENT) { /* the latter: not counted */
+    if (status == GPUIPC_OK) {
+        loan_ = std::make_shared<taken_loan>(hold_, mark);
         set_mark(mark);
-        is_loan_ = status == GPUIPC_OK;
-    } else if (status != GPUIPC_ERR_RELEASED) {
-        check(status); /* released: the pickle was read before, so its contents were there */
+    } else if (status != GPUIPC_ERR_RELEASED && status != GPUIPC_ERR_INVALID_ARGUMENT) {
+        check(status);
+    }
+    return status;
+}
+
+void memory::return_loan(gpuipc_stream stream) {
+    if (loan_ != nullptr) {
+        check(released([&] { return loan_->give_back(stream); }));
+        loan_.reset();
     }
 }
 

@@ -96,6 +96,9 @@ class hold {
     void note_release() {
         is_released_ = true;
     }
+    bool is_released() const {
+        return is_released_;
+    }
 
   private:
     gpuipc_buffer *handle_;
@@ -106,6 +109,25 @@ class hold {
     bool was_shared_ = false;
     bool is_leaving_ = false;
     bool is_released_ = false;
+};
+
+/** A loan that was taken of memory that somebody has. Memory and the tensors made of it have it in common: it is returned
+ *  when all of them are gone, on any thread, behind the work that the devices have been given by then. */
+class taken_loan {
+  public:
+    taken_loan(std::shared_ptr<hold> of, const gpuipc_mark &loan)
+        : of_(std::move(of)), loan_(loan) {
+    }
+    taken_loan(const taken_loan &) = delete;
+    taken_loan &operator=(const taken_loan &) = delete;
+    ~taken_loan();
+    /** Returns it at once when a stream is there. */
+    gpuipc_status give_back(gpuipc_stream stream);
+
+  private:
+    std::shared_ptr<hold> of_;
+    gpuipc_mark loan_;
+    bool is_returned_ = false;
 };
 
 /** What was given out by pickles: tickets that end by themselves, and a loan for each pickle, by which it is known that
@@ -144,10 +166,10 @@ class memory {
     gpuipc_buffer *handle() const {
         return handle_;
     }
-    /** For a tensor, which keeps the memory. */
+    /** For a tensor, which keeps the memory, and the loan by which it came. */
     std::shared_ptr<hold> hold_for_tensor() const {
         hold_->note_tensor();
-        return hold_;
+        return loan_ == nullptr ? hold_ : std::shared_ptr<hold>(loan_, hold_.get());
     }
     const std::shared_ptr<context> &of() const {
         return context_;
@@ -202,8 +224,11 @@ class memory {
     /* ---- contents that are not there yet ---- */
 
     /** Takes a hand-over by its mark, before which the contents are not ready. The sender knows that it is given back
-     *  when this memory is. */
-    void take(const gpuipc_mark &mark);
+     *  when this memory is gone, and the tensors made of it. ERR_RELEASED, ERR_INVALID_ARGUMENT: as
+     *  gpuipc_buffer_take_loan(), which others throw. */
+    gpuipc_status take(const gpuipc_mark &mark);
+    /** The sender may have the hand-over again when the stream is there; does nothing where none was taken. */
+    void return_loan(gpuipc_stream stream);
     /** The contents are those before this mark. */
     void set_mark(const gpuipc_mark &mark) {
         mark_ = mark;
@@ -276,7 +301,8 @@ class memory {
     std::atomic<bool> is_closed_{false};
     std::atomic<bool> is_settled_;
     std::optional<gpuipc_mark> mark_;
-    bool is_loan_ = false; /* the mark is one that was taken, and is returned */
+    std::shared_ptr<taken_loan>
+        loan_; /* by which it came; none: that is not counted, or returned */
     std::shared_ptr<owner> owner_;
     std::chrono::steady_clock::time_point shared_until_{};
     std::map<std::tuple<uint64_t, uint64_t, std::string>, gpuipc_ticket> tickets_;

@@ -200,9 +200,9 @@ void take(memory &core, const gpuipc_mark &mark) {
     }
     if (core.is_of_this_process()) {
         await_default_stream(core);
-    } else {
-        core.take(mark);
-    }
+    } else if (core.take(mark) == GPUIPC_ERR_INVALID_ARGUMENT) {
+        core.set_mark(mark); /* it is not counted */
+    }                        /* released: the pickle was read before, so its contents were there */
 }
 
 class reader {

@@ -87,9 +87,8 @@ void memory::give_back(gpuipc_stream stream) {
         throw nb::value_error(
             "this memory was made or wrapped here: who received it gives it back; close() it");
     }
-    if (is_loan_) {
-        check(released([&] { return gpuipc_buffer_return_loan_async(handle_, &*mark_, stream); }));
-        is_loan_ = false;
+    if (loan_ != nullptr) {
+        return_loan(stream);
     } else if (info_.origin == GPUIPC_BUFFER_OPENED && !hold_->is_shared()) {
         hold_->note_leaving();
         const gpuipc_status status =

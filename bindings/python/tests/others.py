@@ -235,6 +235,24 @@ def deliver(pipe: Connection) -> None:
         pipe.send("given back")
 
 
+def deliver_and_keep(pipe: Connection) -> None:
+    """Keeps the first that comes, an Array or a tensor that was handed over, and lets go of all others."""
+    kept: list[Any] = []
+    while (came := pipe.recv()) is not None:
+        if isinstance(came, bytes):
+            one = pickle.loads(came)
+        else:
+            one = _native.Delivery(came[0], came[1], lambda capsule: capsule).tensor(0)
+        if not kept:
+            kept.append(one)
+        elif isinstance(one, gpuipc.Array):
+            tensor = take(one)
+            del one  # before the tensor that was made of it
+            delete_on_a_thread(tensor)
+        one = None
+        pipe.send(None)
+
+
 def deliver_further(pipe: Connection) -> None:
     """Tries to hand over what it was handed."""
     came = pipe.recv()

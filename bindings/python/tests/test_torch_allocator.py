@@ -226,6 +226,43 @@ def test_a_receiver_that_ends_gives_back(segment: int, spawn: SpawnContext) -> N
     assert seen() is None
 
 
+@pytest.fixture
+def keeper(spawn: SpawnContext) -> Iterator[Any]:
+    """What a process gets that keeps the first of it."""
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=others.deliver_and_keep, args=(there,))
+    process.start()
+
+    def give(value: Any) -> None:
+        here.send(value)
+        assert here.poll(PATIENCE)
+        here.recv()
+
+    yield give
+    here.send(None)
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+def test_each_hand_over_is_given_back_by_itself(segment: int, keeper: Any) -> None:
+    """Although the receiver keeps others of the same memory."""
+    first, second = parcel_of(Tensor(segment)), parcel_of(Tensor(segment))
+    keeper(handed(first))
+    keeper(handed(second))
+    second.await_returns(PATIENCE)
+    assert (first.lent, second.lent) == (1, 0)
+
+
+def test_a_receiver_that_keeps_an_array_may_get_any_number(keeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = gpuipc.empty(256, "int32")
+    for _ in range(2100):  # more than may be out
+        keeper(pickle.dumps(array))
+    monkeypatch.setattr(gpuipc.config, "room_seconds", 0)
+    parcel = parcel_of(Tensor(array.address))
+    keeper(handed(parcel))
+    parcel.await_returns(PATIENCE)
+
+
 def test_waiting_for_returns_has_an_end(segment: int) -> None:
     parcel = parcel_of(Tensor(segment))
     handed(parcel)
