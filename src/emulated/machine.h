@@ -11,8 +11,8 @@
  *   link-version=4      their generation, 1 to 5
  *   pcie-gen=5          generation of each GPU's PCIe link, 1 to 7
  *   pcie-width=16       its lanes, 1 to 32
- *   driver-model=none   none, wddm (what it is on Windows unless told otherwise), or tcc, which has
- *                       no VMM
+ *   driver-model=none   none, wddm (what it is on Windows unless told otherwise), mcdm (only NVML
+ *                       tells it from wddm), or tcc, which has no VMM
  *   compute=9.0         compute capability
  *   compute-mode=default  default, exclusive (one process; only told, not enforced), or prohibited:
  *                       no context can be made
@@ -48,7 +48,8 @@ typedef enum machine_link {
 typedef enum machine_model {
     MACHINE_MODEL_NONE,
     MACHINE_MODEL_WDDM,
-    MACHINE_MODEL_TCC
+    MACHINE_MODEL_TCC,
+    MACHINE_MODEL_MCDM
 } machine_model;
 /** The values of CUcomputemode. */
 typedef enum machine_compute_mode {

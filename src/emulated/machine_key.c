@@ -132,9 +132,9 @@ static bool read_link(const char *text, machine *out) {
 }
 
 static bool read_model(const char *text, machine *out) {
-    static const char *const words[] = {"none", "wddm", "tcc"};
+    static const char *const words[] = {"none", "wddm", "tcc", "mcdm"};
     unsigned word;
-    if (!read_word(text, words, 3, &word)) {
+    if (!read_word(text, words, 4, &word)) {
         return false;
     }
     out->model = (machine_model)word;

@@ -124,6 +124,11 @@ gpuipc_status posix_address_unreachable(const posix_address *address);
 /** Where this process's descriptor @p fd leads to, as a path that no rename(2) changes: needs a /proc. */
 void posix_descriptor_path(int fd, char *path, size_t capacity);
 
+/* ---- facts: posix_facts.c ------------------------------------------------------------------ */
+
+/** What the kernel's NVIDIA driver says of itself in this file, as far as it is printable; empty where it does not. */
+void posix_driver_line(const char *path, char *line, size_t capacity);
+
 /* ---- sockets: posix_connection.c, posix_packet.c, posix_peer.c ----------------------------- */
 
 /** A Unix socket of this type, non-blocking, closed on exec, registered. */

@@ -250,15 +250,21 @@ static void find_refused_node(os_facts *facts) {
     }
 }
 
-static void find_gpus(os_facts *facts) {
+void posix_driver_line(const char *path, char *line, size_t capacity) {
     char text[512];
-    file_read("/proc/driver/nvidia/version", text, sizeof(text));
-    const char *line = line_after(text, "NVRM version:");
-    if (line != NULL) {
-        const size_t blank = strspn(line, " \t");
-        (void)snprintf(facts->gpu_driver, sizeof(facts->gpu_driver), "%.*s",
-                       (int)strcspn(line + blank, "\n"), line + blank);
+    size_t length = 0;
+    file_read(path, text, sizeof(text));
+    const char *at = line_after(text, "NVRM version:");
+    at = at != NULL ? at + strspn(at, " \t") : "";
+    while (at[length] >= ' ' && at[length] <= '~' && length + 1 < capacity) {
+        line[length] = at[length];
+        length++;
     }
+    line[length] = '\0';
+}
+
+static void find_gpus(os_facts *facts) {
+    posix_driver_line("/proc/driver/nvidia/version", facts->gpu_driver, sizeof(facts->gpu_driver));
     const uint64_t listed = entry_count("/proc/driver/nvidia/gpus", "", false);
     facts->gpu_count = listed == OS_NO_NUMBER ? 0 : listed;
     const uint64_t nodes = entry_count("/dev", "nvidia", true);

@@ -337,9 +337,9 @@ static void tell_redacted(const leader *self, const char *verdict) {
     const report *into = self->role.options->report;
     char labels[400];
     report_say(into, "\nto paste (no paths, no users, no UUIDs):\n```\n");
-    report_say(into, "gpuipc %d.%d.%d doctor --peer; %s; CUDA here %s, there %s\n",
-               GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR, GPUIPC_VERSION_PATCH, into->facts.system,
-               self->here.values[FACT_CUDA],
+    report_say(into, "gpuipc %s doctor --peer; %s; driver model here: %s; CUDA here %s, there %s\n",
+               into->platform.values[PLATFORM_GPUIPC], into->platform.values[PLATFORM_SYSTEM],
+               platform_text(&into->platform, PLATFORM_DRIVER_MODEL), self->here.values[FACT_CUDA],
                self->there.values[FACT_CUDA][0] != '\0' ? self->there.values[FACT_CUDA]
                                                         : "not known");
     report_say(into, "different: %s\n", labels_of(self, PEER_DIFFERS, labels, sizeof(labels)));
@@ -393,6 +393,7 @@ int peer_lead(const options *wanted) {
     watchdog_rest();
     if (code == EXIT_PASS) {
         wanted->report->driver = self.role.session.info;
+        platform_ask(&wanted->report->platform, &self.role.session, &wanted->report->facts);
         code = lead(&self);
         role_end(&self.role);
     }

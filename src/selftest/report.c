@@ -68,6 +68,7 @@ void report_begin(report *self, const char *name, bool is_ascii) {
         directory[0] = '\0';
     }
     os_facts_find(directory, &self->facts);
+    platform_begin(&self->platform, &self->facts);
     self->started_ns = self->begun_ns = self->progress_ns = os_clock_ns();
     self->round = 1;
 }

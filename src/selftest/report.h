@@ -12,6 +12,7 @@
 
 #include "base/compiler.h"
 #include "os.h"
+#include "platform.h"
 
 /** How it is told on standard output. */
 typedef enum report_format {
@@ -65,10 +66,11 @@ typedef struct report {
     const char *page;  /**< --html: its path; NULL: none is wanted */
     const char *junit; /**< --junit: its path; NULL: none is wanted */
     bool has_colors;
-    bool is_interrupted;        /**< not all was tried */
-    char error[800];            /**< why nothing could be tried; empty: something was */
-    const char *command;        /**< "run", "matrix" */
-    os_facts facts;             /**< of the system */
+    bool is_interrupted; /**< not all was tried */
+    char error[800];     /**< why nothing could be tried; empty: something was */
+    const char *command; /**< "run", "matrix" */
+    os_facts facts;      /**< of the system */
+    platform platform;
     gpuipc_context_info driver; /**< all zero: there is none */
     char why_emulated[400];     /**< as in session.h */
     gpuipc_device_info *devices;

@@ -61,11 +61,10 @@ static cJSON *add_item(cJSON *list) {
 }
 
 static void add_platform(cJSON *root, const report *self) {
-    const os_facts *facts = &self->facts;
     cJSON *into = must(cJSON_AddObjectToObject(root, "platform"));
-    add_text(into, "system", facts->system);
-    add_text_or_null(into, "container", facts->container);
-    add_text_or_null(into, "pid_namespace", facts->pid_namespace);
+    for (platform_fact i = 0; i < PLATFORM_COUNT; i++) {
+        add_text_or_null(into, platform_name(i), self->platform.values[i]);
+    }
 }
 
 static void add_driver(cJSON *root, const report *self) {
@@ -153,13 +152,10 @@ static void add_findings(cJSON *root, const report *self) {
 }
 
 static cJSON *document(const report *self, int exit_code) {
-    char version[32];
     cJSON *root = must(cJSON_CreateObject());
     cJSON *list;
-    (void)snprintf(version, sizeof(version), "%d.%d.%d", GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR,
-                   GPUIPC_VERSION_PATCH);
     add_number(root, "schema", SCHEMA);
-    add_text(root, "gpuipc", version);
+    add_text(root, "gpuipc", self->platform.values[PLATFORM_GPUIPC]);
     add_text(root, "command", self->command);
     add_number(root, "exit_code", exit_code);
     add_bool(root, "interrupted", self->is_interrupted);

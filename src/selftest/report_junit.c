@@ -111,7 +111,9 @@ static void add_property(mxml_node_t *into, const char *name, const char *value)
 
 static void add_properties(mxml_node_t *suite, const report *self) {
     mxml_node_t *list = add(suite, "properties");
-    add_property(list, "system", self->facts.system);
+    for (platform_fact i = 0; i < PLATFORM_COUNT; i++) {
+        add_property(list, platform_name(i), platform_text(&self->platform, i));
+    }
     if (self->driver.device_count > 0) {
         add_property(list, "driver", self->driver.is_emulated ? "emulated, no GPU" : "real");
     }

@@ -12,7 +12,7 @@ static double gigabytes(uint64_t bytes_per_second) {
     return (double)bytes_per_second / GIGA;
 }
 
-/* ---- CSV (RFC 4180): one table of transports and one of checks -------------------------------- */
+/* ---- CSV (RFC 4180): one table of what the machine is, transports and checks -------------------------------- */
 
 static void csv_text(FILE *into, const char *text) {
     (void)fputc('"', into);
@@ -54,6 +54,11 @@ bool report_print_csv(const report *self, FILE *into) {
     (void)fputs("kind,name,owner,user,status,gb_per_s,both_ways_gb_per_s,latency_us,source,seconds,"
                 "text,wrong_words\r\n",
                 into);
+    for (platform_fact i = 0; i < PLATFORM_COUNT; i++) {
+        (void)fprintf(into, "platform,%s,,,,,,,,,", platform_name(i));
+        csv_text(into, self->platform.values[i]);
+        (void)fputs(",\r\n", into);
+    }
     for (size_t i = 0; i < self->way_count; i++) {
         csv_way(into, &self->ways[i]);
     }
@@ -149,25 +154,22 @@ static void markdown_text(FILE *into, const char *text) {
 
 static void markdown_head(const report *self, FILE *into, int exit_code) {
     char uuid[REPORT_UUID_MAX];
-    (void)fprintf(into,
-                  "**gpuipc-selftest %s** %d.%d.%d, exit code %d\n\n- system: ", self->command,
-                  GPUIPC_VERSION_MAJOR, GPUIPC_VERSION_MINOR, GPUIPC_VERSION_PATCH, exit_code);
-    markdown_text(into, self->facts.system);
-    (void)fputs("\n", into);
+    (void)fprintf(into, "**gpuipc-selftest %s** %s, exit code %d\n\n", self->command,
+                  self->platform.values[PLATFORM_GPUIPC], exit_code);
     if (self->error[0] != '\0') {
         (void)fputs("- error: ", into);
         markdown_text(into, self->error);
         (void)fputc('\n', into);
     }
-    if (self->facts.container[0] != '\0') {
-        (void)fputs("- container: ", into);
-        markdown_text(into, self->facts.container);
+    for (platform_fact i = PLATFORM_GPUIPC + 1; i < PLATFORM_COUNT; i++) {
+        (void)fprintf(into, "- %s: ", platform_label(i));
+        markdown_text(into, platform_text(&self->platform, i));
         (void)fputc('\n', into);
     }
     if (self->driver.device_count > 0) {
-        (void)fprintf(into, "- driver: %s, CUDA %d.%d\n",
-                      self->driver.is_emulated ? "emulated, no GPU" : "real",
-                      self->driver.driver_version / 1000, self->driver.driver_version % 1000 / 10);
+        (void)fprintf(into, "- CUDA: %d.%d, %s\n", self->driver.driver_version / 1000,
+                      self->driver.driver_version % 1000 / 10,
+                      self->driver.is_emulated ? "emulated, no GPU" : "real");
     }
     for (size_t i = 0; i < self->device_count; i++) {
         (void)fprintf(into, "- device %zu: ", i);

@@ -130,10 +130,13 @@ static void describe(report *into, const session *at) {
     session_describe(at, text, sizeof(text));
     into->driver = at->info;
     (void)snprintf(into->why_emulated, sizeof(into->why_emulated), "%s", at->why_emulated);
-    report_say(into, "%s\nplatform: %s%s%s%s%s\n", text, into->facts.system,
-               into->facts.container[0] != '\0' ? "; container: " : "", into->facts.container,
-               into->facts.pid_namespace[0] != '\0' ? "; namespace " : "",
-               into->facts.pid_namespace);
+    platform_ask(&into->platform, at, &into->facts);
+    report_say(into, "%s\nplatform", text);
+    for (platform_fact i = 0; i < PLATFORM_COUNT; i++) {
+        report_say(into, "%s%s: %s", i == 0 ? ": " : "; ", platform_label(i),
+                   platform_text(&into->platform, i));
+    }
+    report_say(into, "\n");
     for (uint32_t i = 0; i < at->info.device_count; i++) {
         gpuipc_device_info info;
         char uuid[REPORT_UUID_MAX];

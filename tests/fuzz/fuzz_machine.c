@@ -35,7 +35,7 @@ static void write_pairs(const machine *of, char *text) {
 /* The description that names every key. */
 static void write_text(const machine *of, char text[TEXT_SIZE]) {
     static const char *const links[] = {"nvlink", "pcie"};
-    static const char *const models[] = {"none", "wddm", "tcc"};
+    static const char *const models[] = {"none", "wddm", "tcc", "mcdm"};
     static const char *const modes[] = {"default", NULL, "prohibited", "exclusive"};
     static char pairs[MACHINE_DEVICES_MAX * MACHINE_DEVICES_MAX * 3 + 8];
     if (of->p2p[0] == UINT64_MAX) {

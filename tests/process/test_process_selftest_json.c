@@ -35,6 +35,8 @@ static void check_document(const cJSON *root, const char *command) {
     cr_assert_str_eq(text_of(root, "command"), command);
     cr_assert_gt(number_of(root, "unix_ms"), 1e12);
     cr_assert_gt(strlen(text_of(get(root, "platform"), "system")), 5);
+    cr_assert_str_eq(text_of(get(root, "platform"), "gpuipc"), text_of(root, "gpuipc"));
+    cr_assert_gt(strlen(text_of(get(root, "platform"), "driver_model")), 2);
     cr_assert(cJSON_IsArray(get(root, "devices")) && cJSON_IsArray(get(root, "transports")) &&
               cJSON_IsArray(get(root, "checks")) && cJSON_IsArray(get(root, "findings")));
 }
@@ -47,6 +49,7 @@ Test(selftest_json, a_run_has_numbers_and_nulls) {
     cJSON *root = cJSON_Parse(found.all);
     cr_assert_not_null(root, "%s", found.all);
     check_document(root, "run");
+    cr_assert_str_eq(text_of(get(root, "platform"), "driver_version"), "emulated");
     cr_assert_eq(number_of(root, "exit_code"), 0);
     cr_assert(cJSON_IsTrue(get(get(root, "driver"), "is_emulated")));
     cr_assert_eq(cJSON_GetArraySize(get(root, "devices")), 2);

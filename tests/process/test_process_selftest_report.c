@@ -34,6 +34,44 @@ Test(selftest_report, a_run_says_what_the_machine_is_and_which_ways_there_are) {
     cr_assert(strchr(found.all, '\x1b') == NULL, "colours are for a terminal");
 }
 
+#define WITHOUT_MODEL "GPUIPC_EMULATED_MACHINE=driver-model=none"
+
+/* The whole line, so that whoever reads it has all of it in one place. */
+Test(selftest_report, the_platform_is_one_line) {
+    static const struct {
+        const char *machine;
+        const char *model;
+    } rows[] = {{WITHOUT_MODEL, "emulated"},
+                {"GPUIPC_EMULATED_MACHINE=driver-model=none;nvml=0", "emulated"},
+                {"GPUIPC_EMULATED_MACHINE=driver-model=wddm", "WDDM"},
+                {"GPUIPC_EMULATED_MACHINE=driver-model=tcc", "TCC"},
+                {"GPUIPC_EMULATED_MACHINE=driver-model=mcdm", "MCDM"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char line[128];
+        const selftest_outcome found = selftest_run((selftest_words){EMULATED, "transports", NULL},
+                                                    (selftest_words){rows[i].machine, NULL});
+        (void)snprintf(
+            line, sizeof(line),
+            "platform: gpuipc: 0.1.0; driver: emulated; driver model: %s; system: ", rows[i].model);
+        cr_assert_eq(lines_with(&found, line), 1, "%s: %s", rows[i].machine, found.all);
+        selftest_expect_text(&found, "; container: ");
+        selftest_expect_text(&found, "; PID namespace: ");
+    }
+}
+
+/* What every format has of it, but JSON and the page, which is made of that. */
+Test(selftest_report, the_platform_is_in_every_format) {
+    selftest_words mcdm = {"GPUIPC_EMULATED_MACHINE=driver-model=mcdm", NULL};
+    selftest_outcome found =
+        selftest_run((selftest_words){EMULATED, "transports", "--csv", NULL}, mcdm);
+    selftest_expect_text(&found, "\nplatform,driver_model,,,,,,,,,\"MCDM\",\r\n");
+    cr_assert_eq(lines_with(&found, "platform,"), 6, "%s", found.all);
+    found = selftest_run((selftest_words){EMULATED, "transports", "--markdown", NULL}, mcdm);
+    selftest_expect_text(&found, "\n- driver: emulated\n- driver model: MCDM\n- system: ");
+    selftest_expect_text(&found, "\n- PID namespace: ");
+    selftest_expect_text(&found, "\n- CUDA: 13.0, emulated, no GPU\n");
+}
+
 Test(selftest_report, only_some_checks) {
     selftest_outcome found =
         selftest_run((selftest_words){EMULATED, "--quick", "--only=share/0-1", NULL}, NULL);

@@ -249,6 +249,29 @@ Test(diagnose_rules, versions_are_found_in_texts) {
     cr_assert_not(diagnosis_version("", version, sizeof(version)));
 }
 
+Test(diagnose_rules, what_runs_the_gpus) {
+    static const struct {
+        const char *line;
+        os_answer is_wsl;
+        const char *model;
+    } rows[] = {
+        {"NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release", OS_NO,
+         "open kernel module"},
+        {"NVIDIA UNIX Open Kernel Module for aarch64  540.4.0", OS_UNKNOWN, "open kernel module"},
+        {"NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6", OS_NO,
+         "proprietary kernel module"},
+        {"NVIDIA UNIX x86_64 Kernel Module  535.54.03", OS_YES, "WSL"},
+        {"", OS_YES, "WSL"},
+        {"", OS_NO, "unknown"},
+        {"Kernel", OS_NO, "unknown"},
+        {"something else", OS_UNKNOWN, "unknown"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        os_facts facts = {.is_wsl = rows[i].is_wsl};
+        (void)snprintf(facts.gpu_driver, sizeof(facts.gpu_driver), "%s", rows[i].line);
+        cr_assert_str_eq(diagnosis_driver_model(&facts), rows[i].model, "%s", rows[i].line);
+    }
+}
+
 Test(diagnose_rules, each_fact_of_a_gpu_alone) {
     const gpuipc_device_info good = {
         .name = "NVIDIA H200", .driver_model = GPUIPC_DRIVER_MODEL_WDDM, .can_share = 1};

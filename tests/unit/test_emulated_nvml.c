@@ -246,6 +246,40 @@ Test(emulated_nvml, knows_the_topology_on_linux) {
                nvml.nvmlDeviceGetTopologyCommonAncestor(gpu(0), gpu(1), &level));
 }
 
+Test(emulated_nvml, tells_the_driver_model) {
+    static const struct {
+        const char *machine;
+        nvmlDriverModel_t model;
+    } rows[] = {{"driver-model=wddm", NVML_DRIVER_WDDM},
+                {"driver-model=tcc", NVML_DRIVER_WDM},
+                {"driver-model=mcdm", NVML_DRIVER_MCDM}};
+    nvmlDriverModel_t current = NVML_DRIVER_WDDM;
+    nvmlDriverModel_t pending = NVML_DRIVER_WDDM;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        start(rows[i].machine);
+        check_nvml(NVML_SUCCESS, nvml.nvmlDeviceGetDriverModel(gpu(0), &current, &pending));
+        cr_assert_eq(current, rows[i].model, "%s", rows[i].machine);
+        cr_assert_eq(pending, rows[i].model, "%s", rows[i].machine);
+        check_nvml(NVML_SUCCESS, nvml.nvmlDeviceGetDriverModel(gpu(0), &current, NULL));
+        check_nvml(NVML_SUCCESS, nvml.nvmlShutdown());
+    }
+    start("driver-model=none");
+    check_nvml(NVML_ERROR_NOT_SUPPORTED, nvml.nvmlDeviceGetDriverModel(gpu(0), &current, NULL));
+    check_nvml(NVML_ERROR_INVALID_ARGUMENT, nvml.nvmlDeviceGetDriverModel(gpu(0), NULL, NULL));
+    check_nvml(NVML_ERROR_INVALID_ARGUMENT, nvml.nvmlDeviceGetDriverModel(NULL, &current, NULL));
+}
+
+Test(emulated_nvml, tells_the_driver_s_version) {
+    char text[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE] = "";
+    load(NULL);
+    check_nvml(NVML_ERROR_UNINITIALIZED, nvml.nvmlSystemGetDriverVersion(text, sizeof(text)));
+    check_nvml(NVML_SUCCESS, nvml.nvmlInit());
+    check_nvml(NVML_SUCCESS, nvml.nvmlSystemGetDriverVersion(text, sizeof(text)));
+    cr_assert_str_eq(text, "emulated");
+    check_nvml(NVML_ERROR_INSUFFICIENT_SIZE, nvml.nvmlSystemGetDriverVersion(text, 8));
+    check_nvml(NVML_ERROR_INVALID_ARGUMENT, nvml.nvmlSystemGetDriverVersion(NULL, sizeof(text)));
+}
+
 Test(emulated_nvml, a_gpu_alone_has_no_links) {
     nvmlEnableState_t state = NVML_FEATURE_DISABLED;
     start("devices=1");

@@ -17,6 +17,7 @@
 
 #include "core_fixture.h"
 #include "diagnose/diagnosis.h"
+#include "posix.h"
 
 TestSuite(posix_diagnose, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
 
@@ -83,6 +84,57 @@ Test(posix_diagnose, a_directory_that_others_may_write_to) {
     cr_assert_not_null(strstr(findings[0].evidence, "mode 0777"), "%s", findings[0].evidence);
     check_ok(gpuipc_diagnose(&config, 0, findings, GPUIPC_FINDING_COUNT, &count));
     cr_assert_neq(findings[0].number, FINDING_RUNTIME_DIRECTORY);
+}
+
+/* As the kernel's driver would write it into its file. */
+static const char *line_of(const char *content, size_t size) {
+    static char line[64];
+    char path[RUNTIME_DIRECTORY_MAX + 16];
+    (void)snprintf(path, sizeof(path), "%s/version", core_directory);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(content, 1, size, file), size);
+    cr_assert_eq(fclose(file), 0);
+    (void)memset(line, 'x', sizeof(line));
+    posix_driver_line(path, line, sizeof(line));
+    cr_assert_eq(unlink(path), 0);
+    return line;
+}
+
+Test(posix_diagnose, what_the_kernel_s_driver_says_of_itself) {
+    static const char open[] =
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+        "GCC version:  gcc version 12.2.0\n";
+    static const char behind[] = "GCC version: 12\nNVRM version: \t NVIDIA UNIX x86_64 Kernel "
+                                 "Module  535.54.03\n";
+    static const char bare[] = "NVRM version:";
+    static const char foreign[] = "a NVRM version: 1\nKernel Module\n";
+    static const char odd[] = "NVRM version: Open\x1b[31m Kernel Module\n";
+    static const char nothing[] = "NVRM version: \0 Open Kernel Module";
+    cr_assert_str_eq(line_of(open, sizeof(open) - 1),
+                     "NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release B");
+    cr_assert_str_eq(line_of(behind, sizeof(behind) - 1),
+                     "NVIDIA UNIX x86_64 Kernel Module  535.54.03");
+    cr_assert_str_empty(line_of("", 0));
+    cr_assert_str_empty(line_of(bare, sizeof(bare) - 1));
+    cr_assert_str_empty(line_of(foreign, sizeof(foreign) - 1));
+    cr_assert_str_empty(line_of(nothing, sizeof(nothing) - 1));
+    cr_assert_str_eq(line_of(odd, sizeof(odd) - 1), "Open");
+}
+
+Test(posix_diagnose, a_driver_s_file_that_is_huge_or_none) {
+    static char huge[1 << 20];
+    char line[64];
+    (void)memset(huge, 'x', sizeof(huge));
+    cr_assert_str_empty(line_of(huge, sizeof(huge)));
+    (void)memcpy(huge, "NVRM version: ", 14);
+    const char *found = line_of(huge, sizeof(huge));
+    cr_assert_eq(strlen(found), 63);
+    cr_assert_eq(strspn(found, "x"), 63);
+    posix_driver_line(core_directory, line, sizeof(line));
+    cr_assert_str_empty(line);
+    posix_driver_line("/nowhere/at/all", line, sizeof(line));
+    cr_assert_str_empty(line);
 }
 
 /* What this process itself is in was decided before the test. */

@@ -43,6 +43,7 @@ if(NOT WIN32)
   # Limits, namespaces and filters.
   gpuipc_add_test(unit posix_diagnose SOURCES test_posix_diagnose.c LIBRARIES gpuipc_transport_machine)
   target_compile_definitions(test_unit_posix_diagnose PRIVATE _GNU_SOURCE)
+  target_include_directories(test_unit_posix_diagnose PRIVATE ${PROJECT_SOURCE_DIR}/src/posix)
 
   # The limit of descriptors.
   gpuipc_add_test(unit posix_transport SOURCES test_posix_transport.c

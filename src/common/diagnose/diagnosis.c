@@ -105,3 +105,12 @@ bool diagnosis_version(const char *text, char *version, size_t capacity) {
     }
     return false;
 }
+
+/* The first line of /proc/driver/nvidia/version: "NVIDIA UNIX Open Kernel Module for x86_64  580.95.05", or "NVIDIA UNIX
+ * x86_64 Kernel Module  535.54.03" (github.com/NVIDIA/open-gpu-kernel-modules, nvidia-modprobe). */
+const char *diagnosis_driver_model(const os_facts *facts) {
+    return facts->is_wsl == OS_YES                                   ? "WSL"
+           : strstr(facts->gpu_driver, "Open Kernel Module") != NULL ? "open kernel module"
+           : strstr(facts->gpu_driver, "Kernel Module") != NULL      ? "proprietary kernel module"
+                                                                     : "unknown";
+}

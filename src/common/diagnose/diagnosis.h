@@ -30,6 +30,9 @@ bool diagnosis_has(const diagnosis *self, finding_number number);
 /** The first version number in a text, such as "580.159.03" of "libcuda.so.580.159.03"; false where there is none. */
 bool diagnosis_version(const char *text, char *version, size_t capacity);
 
+/** What runs the GPUs, as far as the system tells: "WSL", "open kernel module", "proprietary kernel module", "unknown". */
+const char *diagnosis_driver_model(const os_facts *facts);
+
 /* ---- rules_system.c ------------------------------------------------------------------------ */
 
 /** What the system's facts and the environment say.

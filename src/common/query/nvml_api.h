@@ -18,6 +18,7 @@ typedef enum nvmlReturn_enum {
     NVML_ERROR_NOT_SUPPORTED = 3,
     NVML_ERROR_NO_PERMISSION = 4,
     NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_INSUFFICIENT_SIZE = 7,
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
     NVML_ERROR_LIBRARY_NOT_FOUND = 12,
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
@@ -91,6 +92,16 @@ typedef enum nvmlGpuP2PCapsIndex_enum {
     NVML_P2P_CAPS_INDEX_PCI = 4
 } nvmlGpuP2PCapsIndex_t;
 
+/** How Windows runs a GPU; nvmlDeviceGetDriverModel of version 2 alone knows the last one. */
+typedef enum nvmlDriverModel_enum {
+    NVML_DRIVER_WDDM = 0,
+    NVML_DRIVER_WDM = 1, /**< what people call TCC */
+    NVML_DRIVER_MCDM = 2
+} nvmlDriverModel_t;
+
+/** Room for the text of nvmlSystemGetDriverVersion. */
+#define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80
+
 /**
  * The entry points: X(name, suffix, result, parameters). The symbol is name and suffix together.
  */
@@ -99,6 +110,8 @@ typedef enum nvmlGpuP2PCapsIndex_enum {
     X(nvmlInit, _v2, nvmlReturn_t, (void)) \
     X(nvmlShutdown, , nvmlReturn_t, (void)) \
     X(nvmlErrorString, , const char *, (nvmlReturn_t result)) \
+    X(nvmlSystemGetDriverVersion, , nvmlReturn_t, (char *version, unsigned int length)) \
+    X(nvmlDeviceGetDriverModel, _v2, nvmlReturn_t, (nvmlDevice_t device, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)) \
     X(nvmlDeviceGetCount, _v2, nvmlReturn_t, (unsigned int *count)) \
     X(nvmlDeviceGetHandleByUUID, , nvmlReturn_t, (const char *uuid, nvmlDevice_t *device)) \
     X(nvmlDeviceGetNvLinkState, , nvmlReturn_t, (nvmlDevice_t device, unsigned int link, nvmlEnableState_t *active)) \

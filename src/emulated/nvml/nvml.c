@@ -223,6 +223,32 @@ static nvmlReturn_t get_same(nvmlDevice_t device, unsigned value, unsigned *out)
     return NVML_SUCCESS;
 }
 
+/* nvml.h: not supported "if the platform is not windows". */
+static nvmlReturn_t driver_model(nvmlDevice_t device, nvmlDriverModel_t *current,
+                                 nvmlDriverModel_t *pending) {
+    static const nvmlDriverModel_t models[] = {[MACHINE_MODEL_WDDM] = NVML_DRIVER_WDDM,
+                                               [MACHINE_MODEL_TCC] = NVML_DRIVER_WDM,
+                                               [MACHINE_MODEL_MCDM] = NVML_DRIVER_MCDM};
+    unsigned number;
+    const nvmlReturn_t result = find(device, &number);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    if (current == NULL && pending == NULL) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (computer.model == MACHINE_MODEL_NONE) {
+        return NVML_ERROR_NOT_SUPPORTED;
+    }
+    if (current != NULL) {
+        *current = models[computer.model];
+    }
+    if (pending != NULL) {
+        *pending = models[computer.model];
+    }
+    return NVML_SUCCESS;
+}
+
 /* nvml.h: "Supported on Linux only". A GPU and itself have none (measured). */
 static nvmlReturn_t ancestor(nvmlDevice_t first, nvmlDevice_t second, nvmlGpuTopologyLevel_t *out) {
     unsigned numbers[2];
@@ -305,9 +331,34 @@ GPUIPC_EXPORTED const char *nvmlErrorString(nvmlReturn_t result) {
         return "not found";
     case NVML_ERROR_DRIVER_NOT_LOADED:
         return "driver not loaded";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "insufficient size";
     default:
         return "unknown error";
     }
+}
+
+GPUIPC_EXPORTED nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
+    static const char text[] = "emulated";
+    const nvmlReturn_t refused = enter();
+    if (refused != NVML_SUCCESS) {
+        return refused;
+    }
+    if (version == NULL) {
+        return leave(NVML_ERROR_INVALID_ARGUMENT);
+    }
+    if (length < sizeof(text)) {
+        return leave(NVML_ERROR_INSUFFICIENT_SIZE);
+    }
+    memcpy(version, text, sizeof(text));
+    return leave(NVML_SUCCESS);
+}
+
+GPUIPC_EXPORTED nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device,
+                                                         nvmlDriverModel_t *current,
+                                                         nvmlDriverModel_t *pending) {
+    const nvmlReturn_t refused = enter();
+    return refused != NVML_SUCCESS ? refused : leave(driver_model(device, current, pending));
 }
 
 GPUIPC_EXPORTED nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
