@@ -94,7 +94,7 @@ extern "C" {
     X(32, PTRACE, NOTE, "this process may not trace others, so it cannot take their descriptors (pidfd_getfd)",                  \
       "nothing for gpuipc, whose descriptors are sent; leave ptrace_scope as it is",                                             \
       "none; ptrace_scope 0, CAP_SYS_PTRACE and PR_SET_PTRACER_ANY would open this user's processes to each other")              \
-    X(33, SECCOMP, NOTE, "a seccomp filter refuses pidfd_getfd",                                                                 \
+    X(33, SECCOMP, NOTE, "the kernel, or a seccomp filter, refuses pidfd_getfd",                                                 \
       "nothing for gpuipc, whose descriptors are sent; leave the filter as it is",                                               \
       "none; a weaker filter would open the kernel to the container")                                                            \
     X(34, NO_PIDFD, SLOWS, "the kernel, or a seccomp filter, offers no descriptors of processes (pidfd_open)",                   \
@@ -111,11 +111,14 @@ extern "C" {
       "use the native allocator, a pool that was made to be shared, or gpuipc.torch.MemPool", "none")                            \
     X(39, DRIVER_NAMED, BLOCKS, "the library that was named as the CUDA driver cannot be loaded",                                \
       "name one that is there (--driver, GPUIPC_CUDA_DRIVER, gpuipc_context_config::driver), or none for the installed driver",  \
-      "none; what is named there runs in this process, so it must be a file that nobody else may write")
+      "none; what is named there runs in this process, so it must be a file that nobody else may write")                         \
+    X(40, ADDRESS_LIMIT, BLOCKS, "the addresses of a process are limited (ulimit -v), of which CUDA reserves many",              \
+      "raise it (ulimit -v unlimited); bound memory itself by a cgroup instead (systemd: MemoryMax=, Docker: --memory)",         \
+      "none, where a cgroup bounds the memory")
 /* clang-format on */
 
 /** How many there are: room for all that gpuipc_diagnose() of this version can find. */
-#define GPUIPC_FINDING_COUNT 39
+#define GPUIPC_FINDING_COUNT 40
 
 /** What a finding does to sharing memory. */
 typedef enum gpuipc_severity {

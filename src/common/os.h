@@ -436,6 +436,7 @@ typedef struct os_facts {
     os_answer is_wsl; /**< as os_is_wsl() */
     os_answer directory_on_root; /**< the runtime directory is part of the file system at "/" */
     os_answer has_shm;           /**< /dev/shm */
+    char shm_file[64];           /**< which it is: "DEVICE:INODE" */
     uint64_t shm_bytes;          /**< its size */
     uint64_t shm_free_bytes;     /**< and what is free of it */
     int ptrace_scope;            /**< of Yama (kernel.yama.ptrace_scope); -1: there is no Yama */
@@ -448,6 +449,7 @@ typedef struct os_facts {
     uint64_t handle_limit_hard;  /**< up to which a program may raise it */
     uint64_t handles_open;       /**< how many are */
     uint64_t locked_limit;       /**< bytes that may be locked (RLIMIT_MEMLOCK) */
+    uint64_t address_limit;      /**< bytes of addresses that a process may have (RLIMIT_AS) */
     char gpu_driver[64];         /**< the driver's version, as its line tells it */
     uint64_t gpu_count;          /**< GPUs that it lists */
     uint64_t gpu_nodes;          /**< device files of GPUs that are here */

@@ -110,16 +110,21 @@ static void find_namespace(const char *path, unsigned first, char *text, size_t 
     text[length > 0 ? length : 0] = '\0';
 }
 
-/** Which user, network and directory this process has: what two ends compare. */
-static void find_place(const char *directory, os_facts *facts) {
+static void find_file(const char *path, char *text, size_t capacity) {
     struct stat found;
+    if (stat(path, &found) == 0) {
+        (void)snprintf(text, capacity, "%llu:%llu", (unsigned long long)found.st_dev,
+                       (unsigned long long)found.st_ino);
+    }
+}
+
+/** Which user, network and directories this process has: what two ends compare. */
+static void find_place(const char *directory, os_facts *facts) {
     find_namespace("/proc/self/ns/mnt", 0, facts->mount_namespace, sizeof(facts->mount_namespace));
     find_namespace("/proc/self/ns/net", 0, facts->net_namespace, sizeof(facts->net_namespace));
     (void)snprintf(facts->user, sizeof(facts->user), "%lu", (unsigned long)geteuid());
-    if (stat(directory, &found) == 0) {
-        (void)snprintf(facts->directory_file, sizeof(facts->directory_file), "%llu:%llu",
-                       (unsigned long long)found.st_dev, (unsigned long long)found.st_ino);
-    }
+    find_file(directory, facts->directory_file, sizeof(facts->directory_file));
+    find_file("/dev/shm", facts->shm_file, sizeof(facts->shm_file));
 }
 
 static os_answer answer_of(bool is_so) {
@@ -218,12 +223,16 @@ static uint64_t entry_count(const char *path, const char *beginning, bool and_di
 static void find_limits(os_facts *facts) {
     struct rlimit limit;
     facts->handle_limit = facts->handle_limit_hard = facts->locked_limit = OS_NO_NUMBER;
+    facts->address_limit = OS_NO_NUMBER;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         facts->handle_limit = limit_of(limit.rlim_cur);
         facts->handle_limit_hard = limit_of(limit.rlim_max);
     }
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
         facts->locked_limit = limit_of(limit.rlim_cur);
+    }
+    if (getrlimit(RLIMIT_AS, &limit) == 0) {
+        facts->address_limit = limit_of(limit.rlim_cur);
     }
     facts->handles_open = entry_count("/proc/self/fd", "", true);
     if (facts->handles_open != OS_NO_NUMBER && facts->handles_open > 0) {

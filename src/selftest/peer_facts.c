@@ -56,7 +56,9 @@ static const fact_row rows[FACT_COUNT] = {
     [FACT_USERS] = {"users", "user namespace", FINDING_USER_NAMESPACE, GPUIPC_SEVERITY_NOTE,
                     "to every transport, should the other end's user not be mapped here", NULL},
     [FACT_IPC] = {"ipc", "IPC namespace", FINDING_IPC_NAMESPACE, GPUIPC_SEVERITY_NOTE,
-                  "to no transport; CUDA's own IPC events do not open", NULL},
+                  "to no transport; see /dev/shm", NULL},
+    [FACT_SHM] = {"shm", "/dev/shm", FINDING_IPC_NAMESPACE, GPUIPC_SEVERITY_NOTE,
+                  "to no transport; CUDA's own IPC events do not open, or hang", NULL},
     [FACT_MOUNT] = {"mount", "mount namespace", 0, GPUIPC_SEVERITY_NOTE,
                     "to no transport, as long as the runtime directory is one",
                     "nothing, unless the runtime directory differs as well"},
@@ -96,6 +98,7 @@ static void put_system(peer_facts *into, const os_facts *facts) {
     put_namespace(into->values[FACT_PID], facts->pid_namespace, is_linux);
     put_namespace(into->values[FACT_USERS], facts->user_namespace, is_linux);
     put_namespace(into->values[FACT_IPC], facts->ipc_namespace, is_linux);
+    (void)snprintf(into->values[FACT_SHM], PEER_VALUE_MAX, "%s", facts->shm_file);
     put_namespace(into->values[FACT_MOUNT], facts->mount_namespace, is_linux);
     put_namespace(into->values[FACT_NET], facts->net_namespace, is_linux);
     if (facts->seccomp >= 0) {

@@ -19,6 +19,7 @@ typedef enum peer_fact {
     FACT_PID,
     FACT_USERS,
     FACT_IPC,
+    FACT_SHM,
     FACT_MOUNT,
     FACT_NET,
     FACT_SECCOMP,

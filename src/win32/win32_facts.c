@@ -43,6 +43,7 @@ void os_facts_find(const char *runtime_directory, os_facts *out_facts) {
     }
     status_restore(&why);
     facts.handle_limit = facts.handle_limit_hard = facts.locked_limit = OS_NO_NUMBER;
+    facts.address_limit = OS_NO_NUMBER;
     facts.handles_open =
         GetProcessHandleCount(GetCurrentProcess(), &handles) ? handles : OS_NO_NUMBER;
     *out_facts = facts;

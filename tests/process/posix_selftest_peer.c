@@ -166,7 +166,8 @@ Test(selftest_peer, a_user_who_is_not_admitted_does_not_meet_it, .timeout = 100)
 /* Neither sees the other's process, users, network or mounts: it works all the same, and each is named. */
 Test(selftest_peer, between_namespaces_everything_works_and_is_named, .timeout = 100) {
     static const char *const labels[] = {"PID namespace",     "user namespace",  "IPC namespace",
-                                         "network namespace", "mount namespace", "seccomp mode"};
+                                         "network namespace", "mount namespace", "seccomp mode",
+                                         "/dev/shm"};
     char option[SELFTEST_OPTION_MAX];
     char all[32768] = "";
     char line[CHILD_LINE_MAX];

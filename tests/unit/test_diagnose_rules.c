@@ -37,6 +37,7 @@ static const os_facts healthy_facts = {.system = "Linux 6.1 x86_64",
                                        .handle_limit_hard = 1048576,
                                        .handles_open = 10,
                                        .locked_limit = OS_NO_NUMBER,
+                                       .address_limit = OS_NO_NUMBER,
                                        .gpu_driver = "NVIDIA UNIX x86_64 Kernel Module  580.159.03",
                                        .gpu_count = 2,
                                        .gpu_nodes = 2,
@@ -45,7 +46,8 @@ static const os_facts healthy_facts = {.system = "Linux 6.1 x86_64",
 static void clear_environment(void) {
     static const char *const names[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
                                         "TF_GPU_ALLOCATOR",        "CUDA_MPS_PIPE_DIRECTORY",
-                                        "CUDA_VISIBLE_DEVICES",    "NVIDIA_DRIVER_CAPABILITIES"};
+                                        "CUDA_VISIBLE_DEVICES",    "NVIDIA_DRIVER_CAPABILITIES",
+                                        "NVIDIA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         core_environment_set(names[i], NULL);
     }
@@ -90,6 +92,7 @@ Test(diagnose_rules, each_fact_of_the_system_alone) {
     SYSTEM_ROW("D34", facts.pidfd_open_code = 38; facts.pidfd_getfd_code = 38);
     SYSTEM_ROW("D36", facts.locked_limit = 8 * 1024 * 1024);
     SYSTEM_ROW("", facts.locked_limit = 8 * GIB);
+    SYSTEM_ROW("D40", facts.address_limit = 4 * GIB);
 }
 
 static gpuipc_severity handles_severity(uint64_t limit, uint64_t open) {
@@ -136,7 +139,8 @@ Test(diagnose_rules, each_variable_alone) {
 
 /* ---- no context ------------------------------------------------------------------------------ */
 
-static const os_facts bare_facts = {.handle_limit = OS_NO_NUMBER, .ptrace_scope = -1};
+static const os_facts bare_facts = {
+    .handle_limit = OS_NO_NUMBER, .ptrace_scope = -1, .address_limit = OS_NO_NUMBER};
 
 static void expect_choice(const os_facts *facts, const char *choice, gpuipc_status status,
                           int64_t code, const char *ids) {
@@ -183,8 +187,37 @@ Test(diagnose_rules, why_there_is_no_context) {
     expect_no_context(&healthy_facts, GPUIPC_ERR_OUT_OF_MEMORY, 0, "");
     core_environment_set("CUDA_VISIBLE_DEVICES", "");
     expect_no_context(&healthy_facts, GPUIPC_ERR_NO_DEVICE, 100, "D05");
+    expect_no_context(&refused, GPUIPC_ERR_NO_DEVICE, 100, "D05 D07");
     core_environment_set("CUDA_VISIBLE_DEVICES", "7");
     expect_no_context(&bare_facts, GPUIPC_ERR_NO_DEVICE, 100, "D05");
+}
+
+/* As seen on H100s, where the driver says that memory is out. */
+Test(diagnose_rules, addresses_run_out_where_they_are_limited) {
+    os_facts limited = healthy_facts;
+    clear_environment();
+    limited.address_limit = 4 * GIB;
+    expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 2, "D40");
+    expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 999, "D03");
+    expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 803, "D08");
+    expect_no_context(&healthy_facts, GPUIPC_ERR_DRIVER_FAILED, 2, "D03");
+}
+
+/* Linux 5.3 to 5.5 have the one call and not the other. */
+Test(diagnose_rules, who_refuses_pidfd_getfd_is_told) {
+    os_facts facts = healthy_facts;
+    diagnosis found = {0};
+    clear_environment();
+    facts.pidfd_getfd_code = 38;
+    (void)strcpy(facts.pidfd_getfd_text, "Function not implemented");
+    rules_system(&found, &facts, "/run");
+    cr_assert_str_eq(found.findings[FINDING_SECCOMP].evidence,
+                     "pidfd_getfd of a descriptor of its own: Function not implemented (no filter "
+                     "is set; Linux 6.1 x86_64)");
+    facts.seccomp = 2;
+    found = (diagnosis){0};
+    rules_system(&found, &facts, "/run");
+    cr_assert_not_null(strstr(found.findings[FINDING_SECCOMP].evidence, "(a filter is set;"));
 }
 
 Test(diagnose_rules, a_container_is_told_with_what_its_toolkit_was_told) {
@@ -192,11 +225,12 @@ Test(diagnose_rules, a_container_is_told_with_what_its_toolkit_was_told) {
     const gpuipc_error error = {.status = GPUIPC_ERR_NO_DRIVER, .sentence = "no library"};
     clear_environment();
     core_environment_set("NVIDIA_DRIVER_CAPABILITIES", "graphics");
+    core_environment_set("NVIDIA_VISIBLE_DEVICES", "void");
     cr_assert(rules_no_context(&found, &healthy_facts, &error, "auto"));
     const char *evidence = found.findings[FINDING_CONTAINER_WITHOUT_DRIVER].evidence;
-    cr_assert_str_eq(evidence,
-                     "no library; the kernel's driver is NVIDIA UNIX x86_64 Kernel Module  "
-                     "580.159.03; NVIDIA_DRIVER_CAPABILITIES=graphics");
+    cr_assert_str_eq(
+        evidence, "no library; the kernel's driver is NVIDIA UNIX x86_64 Kernel Module  "
+                  "580.159.03; NVIDIA_DRIVER_CAPABILITIES=graphics; NVIDIA_VISIBLE_DEVICES=void");
 }
 
 /* ---- GPUs ------------------------------------------------------------------------------------ */

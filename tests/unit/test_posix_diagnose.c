@@ -73,6 +73,22 @@ Test(posix_diagnose, the_limit_of_locked_memory) {
     }
 }
 
+Test(posix_diagnose, the_limit_of_addresses) {
+    struct rlimit before;
+    cr_assert_eq(getrlimit(RLIMIT_AS, &before), 0);
+    if (before.rlim_max != RLIM_INFINITY) {
+        cr_skip_test("addresses are limited here, and the limit cannot be raised");
+    }
+    const struct rlimit limit = {(rlim_t)1 << 50, before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    const gpuipc_finding *found = find(FINDING_ADDRESS_LIMIT);
+    cr_assert_not_null(found);
+    cr_assert_eq(found->severity, GPUIPC_SEVERITY_NOTE);
+    cr_assert_str_eq(found->evidence, "the limit is 1073741824 MiB");
+    cr_assert_eq(setrlimit(RLIMIT_AS, &before), 0);
+    cr_assert_null(find(FINDING_ADDRESS_LIMIT));
+}
+
 Test(posix_diagnose, a_directory_that_others_may_write_to) {
     gpuipc_context_config config = core_context_config();
     gpuipc_finding findings[GPUIPC_FINDING_COUNT];

@@ -17,6 +17,9 @@
 /* systemd's and Docker's default is 8 MiB, older systems' 64 KiB: RDMA wants whole buffers. */
 #define LOCKED_SMALL_BYTES (64ull * 1024 * 1024)
 
+/* proc(5), /proc/PID/status */
+#define SECCOMP_FILTER 2
+
 static const char *variable(const char *name) {
     const char *value = os_environment(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
@@ -64,7 +67,10 @@ static void find_pidfd(diagnosis *self, const os_facts *facts) {
                       facts->system);
     } else if (facts->pidfd_getfd_code != 0) {
         diagnosis_add(self, FINDING_SECCOMP, GPUIPC_SEVERITY_NOTE,
-                      "pidfd_getfd of a descriptor of its own: %s", facts->pidfd_getfd_text);
+                      "pidfd_getfd of a descriptor of its own: %s (%s; %s)",
+                      facts->pidfd_getfd_text,
+                      facts->seccomp == SECCOMP_FILTER ? "a filter is set" : "no filter is set",
+                      facts->system);
     }
     if (facts->ptrace_scope > 0 && facts->can_trace == OS_NO) {
         diagnosis_add(self, FINDING_PTRACE, GPUIPC_SEVERITY_NOTE,
@@ -90,6 +96,10 @@ static void find_limits(diagnosis *self, const os_facts *facts) {
     if (facts->locked_limit != OS_NO_NUMBER && facts->locked_limit < LOCKED_SMALL_BYTES) {
         diagnosis_add(self, FINDING_LOCKED_MEMORY, GPUIPC_SEVERITY_NOTE,
                       "%.2f MiB may be locked (ulimit -l)", (double)facts->locked_limit / MIB);
+    }
+    if (facts->address_limit != OS_NO_NUMBER) {
+        diagnosis_add(self, FINDING_ADDRESS_LIMIT, GPUIPC_SEVERITY_NOTE, "the limit is %.0f MiB",
+                      (double)facts->address_limit / MIB);
     }
 }
 
@@ -138,10 +148,10 @@ void rules_system(diagnosis *self, const os_facts *facts, const char *directory)
 }
 
 /* The machine has the driver, and this process some of it. What the container toolkit was told is part of the evidence:
- * docs.nvidia.com, "NVIDIA Container Toolkit", NVIDIA_DRIVER_CAPABILITIES. */
+ * docs.nvidia.com, "NVIDIA Container Toolkit", NVIDIA_DRIVER_CAPABILITIES and NVIDIA_VISIBLE_DEVICES. */
 static bool find_container(diagnosis *self, const os_facts *facts, const char *what) {
+    static const char *const told[] = {"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"};
     const bool is_there = facts->gpu_driver[0] != '\0' || facts->gpu_nodes > 0;
-    const char *capabilities = variable("NVIDIA_DRIVER_CAPABILITIES");
     if (!is_there) {
         return false;
     }
@@ -154,25 +164,29 @@ static bool find_container(diagnosis *self, const os_facts *facts, const char *w
         diagnosis_add(self, FINDING_CONTAINER_WITHOUT_DRIVER, GPUIPC_SEVERITY_BLOCKS, "%s",
                       facts->gpu_node_refused);
     }
-    if (capabilities != NULL) {
-        diagnosis_add(self, FINDING_CONTAINER_WITHOUT_DRIVER, GPUIPC_SEVERITY_BLOCKS,
-                      "NVIDIA_DRIVER_CAPABILITIES=%.80s", capabilities);
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        const char *value = variable(told[i]);
+        if (value != NULL) {
+            diagnosis_add(self, FINDING_CONTAINER_WITHOUT_DRIVER, GPUIPC_SEVERITY_BLOCKS,
+                          "%s=%.80s", told[i], value);
+        }
     }
     return true;
 }
 
 static void find_no_gpu(diagnosis *self, const os_facts *facts, const gpuipc_error *error) {
     const char *visible = os_environment("CUDA_VISIBLE_DEVICES"); /* empty hides all of them */
+    const bool is_refused = facts->gpu_node_refused[0] != '\0';
     if (visible != NULL) {
         diagnosis_add(self, FINDING_GPU_HIDDEN, GPUIPC_SEVERITY_BLOCKS,
                       "CUDA_VISIBLE_DEVICES=\"%.120s\": none is left", visible);
-    } else if (facts->gpu_count > 0) {
+    }
+    if (facts->gpu_count > 0 && (visible == NULL || is_refused)) {
         diagnosis_add(self, FINDING_GPU_WITHHELD, GPUIPC_SEVERITY_BLOCKS,
                       "the kernel's driver lists %llu GPUs, and this process sees none (%s)",
                       (unsigned long long)facts->gpu_count,
-                      facts->gpu_node_refused[0] != '\0' ? facts->gpu_node_refused
-                                                         : "its device files open");
-    } else {
+                      is_refused ? facts->gpu_node_refused : "its device files open");
+    } else if (visible == NULL) {
         diagnosis_add(self, FINDING_NO_GPU, GPUIPC_SEVERITY_BLOCKS, "%s", error->sentence);
     }
 }
@@ -183,6 +197,12 @@ static bool is_named(const char *choice, const gpuipc_error *error) {
            error->native_origin != GPUIPC_NATIVE_CUDA;
 }
 
+/* Measured, two H100, driver 580: with 7.6 GiB of addresses cuInit answers that memory is out, with 15.3 GiB it starts. */
+static bool is_short_of_addresses(const os_facts *facts, const gpuipc_error *error) {
+    return facts->address_limit != OS_NO_NUMBER && error->native_origin == GPUIPC_NATIVE_CUDA &&
+           error->native_code == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static void find_failed(diagnosis *self, const os_facts *facts, const gpuipc_error *error,
                         const char *choice) {
     if (is_named(choice, error)) {
@@ -190,6 +210,8 @@ static void find_failed(diagnosis *self, const os_facts *facts, const gpuipc_err
     } else if (error->native_origin == GPUIPC_NATIVE_CUDA &&
                error->native_code == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) {
         diagnosis_add(self, FINDING_DRIVER_MISMATCH, GPUIPC_SEVERITY_BLOCKS, "%s", error->sentence);
+    } else if (is_short_of_addresses(facts, error)) {
+        diagnosis_add(self, FINDING_ADDRESS_LIMIT, GPUIPC_SEVERITY_BLOCKS, "%s", error->sentence);
     } else if (facts->gpu_node_refused[0] == '\0' ||
                !find_container(self, facts, error->sentence)) {
         diagnosis_add(self, FINDING_DRIVER_FAILED, GPUIPC_SEVERITY_BLOCKS, "%s", error->sentence);
