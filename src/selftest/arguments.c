@@ -39,7 +39,7 @@ const char *arguments_unique_name(char name[ARGUMENT_LENGTH]) {
     uint64_t random = 0;
     /* Without random bits the name is still this process's own. */
     (void)os_random(&random, sizeof(random));
-    (void)snprintf(name, ARGUMENT_LENGTH, "selftest-%" PRIu64 "-%016" PRIx64, os_process_id(),
-                   random);
+    (void)snprintf(name, ARGUMENT_LENGTH, ARGUMENTS_NAME_BEGINS "%" PRIu64 "-%016" PRIx64,
+                   os_process_id(), random);
     return name;
 }

@@ -27,6 +27,9 @@ void arguments_add(arguments *self, const char *word);
 /** Adds the sizes that were asked for. */
 void arguments_add_sizes(arguments *self, const options *wanted);
 
+/** How the names of arguments_unique_name() begin. */
+#define ARGUMENTS_NAME_BEGINS "selftest-"
+
 /** A name to meet at that no other run has. @return name */
 const char *arguments_unique_name(char name[ARGUMENT_LENGTH]);
 

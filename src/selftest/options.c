@@ -127,6 +127,22 @@ static bool add_demand(options *self, const char *option, const char *text, bool
 static const char only_wanted[] =
     "share, share/0-1, share/0-1/1048576, peer, refused or transports";
 
+/* Two numbers of devices, and perhaps bytes: "0-1", "0-1/1048576". */
+static bool is_pair(const char *text) {
+    uint64_t number;
+    return quantity_take_number(&text, &number) && *text++ == '-' &&
+           quantity_take_number(&text, &number) &&
+           (*text == '\0' ||
+            (*text++ == '/' && quantity_take_number(&text, &number) && *text == '\0'));
+}
+
+static bool is_check(const char *word) {
+    const size_t length = strlen("share/");
+    return strcmp(word, "share") == 0 || strcmp(word, "transports") == 0 ||
+           strcmp(word, "peer") == 0 || strcmp(word, "refused") == 0 ||
+           (strncmp(word, "share/", length) == 0 && is_pair(word + length));
+}
+
 /* "share,transports"; the text is cut at its commas. */
 static bool add_only(options *self, char *text) {
     for (char *word = text; word != NULL && *word != '\0';) {
@@ -134,9 +150,7 @@ static bool add_only(options *self, char *text) {
         if (comma != NULL) {
             *comma = '\0';
         }
-        if (strcmp(word, "share") != 0 && strncmp(word, "share/", strlen("share/")) != 0 &&
-            strcmp(word, "transports") != 0 && strcmp(word, "peer") != 0 &&
-            strcmp(word, "refused") != 0) {
+        if (!is_check(word)) {
             return complain("--only", word, only_wanted);
         }
         if (self->only_count == ONLY_MAX) {
@@ -161,10 +175,10 @@ static int take_output(options *self, int option) {
         return set_format(self, REPORT_MARKDOWN);
     case OPTION_HTML:
         self->page = optarg;
-        return true;
+        return optarg[0] != '\0' || complain("--html", optarg, "the path of a file");
     case OPTION_JUNIT:
         self->junit = optarg;
-        return true;
+        return optarg[0] != '\0' || complain("--junit", optarg, "the path of a file");
     case OPTION_DURATION:
         return read_duration(self, optarg);
     case OPTION_ASCII:
@@ -341,6 +355,10 @@ static bool check_together(options *self) {
     }
     if (!report_has_junit && self->junit != NULL) {
         wrap_complain("--junit: this program was built without Mini-XML");
+        return false;
+    }
+    if (self->page != NULL && self->junit != NULL && strcmp(self->page, self->junit) == 0) {
+        wrap_complain("--html and --junit name one file: %s", self->page);
         return false;
     }
     if (self->command == COMMAND_RING_MEMBER && self->members == 0) {

@@ -18,6 +18,9 @@
 /* Somebody carries the line to the other end meanwhile; less than what the watchdog waits for. */
 #define CARRY_WAITS 4
 
+/* Of the endpoint at which the end that prints the line is met. */
+#define NAME_BEGINS "doctor-"
+
 bool peer_verify(role *self, gpuipc_buffer *buffer, uint64_t bytes, bool of_leader) {
     pattern_result found;
     if (!role_check(self,
@@ -228,7 +231,8 @@ static bool listen(giver *self, peer_facts *facts) {
     if (!role_check(at, os_random(random, sizeof(random)), "making a name")) {
         return false;
     }
-    int used = snprintf(facts->name, sizeof(facts->name), "doctor-");
+    os_directory_sweep(&(os_directory){.shared = at->options->admit != NULL}, NAME_BEGINS);
+    int used = snprintf(facts->name, sizeof(facts->name), NAME_BEGINS);
     for (size_t i = 0; i < sizeof(random); i++) {
         used += snprintf(facts->name + used, sizeof(facts->name) - (size_t)used, "%02x", random[i]);
     }
@@ -268,10 +272,12 @@ static int give(giver *self) {
     role_step(at, "waiting for the other end");
     const os_deadline deadline = os_deadline_after(CARRY_WAITS * at->options->timeout_ms);
     while (!self->ended) {
-        if (!role_check(at,
-                        gpuipc_listener_accept(self->listener, os_deadline_left_ms(deadline),
-                                               &at->connection),
-                        "waiting for the other end")) {
+        gpuipc_status status;
+        do {
+            status =
+                gpuipc_listener_accept(self->listener, role_part_ms(deadline), &at->connection);
+        } while (role_waits_on(status, deadline));
+        if (!role_check(at, status, "waiting for the other end")) {
             return EXIT_FAIL;
         }
         converse(self);
@@ -290,7 +296,7 @@ int peer_give(const options *wanted) {
     if (code == EXIT_PASS) {
         code = give(&self);
     }
-    if (self.role.failure[0] != '\0') {
+    if (self.role.failure[0] != '\0' && !program_is_interrupted()) {
         wrap_complain("FAIL: %s", self.role.failure);
     }
     (void)gpuipc_listener_close(self.listener);

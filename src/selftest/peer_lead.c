@@ -11,6 +11,7 @@
 #include "pattern.h"
 #include "peer_facts.h"
 #include "peer_resident.h"
+#include "program.h"
 #include "quantity.h"
 #include "watchdog.h"
 #include "wrap.h"
@@ -59,13 +60,16 @@ static bool answers(leader *self, arm *on) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
     gpuipc_endpoint_config room;
+    gpuipc_status status;
+    const os_deadline deadline = os_deadline_after(at->options->timeout_ms);
     (void)on;
-    return role_check(at,
-                      gpuipc_connection_open(at->session.context, self->there.name,
-                                             admit_config(at->options, &room),
-                                             at->options->timeout_ms, &at->connection),
-                      "connecting") &&
-           role_say(at, NULL, "hello") && role_hear(at, "hello", line, NULL) != NULL;
+    do {
+        status = gpuipc_connection_open(at->session.context, self->there.name,
+                                        admit_config(at->options, &room), role_part_ms(deadline),
+                                        &at->connection);
+    } while (role_waits_on(status, deadline));
+    return role_check(at, status, "connecting") && role_say(at, NULL, "hello") &&
+           role_hear(at, "hello", line, NULL) != NULL;
 }
 
 static bool opened(leader *self, arm *on) {
@@ -220,12 +224,16 @@ static void climb(leader *self, arm *on) {
     role *at = &self->role;
     report *into = at->options->report;
     at->failure[0] = '\0';
-    for (rung i = RUNG_ANSWERS; i <= on->top && on->failed == 0; i = (rung)(i + 1)) {
+    for (rung i = RUNG_ANSWERS; i <= on->top && on->failed == 0 && !program_is_interrupted();
+         i = (rung)(i + 1)) {
         (void)snprintf(text, sizeof(text), "%s, rung %d, %s", on->transport, (int)i, rung_names[i]);
         watchdog_expect(text, RUNG_WAITS * at->options->timeout_ms);
         report_progress(into, "%s", text);
         const bool is_good = rungs[i](self, on);
         on->failed = is_good ? 0 : i;
+        if (!is_good && program_is_interrupted()) {
+            break; /* that is no answer to anything */
+        }
         (void)snprintf(id, sizeof(id), "peer/%s/%s", on->transport, rung_ids[i]);
         (void)snprintf(text, sizeof(text), "%s, rung %d, %s: %.800s", on->transport, (int)i,
                        rung_names[i], is_good ? "yes" : at->failure);
@@ -366,6 +374,9 @@ static int lead(leader *self) {
     compare(self);
     climb(self, &self->host);
     climb(self, &self->vmm);
+    if (program_is_interrupted()) {
+        return EXIT_FAIL; /* not all was tried, so there is no verdict */
+    }
     judge(self, verdict, sizeof(verdict));
     pass_on(self, verdict);
     const bool is_good = self->host.failed == 0 && self->vmm.failed == 0;

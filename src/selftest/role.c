@@ -7,10 +7,14 @@
 #include <string.h>
 
 #include "child.h"
+#include "program.h"
 #include "watchdog.h"
 #include "wrap.h"
 
 #define FAILED "failed"
+
+/* How soon an interrupt ends a wait for somebody who has not come yet. */
+#define PART_MS 200
 
 /* A step waits for the other program a few times, each for the time-out at most. */
 #define STEP_WAITS 5
@@ -72,6 +76,16 @@ bool role_check(role *self, gpuipc_status status, const char *what) {
         return true;
     }
     return role_fail(self, "%s: %s", what, gpuipc_error_text());
+}
+
+int role_part_ms(os_deadline deadline) {
+    const int left_ms = os_deadline_left_ms(deadline);
+    return left_ms < PART_MS ? left_ms : PART_MS;
+}
+
+bool role_waits_on(gpuipc_status status, os_deadline deadline) {
+    return (status == GPUIPC_ERR_TIMEOUT || status == GPUIPC_ERR_NOT_FOUND) &&
+           !os_deadline_passed(deadline) && !program_is_interrupted();
 }
 
 static gpuipc_status send_line(role *self, const char *line, gpuipc_buffer *buffer) {

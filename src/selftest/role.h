@@ -47,6 +47,11 @@ bool role_fail(role *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 /** Success, or a failure with the thread's error record. @param what "opening the memory" */
 bool role_check(role *self, gpuipc_status status, const char *what);
 
+/** A wait for another program in parts, so that an interrupt ends it: what is left, or one part. */
+int role_part_ms(os_deadline deadline);
+/** Whether to wait for another part, after what the last one answered. */
+bool role_waits_on(gpuipc_status status, os_deadline deadline);
+
 /** Sends a line, with a buffer unless it is NULL. */
 bool role_say(role *self, gpuipc_buffer *buffer, const char *format, ...) GPUIPC_PRINTF(3, 4);
 

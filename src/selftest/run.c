@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "pair.h"
 #include "peer.h"
 #include "produce.h"
@@ -115,7 +116,10 @@ int run_summarize(const options *wanted, const session *at, const tally *total) 
         return EXIT_FAIL;
     }
     if (total->passed + total->failed == 0) {
-        report_say(into, "nothing to test%s: %u skipped\n", on, total->skipped);
+        report_say(into, "nothing to test%s: %u skipped%s\n", on, total->skipped,
+                   wanted->only_count > 0 && total->skipped == 0
+                       ? "; there is no such check here (--only)"
+                       : "");
         return EXIT_NOTHING;
     }
     report_say(into, "%s%s: %u passed, %u failed, %u skipped\n",
@@ -150,6 +154,7 @@ static void describe(report *into, const session *at) {
 }
 
 int run_begin(const options *wanted, session *out_session) {
+    os_directory_sweep(NULL, ARGUMENTS_NAME_BEGINS); /* of runs that were killed */
     watchdog_expect("starting the driver and looking at its devices", wanted->timeout_ms);
     int code = session_open(wanted, out_session);
     if (code != EXIT_PASS) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The cases of test_process_selftest_peer.c in which the two ends are not in one place. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include "check.h"
 #include "posix_system.h"
@@ -196,4 +198,40 @@ Test(selftest_peer, between_namespaces_everything_works_and_is_named, .timeout =
     cr_assert(strstr(all, "differs  D28  note    PID namespace: here ") != NULL, "%s", all);
     cr_assert(strstr(all, "pass  vmm, rung 5, ") != NULL, "%s", all);
     selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
+/* It is asked to end while it waits for somebody who does not come, for minutes. */
+static void interrupt_waiting(child_process *waiting, char all[32768]) {
+    child_end how;
+    cr_assert_eq(kill((pid_t)child_process_id(waiting), SIGINT), 0);
+    read_all(waiting, all, 32768);
+    check_ok(child_wait(waiting, PATIENCE_MS, &how));
+    child_destroy(waiting);
+    cr_assert(how.exited && how.code == 1, "%d", how.code);
+    cr_assert(strstr(all, "interrupted: this is what was found until then\n") != NULL, "%s", all);
+}
+
+Test(selftest_peer, an_interrupt_ends_the_wait_for_the_other_end, .timeout = 60) {
+    char option[SELFTEST_OPTION_MAX];
+    char all[32768] = "";
+    interrupt_waiting(selftest_peer_start(option), all);
+}
+
+/* The other end is gone. Nothing was learned, so there is no verdict. */
+Test(selftest_peer, an_interrupt_ends_the_search_for_the_other_end, .timeout = 60) {
+    char option[SELFTEST_OPTION_MAX];
+    char line[CHILD_LINE_MAX];
+    char all[32768] = "";
+    child_process *leader;
+    child_process *giver = selftest_peer_start(option);
+    child_kill(giver);
+    child_destroy(giver);
+    check_ok(child_start(SELFTEST_TOOL, (selftest_words){"doctor", option, EMULATED, NULL}, NULL,
+                         &leader));
+    do {
+        check_ok(child_read_line(leader, line, sizeof(line), PATIENCE_MS));
+    } while (strncmp(line, "pass  facts", strlen("pass  facts")) != 0);
+    interrupt_waiting(leader, all);
+    cr_assert(strstr(all, "verdict") == NULL, "%s", all);
+    cr_assert(strstr(all, "FAIL") == NULL, "%s", all);
 }
