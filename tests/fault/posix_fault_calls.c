@@ -330,9 +330,11 @@ ssize_t __wrap_readlink(const char *path, char *text, size_t size) {
 ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
-    /* packet_drain() (posix_packet.c) has room for one byte; a message of the library's has a header. */
+    /* packet_drain() (posix_packet.c) has room for one byte; a message of the library's has a header. packet_take_off() has
+     * room for nothing, and so there is nothing to cut. */
     const bool is_drain = message->msg_iovlen == 1 && message->msg_iov[0].iov_len == 1;
-    const int code = ask(is_drain ? CALL_DRAIN : CALL_RECVMSG);
+    const int call = message->msg_iovlen == 0 ? CALL_TAKE_OFF : CALL_RECVMSG;
+    const int code = ask(is_drain ? CALL_DRAIN : call);
     if (code > 0) {
         return -1;
     }

@@ -90,6 +90,8 @@
       ENOMEM, ENOTDIR)                                                                             \
     X(RECVMSG, "recvmsg", false, recv(2), EBADF, EAGAIN, ECONNREFUSED, ECONNRESET, EINTR, EINVAL,  \
       ENOMEM, ENOTCONN, ENOTSOCK, FAULT_SHORT, FAULT_SHORT_CONTROL)                                \
+    X(TAKE_OFF, "recvmsg", false, recv(2), EBADF, EAGAIN, ECONNREFUSED, ECONNRESET, EINTR, EINVAL, \
+      ENOMEM, ENOTCONN, ENOTSOCK)                                                                  \
     X(DRAIN, "recvmsg(what nobody takes)", false, recv(2), EBADF, EAGAIN, ECONNREFUSED,            \
       ECONNRESET, EINTR, EINVAL, ENOMEM, ENOTCONN, ENOTSOCK)                                       \
     X(RENAMEAT, "renameat", false, rename(2), EACCES, EBADF, EBUSY, EDQUOT, EEXIST, EINVAL,        \

@@ -33,6 +33,8 @@ static const struct {
     {"recvmsg", FAULT_SHORT, "gpuipc_buffer_open", "there was nothing to cut yet"},
     {"malloc", 0, "posix_address_do",
      "there is no such thread then: tried again, or told as EAGAIN"},
+    {"malloc", 0, "gpuipc_channel_publish",
+     "where no event stands behind it, the stream is waited for"},
     {"syscall(SYS_pidfd_open)", 0, "gpuipc_listener_accept", "whether the peer runs is not known"},
     {"accept4", ECONNABORTED, NULL, "another client may wait"},
     {"stat", 0, "posix_address_do", "a thread goes into the directory instead"},

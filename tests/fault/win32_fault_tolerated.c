@@ -28,6 +28,8 @@ static const struct {
     {NULL, 0, "gpuipc_buffer_release", AN_END},
     {NULL, 0, "gpuipc_context_destroy", AN_END},
 
+    {"malloc", 0, "gpuipc_channel_publish",
+     "where no event stands behind it, the stream is waited for"},
     {"CloseHandle", 0, NULL, "of a handle of our own, which is closed all the same"},
     {"UnmapViewOfFile", 0, NULL, "of a range of our own, which nothing refuses"},
     {"VirtualFree", 0, NULL, "likewise"},
