@@ -19,6 +19,9 @@ foreach(unit transport_probe transport_select nvml figures)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c LIBRARIES gpuipc_transport_machine)
 endforeach()
 
+gpuipc_add_test(unit missing_group SOURCES test_missing_group.c own_kinds.c contents_ends.c buffer_marks.c
+                LIBRARIES gpuipc_transport_machine)
+
 gpuipc_add_test(unit diagnose_rules SOURCES test_diagnose_rules.c LIBRARIES gpuipc_transport_machine)
 gpuipc_add_test(unit diagnose SOURCES test_diagnose.c LIBRARIES gpuipc_transport_machine)
 
