@@ -140,7 +140,8 @@ gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c test_channel_k
 gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
 target_sources(test_unit_errors PRIVATE ${system}_errors.c)
 set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
-gpuipc_add_test(unit shortage SOURCES test_shortage.c contents_ends.c buffer_marks.c channel_case.c own_kinds.c
+gpuipc_add_test(unit shortage SOURCES test_shortage.c test_shortage_points.c test_shortage_tickets.c shortage_case.c
+                contents_ends.c buffer_marks.c channel_case.c own_kinds.c stream_gate.c
                 $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_shortage PRIVATE
                     LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free) # they fail on demand

@@ -3,144 +3,14 @@
  * @file What the scenarios of tests/fault leave out, while each allocation, and then each call of the driver, fails in turn. A
  * failure is told by a status with its record, or made up for; nothing is left; and the next time it works.
  */
-#include "../fault/allocation.h"
 #include "channel_case.h"
 #include "contents_ends.h"
-#include "emulated.h"
 #include "own_kinds.h"
-#include "thread_state.h"
+#include "shortage_case.h"
 
 TestSuite(shortage, .init = core_start, .fini = core_finish, .timeout = 120);
 
 #define BYTES UINT64_C(65536)
-
-/* ---- one call of the driver that fails ----------------------------------------------------------- */
-
-static uint64_t thread;
-static uint64_t calls;
-static uint64_t fails_at; /* of this thread's calls; 0: none */
-static int fails_with;
-
-/* What gives back is not denied: what a driver does not take back stays (fault.driver). */
-static bool is_giving_back(const char *name) {
-    static const char *const names[] = {"cuMemRelease",
-                                        "cuMemUnmap",
-                                        "cuMemAddressFree",
-                                        "cuMemFree",
-                                        "cuMemFreeAsync",
-                                        "cuMemFreeHost",
-                                        "cuMemHostUnregister",
-                                        "cuMemPoolDestroy",
-                                        "cuDevicePrimaryCtxRelease",
-                                        "cuCtxPopCurrent",
-                                        "cuCtxDisablePeerAccess",
-                                        "cuThreadExchangeStreamCaptureMode",
-                                        "cuStreamDestroy",
-                                        "cuEventDestroy",
-                                        "cuIpcCloseMemHandle"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(names[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int judge(const char *name) {
-    if (thread_state_own_number() != thread || is_giving_back(name)) {
-        return 0;
-    }
-    return ++calls == fails_at ? fails_with : 0;
-}
-
-static void set_judge(gpuipc_emulated_judge wanted) {
-    gpuipc_emulated_judge_fn set;
-    void *symbol = os_library_symbol(core_driver()->library, GPUIPC_EMULATED_SET_JUDGE);
-    cr_assert_not_null(symbol);
-    memcpy(&set, &symbol, sizeof(set));
-    set(wanted);
-}
-
-/* ---- each in turn -------------------------------------------------------------------------------- */
-
-typedef struct operation {
-    void (*begin)(void); /* nothing is denied in it; NULL: there is none */
-    gpuipc_status (*run)(void);
-    void (*end)(void); /* likewise */
-} operation;
-
-static void check_told(gpuipc_status status, const char *what, uint64_t number) {
-    const gpuipc_error *error = gpuipc_error_get();
-    if (status != GPUIPC_OK) {
-        cr_assert_eq(error->status, status, "%s %llu: %s", what, (unsigned long long)number,
-                     gpuipc_status_name(status));
-        cr_assert_neq(error->sentence[0], '\0', "%s %llu", what, (unsigned long long)number);
-        cr_assert_neq(error->operation[0], '\0', "%s %llu", what, (unsigned long long)number);
-    }
-}
-
-static void begin(const operation *what) {
-    if (what->begin != NULL) {
-        what->begin();
-    }
-}
-
-static void end(const operation *what) {
-    if (what->end != NULL) {
-        what->end();
-    }
-}
-
-static void works(const operation *what) {
-    begin(what);
-    check_ok(what->run());
-    end(what);
-}
-
-/* @return whether there were so many allocations */
-static bool without_memory(const operation *what, uint64_t number, unsigned *refused) {
-    int64_t live;
-    begin(what);
-    allocation_watch(number);
-    const gpuipc_status status = what->run();
-    const uint64_t made = allocation_unwatch(&live);
-    check_told(status, "without allocation", number);
-    cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_OUT_OF_MEMORY, "allocation %llu: %s: %s",
-              (unsigned long long)number, gpuipc_status_name(status), gpuipc_error_get()->sentence);
-    *refused += status != GPUIPC_OK;
-    end(what);
-    return made >= number;
-}
-
-/* @return whether there were so many calls */
-static bool without_driver(const operation *what, uint64_t number, unsigned *refused) {
-    begin(what);
-    thread = thread_state_own_number();
-    calls = 0;
-    fails_at = number;
-    fails_with = number % 2 == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-    set_judge(judge);
-    const gpuipc_status status = what->run();
-    set_judge(NULL);
-    check_told(status, "without call", number);
-    *refused += status != GPUIPC_OK;
-    end(what);
-    return calls >= number;
-}
-
-static void fails_in_turn(const operation *what) {
-    unsigned by_memory = 0;
-    unsigned by_driver = 0;
-    works(what);
-    for (uint64_t number = 1; without_memory(what, number, &by_memory); number++) {
-    }
-    works(what);
-    for (uint64_t number = 1; without_driver(what, number, &by_driver); number++) {
-    }
-    works(what);
-    cr_assert_gt(by_memory, 0);
-    cr_assert_gt(by_driver, 0);
-}
 
 /* ---- memory of the caller's ---------------------------------------------------------------------- */
 
@@ -163,11 +33,11 @@ static gpuipc_status wrap(void) {
 }
 
 static void wrap_fails(own_kind kind) {
-    const operation what = {.run = wrap};
+    const shortage_operation what = {.run = wrap};
     core_need_emulated();
     core_enter_device(0);
     own = own_kinds_make(kind, BYTES);
-    fails_in_turn(&what);
+    shortage_in_turn(&what);
     own_kinds_undo(&own);
 }
 
@@ -243,20 +113,20 @@ static void close_pair(void) {
     core_pair_close(&pair);
 }
 
-static void message_fails(const operation *what) {
+static void message_fails(const shortage_operation *what) {
     core_need_emulated();
     core_enter_device(0);
     cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     sent[0] = core_buffer(core_unit, 0);
     sent[1] = core_buffer(2 * core_unit, core_unit);
-    fails_in_turn(what);
+    shortage_in_turn(what);
     check_ok(gpuipc_buffer_release(sent[0]));
     check_ok(gpuipc_buffer_release(sent[1]));
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
-static const operation sending = {open_pair, send_two, close_pair};
-static const operation receiving = {open_and_send, receive_two, close_pair};
+static const shortage_operation sending = {open_pair, send_two, close_pair};
+static const shortage_operation receiving = {open_and_send, receive_two, close_pair};
 
 Test(shortage, sending_behind_a_stream) {
     send_flags = GPUIPC_SEND_ASYNC;
@@ -317,18 +187,18 @@ static void contents_end(void) {
     contents_ends_close(&two);
 }
 
-static const operation contents = {contents_begin, contents_run, contents_end};
+static const shortage_operation contents = {contents_begin, contents_run, contents_end};
 
 Test(shortage, contents_by_memory) {
     core_need_emulated();
     way = GPUIPC_TRANSPORT_VMM;
-    fails_in_turn(&contents);
+    shortage_in_turn(&contents);
 }
 
 Test(shortage, contents_through_the_ring) {
     core_need_emulated();
     way = GPUIPC_TRANSPORT_HOST;
-    fails_in_turn(&contents);
+    shortage_in_turn(&contents);
 }
 
 /* ---- channels -------------------------------------------------------------------------------------- */
@@ -372,7 +242,7 @@ static void end_channel(void) {
 }
 
 Test(shortage, a_channel_of_streams) {
-    const operation what = {serve, publish_and_take, end_channel};
+    const shortage_operation what = {serve, publish_and_take, end_channel};
     message_fails(&what);
 }
 
@@ -408,11 +278,11 @@ static void copy_end(void) {
 }
 
 Test(shortage_machine, a_copy_through_pinned_memory) {
-    const operation what = {copy_begin, copy_run, copy_end};
+    const shortage_operation what = {copy_begin, copy_run, copy_end};
     core_need_emulated();
     core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2;p2p=none");
     core_enter_device(0);
     cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    fails_in_turn(&what);
+    shortage_in_turn(&what);
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
 }

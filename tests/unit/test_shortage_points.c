@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Marks, loans, returns and drops, while each allocation, and then each call of the driver, fails in turn. */
+#include "graphs.h"
+#include "shortage_case.h"
+#include "stream_gate.h"
+
+static core_pair pair;
+static gpuipc_buffer *sent;
+static gpuipc_buffer *opened;
+static CUstream produces;
+static CUstream consumes;
+
+static void start(void) {
+    core_start();
+    core_need_emulated();
+    cr_assert(graphs_find(core_driver()));
+    stream_gate_make();
+    produces = stream_gate_stream();
+    consumes = stream_gate_stream();
+}
+
+static void finish(void) {
+    stream_gate_stream_end(produces);
+    stream_gate_stream_end(consumes);
+    stream_gate_end();
+    core_finish();
+}
+
+TestSuite(shortage_points, .init = start, .fini = finish, .timeout = 120);
+
+static void hand_over(void) {
+    core_pair_open(&pair, core_context, core_context);
+    sent = core_buffer(core_unit, 0);
+    check_ok(core_send(pair.client, &sent, 1));
+    check_ok(core_receive(pair.server, &opened, 1));
+}
+
+/* Who releases a buffer gives all of it back, so that no stream waits any more. */
+static void release_both(void) {
+    check_ok(gpuipc_buffer_release(opened));
+    opened = NULL;
+    stream_gate_synchronize(produces);
+    stream_gate_synchronize(consumes);
+    check_ok(gpuipc_buffer_release(sent));
+    core_pair_close(&pair);
+}
+
+/* ---- marks ------------------------------------------------------------------------------------- */
+
+static gpuipc_status mark_and_await(void) {
+    gpuipc_mark made;
+    gpuipc_status status = gpuipc_buffer_mark(sent, produces, &made);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_await_mark_async(opened, &made, consumes);
+    }
+    return status == GPUIPC_OK ? gpuipc_buffer_await_mark(opened, &made, SOON_MS) : status;
+}
+
+Test(shortage_points, a_mark) {
+    const shortage_operation what = {hand_over, mark_and_await, release_both};
+    shortage_in_turn(&what);
+}
+
+/* A mark of a stream that is captured, and a wait for it that is. */
+static void hand_over_and_capture(void) {
+    hand_over();
+    cr_assert(graphs_begin(produces, CU_STREAM_CAPTURE_MODE_RELAXED));
+    cr_assert(graphs_begin(consumes, CU_STREAM_CAPTURE_MODE_RELAXED));
+}
+
+static gpuipc_status capture_mark_and_await(void) {
+    gpuipc_mark made;
+    gpuipc_status status = gpuipc_buffer_mark(sent, produces, &made);
+    return status == GPUIPC_OK ? gpuipc_buffer_await_mark_async(opened, &made, consumes) : status;
+}
+
+static void end_captures(void) {
+    captured graphs[2];
+    cr_assert(graphs_end(produces, &graphs[0]), "the capture was made invalid");
+    cr_assert(graphs_end(consumes, &graphs[1]), "the capture was made invalid");
+    cr_assert(graphs_destroy(&graphs[0]));
+    cr_assert(graphs_destroy(&graphs[1]));
+    release_both();
+}
+
+Test(shortage_points, a_mark_that_is_captured) {
+    const shortage_operation what = {hand_over_and_capture, capture_mark_and_await, end_captures};
+    shortage_in_turn(&what);
+}
+
+/* ---- loans ------------------------------------------------------------------------------------- */
+
+static gpuipc_status lend_take_and_return(void) {
+    gpuipc_mark loan;
+    gpuipc_status status;
+    if ((status = gpuipc_buffer_lend(sent, produces, &loan)) != GPUIPC_OK ||
+        (status = gpuipc_buffer_take_loan(opened, &loan)) != GPUIPC_OK ||
+        (status = gpuipc_buffer_await_loan_async(sent, &loan, produces, 0)) != GPUIPC_OK) {
+        return status;
+    }
+    status = gpuipc_buffer_return_loan_async(opened, &loan, consumes);
+    return status == GPUIPC_OK ? gpuipc_buffer_await_loan(sent, &loan, SOON_MS) : status;
+}
+
+Test(shortage_points, a_loan) {
+    const shortage_operation what = {hand_over, lend_take_and_return, release_both};
+    shortage_in_turn(&what);
+}
+
+static gpuipc_status lend_what_is_ready(void) {
+    gpuipc_mark loan;
+    gpuipc_status status = gpuipc_buffer_lend_ready(sent, &loan);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_take_loan(opened, &loan);
+    }
+    return status == GPUIPC_OK ? gpuipc_buffer_return_loan(opened, &loan) : status;
+}
+
+Test(shortage_points, a_loan_of_what_is_ready) {
+    const shortage_operation what = {hand_over, lend_what_is_ready, release_both};
+    shortage_of_memory(&what);
+}
+
+/* ---- returns ----------------------------------------------------------------------------------- */
+
+/* A stream waits for what is lent still. */
+static gpuipc_status await_returns(void) {
+    intptr_t handle;
+    gpuipc_status status = gpuipc_buffer_get_returns_wait_handle(sent, &handle);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_return_async(opened, consumes);
+    }
+    return status == GPUIPC_OK ? gpuipc_buffer_await_returns_async(sent, produces) : status;
+}
+
+Test(shortage_points, returns_that_streams_make_and_await) {
+    const shortage_operation what = {hand_over, await_returns, release_both};
+    shortage_in_turn(&what);
+}
+
+/* The buffer is released whatever fails, at the latest when the stream is waited for. */
+static gpuipc_status release_behind(void) {
+    gpuipc_status status = gpuipc_buffer_retain(opened);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_release_async(opened, consumes);
+        if (status != GPUIPC_OK) {
+            const gpuipc_error why = *gpuipc_error_get();
+            check_ok(gpuipc_buffer_release(opened));
+            return why.status;
+        }
+    }
+    return status;
+}
+
+Test(shortage_points, a_release_behind_a_stream) {
+    const shortage_operation what = {hand_over, release_behind, release_both};
+    shortage_of_memory(&what);
+}

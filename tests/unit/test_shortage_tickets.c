@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Shares, channels of turns and of kernels, and what a machine says of itself, while each allocation, and then each call
+ *  of the driver, fails in turn. */
+#include "channel_case.h"
+#include "shortage_case.h"
+#include "stream_gate.h"
+
+static gpuipc_server *server;
+static gpuipc_buffer *slots;
+static gpuipc_channel *channel;
+static gpuipc_subscription *reader;
+static gpuipc_buffer *opened;
+static CUstream stream;
+
+static void start(void) {
+    core_start();
+    core_need_emulated();
+    stream_gate_make();
+    stream = stream_gate_stream();
+    slots = core_buffer(core_unit, 0);
+}
+
+static void finish(void) {
+    stream_gate_stream_end(stream);
+    check_ok(gpuipc_buffer_release(slots));
+    stream_gate_end();
+    core_finish();
+}
+
+TestSuite(shortage_tickets, .init = start, .fini = finish, .timeout = 120);
+
+static void serve(void) {
+    check_ok(gpuipc_server_create(core_context, NULL, &server));
+}
+
+static void end_all(void) {
+    stream_gate_synchronize(stream);
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_channel_destroy(channel));
+    stream_gate_synchronize(stream);
+    check_ok(gpuipc_server_destroy(server));
+    reader = NULL;
+    opened = NULL;
+    channel = NULL;
+}
+
+/* ---- shares ------------------------------------------------------------------------------------ */
+
+static gpuipc_share_config sharing;
+
+/* Opened by this very process, as a view. */
+static gpuipc_status share_and_open(void) {
+    const gpuipc_open_config how = {.struct_size = sizeof(how), .access = GPUIPC_ACCESS_READ};
+    gpuipc_ticket ticket;
+    gpuipc_status status = gpuipc_buffer_share(server, slots, &sharing, &ticket);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_open(core_context, &ticket, &how, &opened);
+    }
+    return status == GPUIPC_OK ? gpuipc_server_revoke(server, &ticket) : status;
+}
+
+static const shortage_operation shared = {serve, share_and_open, end_all};
+
+Test(shortage_tickets, a_share_of_a_range) {
+    sharing = (gpuipc_share_config){
+        .struct_size = sizeof(sharing), .offset = 64, .bytes = 4096, .stream = stream};
+    shortage_in_turn(&shared);
+}
+
+Test(shortage_tickets, a_share_for_few_processes) {
+    sharing = (gpuipc_share_config){.struct_size = sizeof(sharing),
+                                    .max_processes = 2,
+                                    .expires_ms = 60000,
+                                    .attachment = "said",
+                                    .attachment_bytes = 4};
+    shortage_in_turn(&shared);
+}
+
+Test(shortage_tickets, a_share_behind_a_stream) {
+    sharing = (gpuipc_share_config){
+        .struct_size = sizeof(sharing), .flags = GPUIPC_SEND_ASYNC, .stream = stream};
+    shortage_in_turn(&shared);
+}
+
+Test(shortage_tickets, a_share_of_a_copy) {
+    sharing = (gpuipc_share_config){
+        .struct_size = sizeof(sharing), .flags = GPUIPC_SEND_STAGED, .stream = stream};
+    shortage_in_turn(&shared);
+}
+
+/* ---- channels ---------------------------------------------------------------------------------- */
+
+static gpuipc_channel_config making;
+static gpuipc_status (*passes)(gpuipc_frame *frame);
+
+static gpuipc_status make_and_pass(void) {
+    const gpuipc_subscription_config how = {.struct_size = sizeof(how), .timeout_ms = 100};
+    gpuipc_ticket ticket;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status;
+    making.struct_size = sizeof(making);
+    making.buffer = slots;
+    making.slot_bytes = CHANNEL_CASE_SLOT;
+    if ((status = gpuipc_channel_create(server, &making, &channel, &ticket)) != GPUIPC_OK) {
+        return status;
+    }
+    status = making.name != NULL
+                 ? gpuipc_subscription_open_named(core_context, making.name, &how, &reader)
+                 : gpuipc_subscription_open(core_context, &ticket, &how, &reader);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_loan(channel, stream, 0, &frame);
+    }
+    return status == GPUIPC_OK ? passes(&frame) : status;
+}
+
+static const shortage_operation channelled = {serve, make_and_pass, end_all};
+
+static gpuipc_status pass_by_stream(gpuipc_frame *frame) {
+    gpuipc_frame taken = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_channel_publish(channel, frame, stream);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_take(reader, stream, 0, &taken);
+    }
+    return status == GPUIPC_OK ? gpuipc_subscription_give_back(reader, &taken, stream) : status;
+}
+
+Test(shortage_tickets, a_channel_of_turns) {
+    making = (gpuipc_channel_config){.slots = 1, .turns = 1};
+    passes = pass_by_stream;
+    shortage_in_turn(&channelled);
+}
+
+Test(shortage_tickets, a_channel_with_a_name) {
+    making = (gpuipc_channel_config){.slots = 2, .name = "short"};
+    passes = pass_by_stream;
+    shortage_of_memory(&channelled);
+}
+
+/* No kernel runs: the stream stands in for it. */
+static gpuipc_status pass_by_kernel(gpuipc_frame *frame) {
+    gpuipc_word words[GPUIPC_CHANNEL_READERS_MAX];
+    gpuipc_word of_reader[2];
+    gpuipc_frame taken = GPUIPC_FRAME_INIT;
+    size_t count = 0;
+    gpuipc_status status = gpuipc_channel_publish_by_kernel(channel, frame, stream, words,
+                                                            GPUIPC_CHANNEL_READERS_MAX, &count);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_publish(channel, frame, stream);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_take_for_kernel(reader, stream, SOON_MS, &taken, &of_reader[0],
+                                                     &of_reader[1]);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_kernel_launched(reader, &taken, stream);
+    }
+    return status;
+}
+
+Test(shortage_tickets, a_channel_of_kernels) {
+    making = (gpuipc_channel_config){.slots = 2};
+    passes = pass_by_kernel;
+    shortage_in_turn(&channelled);
+}
+
+/* ---- what a machine says of itself -------------------------------------------------------------- */
+
+static gpuipc_status measure(void) {
+    const gpuipc_transport_pair of = {.struct_size = sizeof(of)};
+    gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+    return gpuipc_transport_measure(core_context, GPUIPC_TRANSPORT_VMM, &of, &measured);
+}
+
+Test(shortage_tickets, a_measurement) {
+    const shortage_operation what = {.run = measure};
+    shortage_of_memory(&what);
+}
