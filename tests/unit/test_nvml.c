@@ -143,3 +143,162 @@ Test(nvml, one_that_does_not_tell_is_as_good_as_none, .init = core_start_without
     cr_assert_eq(nvml_has_nvlink(&library, handle, handle), -1);
     cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
 }
+
+/* ---- an NVML that tells what the emulated one does not --------------------------------------------- */
+
+static unsigned said_version;
+static nvmlPciInfo_t said_place;
+static unsigned said_generation;
+static unsigned said_width;
+static nvmlGpuP2PStatus_t said_status;
+
+static nvmlReturn_t say_version(nvmlDevice_t device, unsigned link, unsigned *version) {
+    (void)device;
+    (void)link;
+    *version = said_version;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t say_no_version(nvmlDevice_t device, unsigned link, unsigned *version) {
+    (void)device;
+    (void)link;
+    (void)version;
+    return not_supported();
+}
+
+static nvmlReturn_t say_place(nvmlDevice_t device, unsigned link, nvmlPciInfo_t *place) {
+    (void)device;
+    (void)link;
+    *place = said_place;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t say_no_place(nvmlDevice_t device, unsigned link, nvmlPciInfo_t *place) {
+    (void)device;
+    (void)link;
+    (void)place;
+    return not_supported();
+}
+
+static nvmlReturn_t say_disabled(nvmlDevice_t device, unsigned link, nvmlEnableState_t *active) {
+    (void)device;
+    (void)link;
+    *active = NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t say_generation(nvmlDevice_t device, unsigned *value) {
+    (void)device;
+    *value = said_generation;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t say_width(nvmlDevice_t device, unsigned *value) {
+    (void)device;
+    *value = said_width;
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t say_status(nvmlDevice_t first, nvmlDevice_t second, nvmlGpuP2PCapsIndex_t index,
+                               nvmlGpuP2PStatus_t *status) {
+    (void)first;
+    (void)second;
+    (void)index;
+    *status = said_status;
+    return NVML_SUCCESS;
+}
+
+/* A copy of the emulated one, and a device of it. */
+static nvml copy_of_library(nvmlDevice_t *out_handle) {
+    const nvml library = *nvml_find(on_machine(""));
+    core_context = core_context_new();
+    const gpuipc_device_info info = device_of(core_context, 0);
+    cr_assert(nvml_device(&library, &info, out_handle));
+    return library;
+}
+
+Test(nvml, versions_of_links_are_generations, .init = core_start_without_context) {
+    static const struct {
+        unsigned version;
+        unsigned generation;
+    } rows[] = {{NVML_NVLINK_VERSION_1_0, 1},
+                {NVML_NVLINK_VERSION_2_0, 2},
+                {NVML_NVLINK_VERSION_2_2, 2},
+                {NVML_NVLINK_VERSION_3_0, 3},
+                {NVML_NVLINK_VERSION_3_1, 3},
+                {NVML_NVLINK_VERSION_4_0, 4},
+                {NVML_NVLINK_VERSION_5_0, 5},
+                {NVML_NVLINK_VERSION_INVALID, 0},
+                {4711, 0}};
+    const nvml_place nowhere = {77, 77, 77};
+    nvmlDevice_t handle;
+    nvml library = copy_of_library(&handle);
+    library.nvmlDeviceGetNvLinkVersion = say_version;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        said_version = rows[i].version;
+        cr_assert_eq(nvml_count_links(&library, handle, &nowhere).generation, rows[i].generation,
+                     "version %u", rows[i].version);
+    }
+    library.nvmlDeviceGetNvLinkVersion = say_no_version;
+    cr_assert_eq(nvml_count_links(&library, handle, &nowhere).generation, 0);
+    library.nvmlDeviceGetNvLinkVersion = NULL;
+    cr_assert_eq(nvml_count_links(&library, handle, &nowhere).generation, 0);
+    cr_assert_eq(nvml_count_links(&library, handle, &nowhere).active, 18);
+}
+
+Test(nvml, links_that_end_at_the_other_device_are_direct, .init = core_start_without_context) {
+    const nvml_place other = {1, 2, 3};
+    nvmlDevice_t handle;
+    nvml library = copy_of_library(&handle);
+    library.nvmlDeviceGetNvLinkRemotePciInfo = say_place;
+    said_place = (nvmlPciInfo_t){.domain = 1, .bus = 2, .device = 3};
+    cr_assert_eq(nvml_count_links(&library, handle, &other).direct, 18);
+    said_place.device = 4;
+    cr_assert_eq(nvml_count_links(&library, handle, &other).direct, 0);
+    said_place.bus = 4;
+    cr_assert_eq(nvml_count_links(&library, handle, &other).direct, 0);
+    said_place.domain = 4;
+    cr_assert_eq(nvml_count_links(&library, handle, &other).direct, 0);
+    library.nvmlDeviceGetNvLinkRemotePciInfo = say_no_place;
+    cr_assert_eq(nvml_count_links(&library, handle, &other).direct, 0);
+    library.nvmlDeviceGetNvLinkRemotePciInfo = NULL;
+    cr_assert_eq(nvml_count_links(&library, handle, &other).direct, 0);
+    library.nvmlDeviceGetNvLinkState = say_disabled;
+    cr_assert_eq(nvml_count_links(&library, handle, &other).active, 0);
+}
+
+Test(nvml, a_pcie_link_of_which_one_figure_is_missing, .init = core_start_without_context) {
+    unsigned generation = 99;
+    unsigned width = 99;
+    nvmlDevice_t handle;
+    nvml library = copy_of_library(&handle);
+    library.nvmlDeviceGetMaxPcieLinkGeneration = say_generation;
+    library.nvmlDeviceGetCurrPcieLinkWidth = say_width;
+    said_generation = 4;
+    said_width = 8;
+    cr_assert(nvml_pcie(&library, handle, &generation, &width));
+    cr_assert(generation == 4 && width == 8);
+    said_width = 0;
+    cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
+    said_width = 8;
+    said_generation = 0;
+    cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
+    said_generation = 4;
+    library.nvmlDeviceGetCurrPcieLinkWidth = no_pcie;
+    cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
+    library.nvmlDeviceGetCurrPcieLinkWidth = NULL;
+    cr_assert_not(nvml_pcie(&library, handle, &generation, &width));
+    cr_assert(generation == 4 && width == 8, "what failed has answered");
+}
+
+Test(nvml, what_is_said_of_two_devices, .init = core_start_without_context) {
+    nvmlDevice_t handle;
+    nvml library = copy_of_library(&handle);
+    library.nvmlDeviceGetP2PStatus = say_status;
+    said_status = NVML_P2P_STATUS_OK;
+    cr_assert_eq(nvml_has_nvlink(&library, handle, handle), 1);
+    said_status = NVML_P2P_STATUS_NOT_SUPPORTED;
+    cr_assert_eq(nvml_has_nvlink(&library, handle, handle), 0);
+    said_status = NVML_P2P_STATUS_UNKNOWN;
+    cr_assert_eq(nvml_has_nvlink(&library, handle, handle), -1);
+}

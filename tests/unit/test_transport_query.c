@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "message/connection.h"
+#include "query/transport_query.h"
 #include "transport_machine.h"
 
 TestSuite(transport_query, .init = core_start, .fini = core_finish, .timeout = 60);
@@ -29,6 +30,29 @@ Test(transport_query, transports_and_reasons_have_names) {
     cr_assert_str_eq(gpuipc_reason_name(GPUIPC_REASON_NO_P2P), "NO_P2P");
     cr_assert_str_eq(gpuipc_reason_name((gpuipc_reason)4711), "UNKNOWN");
     cr_assert_str_eq(gpuipc_reason_name(GPUIPC_REASON_FORCE_INT32), "UNKNOWN");
+}
+
+/* No two are alike, and each says what to do. */
+Test(transport_query, every_reason_has_a_name_and_a_sentence) {
+    static const struct {
+        gpuipc_reason reason;
+        const char *name;
+    } rows[] = {
+#define ROW(name, value, sentence) {GPUIPC_REASON_##name, #name},
+        GPUIPC_REASON_LIST(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *sentence = reason_sentence(rows[i].reason);
+        cr_assert_str_eq(gpuipc_reason_name(rows[i].reason), rows[i].name);
+        cr_assert_gt(strlen(sentence), 15, "%s: %s", rows[i].name, sentence);
+        for (size_t other = 0; other < i; other++) {
+            cr_assert_str_neq(sentence, reason_sentence(rows[other].reason));
+        }
+    }
+    cr_assert_str_eq(reason_sentence(GPUIPC_REASON_FORCE_INT32),
+                     "this is no reason of this library");
+    cr_assert_str_eq(reason_sentence((gpuipc_reason)4711), "this is no reason of this library");
 }
 
 /* ---- this machine ------------------------------------------------------------------------- */
