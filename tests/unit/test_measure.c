@@ -87,6 +87,49 @@ Test(measure_machine, without_memory_is_not_measured) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+/* Which status each answer of the driver has. */
+Test(measure_machine, whose_driver_refuses_is_told_why) {
+    static const struct {
+        const char *failure;
+        gpuipc_status status;
+    } rows[] = {{"cuMemAlloc:1=801", GPUIPC_ERR_NO_TRANSPORT},
+                {"cuMemAlloc:1=304", GPUIPC_ERR_CUDA},
+                {"cuMemAlloc:1=999", GPUIPC_ERR_CUDA},
+                {"cuMemAlloc:*=2", GPUIPC_ERR_OUT_OF_DEVICE_MEMORY}};
+    gpuipc_context *made = machine_context("");
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    (void)machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+        core_set_failures(rows[i].failure);
+        check_status(rows[i].status,
+                     gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured));
+        core_set_failures("");
+        cr_assert_eq(measured.bytes, 0);
+    }
+    check_ok(gpuipc_context_destroy(made));
+}
+
+/* A device that is not emulated is given more to do at a time. */
+Test(measure_machine, that_is_real_is_measured_in_batches) {
+    gpuipc_context *made = machine_context("memory=16M;devices=1");
+    const gpuipc_transport_pair pair = machine_pair(0, 0);
+    gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    machine_keep(made, NULL);
+    (void)machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair);
+    ctx->driver.is_emulated = false;
+    core_set_failures("");
+    check_ok(gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured));
+    ctx->driver.is_emulated = true;
+    context_unreference(ctx);
+    cr_assert_eq(measured.bytes, 2u << 20);
+    /* Of each of nine samples: 64 before and 64 that are timed, then 64 before and 128 small ones. */
+    cr_assert_eq(machine_calls("cuMemcpyDtoDAsync"), 9 * (64 + 64 + 64 + 128));
+    check_ok(gpuipc_context_destroy(made));
+}
+
 /* A driver whose copies do nothing. */
 static CUresult copy_nothing(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
                              CUstream stream) {
@@ -146,5 +189,34 @@ Test(measure_machine, every_call_fails) {
         }
     }
     measure_pair(made, GPUIPC_TRANSPORT_VMM, 0, 1);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+/* The calls of a measurement that come late in it: of the second figure, of the other way, at the end. */
+Test(measure_machine, late_calls_fail) {
+    static const char *const names[] = {"cuEventElapsedTime", "cuCtxPushCurrent"};
+    gpuipc_context *made = machine_context("");
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    (void)machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        uint64_t failed = 0;
+        core_set_failures("");
+        measure_pair(made, GPUIPC_TRANSPORT_VMM, 0, 1);
+        const uint64_t calls = machine_calls(names[i]);
+        for (unsigned number = 1; number <= calls; number += 5) {
+            gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+            char failure[64];
+            (void)snprintf(failure, sizeof(failure), "%s:%u=999", names[i], number);
+            core_set_failures(failure);
+            const gpuipc_status status =
+                gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured);
+            core_set_failures("");
+            cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_CUDA, "%s: %s", failure,
+                      gpuipc_status_name(status));
+            cr_assert_eq(measured.bytes == 0, status != GPUIPC_OK);
+            failed += status != GPUIPC_OK;
+        }
+        cr_assert_gt(failed, calls / 10, "%s", names[i]);
+    }
     check_ok(gpuipc_context_destroy(made));
 }

@@ -205,7 +205,6 @@ static CUresult know_few_attributes(void *data, CUpointer_attribute attribute,
 /* The table of core_context, which only this test uses. */
 static driver *table(void) {
     context *ctx;
-    core_need_emulated();
     check_ok(context_acquire(core_context, &ctx));
     whole = ctx->driver;
     driver *found = &ctx->driver;
@@ -230,6 +229,7 @@ static gpuipc_pointer_info classify_said(gpuipc_buffer *of, uint64_t bytes,
 }
 
 Test(pointer, of_virtual_memory_of_other_kinds) {
+    core_need_emulated();
     const int own = os_shareable_handle_type;
     const int both = own | CU_MEM_HANDLE_TYPE_FABRIC;
     gpuipc_buffer *buffer = core_buffer(2 * core_unit, core_unit);
@@ -259,6 +259,7 @@ Test(pointer, of_virtual_memory_of_other_kinds) {
 }
 
 Test(pointer, of_a_range_that_two_devices_share) {
+    core_need_emulated();
     gpuipc_pointer_info info = {.struct_size = sizeof(info)};
     gpuipc_buffer *buffer = core_buffer(2 * core_unit, core_unit);
     table()->cuMemGetAllocationPropertiesFromHandle = say_properties;
@@ -284,6 +285,7 @@ static void check_wrap(gpuipc_status expected, const char *sentence, uint64_t ad
 }
 
 Test(pointer, an_old_driver_knows_fewer_attributes) {
+    core_need_emulated();
     static const CUpointer_attribute none[] = {
         CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CU_POINTER_ATTRIBUTE_IS_MANAGED, 0};
@@ -311,6 +313,7 @@ Test(pointer, an_old_driver_knows_fewer_attributes) {
 
 /* Such memory travels as a copy, and says why. */
 Test(pointer, memory_without_legacy_ipc_is_sent_as_a_copy) {
+    core_need_emulated();
     core_pair pair;
     gpuipc_buffer *wrapped = NULL;
     core_need_devices(2);
@@ -328,8 +331,8 @@ Test(pointer, memory_without_legacy_ipc_is_sent_as_a_copy) {
 }
 
 Test(pointer, memory_of_a_host_allocation_is_not_wrapped) {
+    core_need_emulated();
     core_enter_device(0);
-    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
     driver *drv = table();
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address = 0;
@@ -349,5 +352,4 @@ Test(pointer, memory_of_a_host_allocation_is_not_wrapped) {
     cr_assert_eq(drv->cuMemUnmap(address, core_unit), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemAddressFree(address, core_unit), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemRelease(handle), CUDA_SUCCESS);
-    check_ok(gpuipc_buffer_release(buffer));
 }

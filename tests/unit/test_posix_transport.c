@@ -44,3 +44,20 @@ Test(posix_transport, without_one_for_the_handle_it_is_the_limit) {
     machine_expect(made, GPUIPC_TRANSPORT_VMM, 0, 1, GPUIPC_REASON_NONE);
     check_ok(gpuipc_context_destroy(made));
 }
+
+/* The answer of before stands, but to measure takes descriptors as well. */
+Test(posix_transport, without_a_descriptor_nothing_is_measured) {
+    gpuipc_context *made = machine_context("");
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+    machine_keep(made, NULL);
+    machine_expect(made, GPUIPC_TRANSPORT_VMM, 0, 1, GPUIPC_REASON_NONE);
+    const struct rlimit before = limit_to(1);
+    const gpuipc_status status =
+        gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert_eq(status, GPUIPC_ERR_TOO_MANY_HANDLES, "%s", gpuipc_status_name(status));
+    cr_assert_eq(measured.bytes, 0);
+    check_ok(gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured));
+    check_ok(gpuipc_context_destroy(made));
+}

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "query/estimate.h"
+#include "query/nvml_library.h"
 #include "transport_machine.h"
 
 TestSuite(topology, .init = core_start, .fini = core_finish, .timeout = 60);
@@ -180,5 +182,138 @@ Test(topology_machine, of_which_nothing_is_known_has_no_figure) {
     core_set_failures("");
     cr_assert_eq(info.available, 1);
     cr_assert_eq(info.bandwidth_source, GPUIPC_FIGURE_NONE);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+/* ---- an NVML that tells something else of each device ------------------------------------------------ */
+
+static nvml told; /* as it was found */
+static unsigned asked;
+static unsigned unknown_from; /* from so many questions on no device is known */
+static unsigned widths[2];
+static unsigned generations;
+
+static nvmlReturn_t know_few(const char *uuid, nvmlDevice_t *handle) {
+    return asked++ >= unknown_from ? NVML_ERROR_NOT_FOUND
+                                   : told.nvmlDeviceGetHandleByUUID(uuid, handle);
+}
+
+static nvmlReturn_t say_width(nvmlDevice_t of, unsigned *width) {
+    (void)of;
+    *width = widths[asked++ % 2];
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t say_generation(nvmlDevice_t of, unsigned *generation) {
+    (void)of;
+    *generation = generations;
+    return NVML_SUCCESS;
+}
+
+/* The library of this process, which ends with the test. */
+static nvml *change_nvml(gpuipc_context *made) {
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    nvml *library = (nvml *)(uintptr_t)nvml_find(&ctx->driver);
+    context_unreference(ctx);
+    cr_assert_not_null(library);
+    told = *library;
+    asked = 0;
+    return library;
+}
+
+Test(topology_machine, whose_nvml_knows_one_device_alone) {
+    gpuipc_context *made = machine_context("");
+    change_nvml(made)->nvmlDeviceGetHandleByUUID = know_few;
+    for (unknown_from = 0; unknown_from < 2; unknown_from++) {
+        asked = 0;
+        check_link(made, GPUIPC_LINK_NVLINK, 4, 18, 0); /* guessed */
+    }
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(topology_machine, whose_nvml_knows_one_device_alone_of_two_with_pcie) {
+    gpuipc_context *made = machine_context("link=pcie");
+    change_nvml(made)->nvmlDeviceGetHandleByUUID = know_few;
+    for (unknown_from = 2; unknown_from < 4; unknown_from++) {
+        asked = 0;
+        check_link(made, GPUIPC_LINK_PCIE, 5, 16, 0);
+    }
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(topology_machine, whose_nvml_does_not_tell_what_joins_two_devices) {
+    gpuipc_context *made = machine_context("");
+    change_nvml(made)->nvmlDeviceGetP2PStatus = NULL;
+    check_link(made, GPUIPC_LINK_NVLINK, 4, 18, 1);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(topology_machine, whose_nvml_does_not_tell_what_joins_two_devices_with_pcie) {
+    gpuipc_context *made = machine_context("link=pcie");
+    change_nvml(made)->nvmlDeviceGetP2PStatus = NULL;
+    check_link(made, GPUIPC_LINK_PCIE, 5, 16, 1);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(topology_machine, whose_devices_have_no_nvlinks_for_all_that_is_known) {
+    gpuipc_context *made = machine_context("nvml=0;compute=8.9");
+    check_link(made, GPUIPC_LINK_PCIE, 4, 16, 0);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+static estimate estimate_of(gpuipc_context *made, gpuipc_transport which, uint32_t user) {
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    const estimate found = estimate_make(ctx, which, 0, user);
+    context_unreference(ctx);
+    return found;
+}
+
+/* The narrower end counts, and a generation of which nothing is known counts as the last that is. */
+Test(topology_machine, of_pcie_links_that_differ) {
+    gpuipc_context *made = machine_context("link=pcie");
+    nvml *library = change_nvml(made);
+    library->nvmlDeviceGetCurrPcieLinkWidth = say_width;
+    library->nvmlDeviceGetMaxPcieLinkGeneration = say_generation;
+    generations = 7;
+    widths[0] = widths[1] = 8;
+    const uint64_t narrow = estimate_of(made, GPUIPC_TRANSPORT_HOST, 1).bandwidth_bytes_per_second;
+    cr_assert_gt(narrow, 0);
+    for (unsigned wide = 0; wide < 2; wide++) {
+        asked = 0;
+        widths[wide] = 16;
+        widths[1 - wide] = 8;
+        cr_assert_eq(estimate_of(made, GPUIPC_TRANSPORT_HOST, 1).bandwidth_bytes_per_second,
+                     narrow);
+    }
+    generations = 8;
+    cr_assert_eq(estimate_of(made, GPUIPC_TRANSPORT_HOST, 1).bandwidth_bytes_per_second, narrow);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+static int kilohertz;
+static int bits;
+
+static CUresult say_clock(int *value, CUdevice_attribute attribute, CUdevice of) {
+    (void)of;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE ? kilohertz : bits;
+    return CUDA_SUCCESS;
+}
+
+Test(topology_machine, whose_memory_has_no_clock_has_no_figure) {
+    gpuipc_context *made = machine_context("");
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    ctx->driver.cuDeviceGetAttribute = say_clock;
+    kilohertz = 1000000;
+    bits = 1024;
+    cr_assert_gt(estimate_make(ctx, GPUIPC_TRANSPORT_VMM, 0, 0).bandwidth_bytes_per_second, 0);
+    bits = 0;
+    cr_assert_eq(estimate_make(ctx, GPUIPC_TRANSPORT_VMM, 0, 0).bandwidth_bytes_per_second, 0);
+    bits = 1024;
+    kilohertz = 0;
+    cr_assert_eq(estimate_make(ctx, GPUIPC_TRANSPORT_VMM, 0, 0).bandwidth_bytes_per_second, 0);
+    context_unreference(ctx);
     check_ok(gpuipc_context_destroy(made));
 }

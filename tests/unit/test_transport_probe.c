@@ -295,3 +295,81 @@ Test(transport_probe, a_driver_without_the_calls_is_too_old) {
     context_unreference(ctx);
     check_ok(gpuipc_context_destroy(made));
 }
+
+/* ---- what stops a trial ------------------------------------------------------------------------------ */
+
+static CUresult name_nothing(CUresult error, const char **name) {
+    (void)error;
+    *name = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult units_of_nothing(size_t *bytes, const CUmemAllocationProp *prop,
+                                 CUmemAllocationGranularity_flags option) {
+    (void)prop;
+    (void)option;
+    *bytes = 0;
+    return CUDA_SUCCESS;
+}
+
+Test(transport_probe, the_first_refusal_stands) {
+    gpuipc_context *made = machine_context("");
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    probe self = probe_begin(ctx, 0, 1, PROBE_BYTES);
+    cr_assert_not(probe_refuse(&self, GPUIPC_REASON_TCC, "first"));
+    cr_assert_not(probe_refuse(&self, GPUIPC_REASON_NO_VMM, "second"));
+    cr_assert_not(probe_done(&self, status_out_of_memory(1)));
+    cr_assert_eq(self.answer.reason, GPUIPC_REASON_TCC);
+    cr_assert_str_eq(self.answer.particulars, "first");
+    check_ok(probe_failure(&self));
+    context_unreference(ctx);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(transport_probe, the_first_failure_stands) {
+    gpuipc_context *made = machine_context("");
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    probe self = probe_begin(ctx, 0, 1, PROBE_BYTES);
+    cr_assert_not(probe_done(&self, status_out_of_memory(1)));
+    cr_assert_not(probe_done(&self, status_fail(GPUIPC_ERR_OS, "later")));
+    cr_assert_not(probe_refuse(&self, GPUIPC_REASON_NO_VMM, "refused"));
+    cr_assert_eq(self.answer.reason, GPUIPC_REASON_NONE);
+    check_status(GPUIPC_ERR_OUT_OF_MEMORY, probe_failure(&self));
+    context_unreference(ctx);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+/* Either end may be one. */
+Test(transport_probe, a_slice_at_either_end_is_why) {
+    gpuipc_context *made = machine_context("p2p=none");
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    for (uint32_t slice = 0; slice < 2; slice++) {
+        ctx->devices[slice].info.is_mig = 1;
+        ctx->devices[1 - slice].info.is_mig = 0;
+        cr_assert_eq(probe_once(made, GPUIPC_TRANSPORT_P2P, 0, 1).reason, GPUIPC_REASON_MIG);
+    }
+    ctx->devices[1].info.is_mig = 0;
+    cr_assert_eq(probe_once(made, GPUIPC_TRANSPORT_P2P, 0, 1).reason, GPUIPC_REASON_NO_P2P);
+    context_unreference(ctx);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(transport_probe, a_driver_that_says_odd_things) {
+    gpuipc_context *made = machine_context("");
+    context *ctx;
+    check_ok(context_acquire(made, &ctx));
+    ctx->driver.cuMemGetAllocationGranularity = units_of_nothing;
+    transport_answer answer = probe_once(made, GPUIPC_TRANSPORT_VMM, 0, 0);
+    cr_assert_eq(answer.reason, GPUIPC_REASON_DRIVER_REFUSED);
+    cr_assert_not_null(strstr(answer.particulars, "units of 0 bytes"));
+    ctx->driver.cuGetErrorName = name_nothing;
+    core_set_failures("cuMemAlloc:1=999");
+    answer = probe_once(made, GPUIPC_TRANSPORT_P2P, 0, 0);
+    core_set_failures("");
+    cr_assert_not_null(strstr(answer.particulars, "a code that it does not name"));
+    context_unreference(ctx);
+    check_ok(gpuipc_context_destroy(made));
+}

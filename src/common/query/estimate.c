@@ -97,11 +97,8 @@ estimate estimate_make(const context *ctx, gpuipc_transport which, uint32_t owne
     case GPUIPC_LINK_NVLINK:
         return (estimate){nvlink_bandwidth(topology.link_generation, topology.link_width),
                           peer_latency(by, LATENCY_NVLINK_NS)};
-    case GPUIPC_LINK_PCIE:
+    default: /* PCIe: what joins two devices is known, or guessed */
         return (estimate){pcie_bandwidth(topology.link_generation, topology.link_width),
                           peer_latency(by, LATENCY_PCIE_NS)};
-    case GPUIPC_LINK_UNKNOWN:
-        break;
     }
-    return (estimate){0, 0};
 }

@@ -23,6 +23,7 @@
 #define BATCH_BYTES (UINT64_C(1) << 30)
 #define BATCH_MIN   4
 #define BATCH_MAX   64
+_Static_assert(BATCH_BYTES / BYTES_MAX >= BATCH_MIN, "the largest copies are as many at least");
 #define SMALL_BYTES 8
 #define SMALL_COUNT 128
 #define SAMPLES     9
@@ -130,7 +131,7 @@ static unsigned batch_of(const lane *self) {
         return BATCH_MIN;
     }
     const uint64_t count = BATCH_BYTES / self->shared.bytes;
-    return count < BATCH_MIN ? BATCH_MIN : count > BATCH_MAX ? BATCH_MAX : (unsigned)count;
+    return count > BATCH_MAX ? BATCH_MAX : (unsigned)count;
 }
 
 /* Keeps the device busy while the rest is queued. */
