@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The nouns of src/common. First those that need no driver.
 set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c ticket_check.c)
-foreach(unit list wire manifest struct_size range_tree peer_name object quota)
+foreach(unit admission list wire manifest struct_size range_tree peer_name object quota)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
 
@@ -150,7 +150,7 @@ gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit device DRIVER SOURCES test_device.c LIBRARIES gpuipc_core_fixture)
 
 # Libraries that are no usable driver.
-foreach(number 1 2 3 4)
+foreach(number 1 2 3 4 5 6)
   set(stand_in gpuipc_stand_in_${number})
   add_library(${stand_in} MODULE stand_in_driver.c)
   target_compile_definitions(${stand_in} PRIVATE STAND_IN=${number})

@@ -2,7 +2,8 @@
 /**
  * @file Libraries that are no usable CUDA driver, for test_driver.c. STAND_IN chooses:
  * 1: no driver at all; 2: a driver that is too old; 3: one that does not start and has no words for
- * it; 4: one that finds entry points but no device.
+ * it; 4: one that finds entry points but no device; 5: one that finds an entry point at no address; 6: as 3, and says that
+ * it has words.
  */
 #include <stddef.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static CUresult answer_success(void) {
 }
 
 static CUresult answer_failure(void) {
-    return STAND_IN == 3 ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_INVALID_VALUE;
+    return STAND_IN == 3 || STAND_IN == 6 ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult count_no_device(int *count) {
@@ -40,11 +42,16 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version,
     if (STAND_IN == 2 && cuda_version > 11030) {
         return CUDA_ERROR_NOT_FOUND;
     }
-    if (STAND_IN == 3 &&
-        (strcmp(symbol, "cuInit") == 0 || strncmp(symbol, "cuGetError", 10) == 0)) {
+    if ((STAND_IN == 3 || STAND_IN == 6) && strcmp(symbol, "cuInit") == 0) {
+        found = answer_failure;
+    }
+    if (STAND_IN == 3 && strncmp(symbol, "cuGetError", 10) == 0) {
         found = answer_failure;
     }
     memcpy(function, &found, sizeof(found));
+    if (STAND_IN == 5 && strcmp(symbol, "cuStreamQuery") == 0) {
+        memset(function, 0, sizeof(found));
+    }
     if (STAND_IN == 4 && strcmp(symbol, "cuDeviceGetCount") == 0) {
         CUresult (*count)(int *) = count_no_device;
         memcpy(function, &count, sizeof(count));

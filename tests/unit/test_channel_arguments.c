@@ -194,3 +194,13 @@ Test(channel_arguments, readers_are_told_where_there_is_room) {
     cr_assert_eq(info.state, GPUIPC_READER_ACTIVE);
     check_ok(gpuipc_subscription_close(reader));
 }
+
+/* A ticket of this very process. */
+Test(channel_arguments, a_ticket_that_was_revoked) {
+    gpuipc_subscription *opened = NULL;
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(gpuipc_server_revoke(channel_case_server, &channel_case_ticket));
+    check_status(GPUIPC_ERR_TICKET_REVOKED,
+                 gpuipc_subscription_open(core_context, &channel_case_ticket, NULL, &opened));
+    cr_assert_null(opened);
+}

@@ -256,3 +256,11 @@ Test(channel_name, who_waits_for_an_answer_goes_when_the_context_is_destroyed) {
     check_ok(gpuipc_connection_close(connection));
     check_ok(gpuipc_listener_close(listener));
 }
+
+Test(channel_name, who_waits_for_nobody_goes_when_the_context_is_destroyed) {
+    gpuipc_context *client = core_context_new();
+    core_waiter waiter;
+    core_waiter_start(&waiter, open_in, client);
+    check_ok(gpuipc_context_destroy(client));
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+}

@@ -425,3 +425,64 @@ Test(diagnose_rules, evidence_is_gathered_and_cut_with_a_sign_of_it) {
     cr_assert_str_eq(finding->evidence + length - 5, "; ...");
     cr_assert_neq(strcmp(finding->evidence + length - 10, "; ...; ..."), 0);
 }
+
+/* ---- evidence ---------------------------------------------------------------------------------- */
+
+static const char *evidence_of(const os_facts *facts, gpuipc_status status, finding_number of,
+                               diagnosis *found) {
+    const gpuipc_error error = {.status = status, .sentence = "said"};
+    cr_assert(rules_no_context(found, facts, &error, "auto"));
+    return found->findings[of].evidence;
+}
+
+Test(diagnose_rules, what_is_known_is_the_evidence) {
+    diagnosis files = {0};
+    diagnosis kernel = {0};
+    diagnosis withheld = {0};
+    os_facts facts = healthy_facts;
+    clear_environment();
+    facts.gpu_driver[0] = '\0'; /* of a container that has the files alone */
+    strcpy(facts.gpu_node_refused, "/dev/nvidiactl: no");
+    cr_assert_str_eq(
+        evidence_of(&facts, GPUIPC_ERR_NO_DRIVER, FINDING_CONTAINER_WITHOUT_DRIVER, &files),
+        "said; /dev/nvidiactl: no");
+    cr_assert_str_eq(
+        evidence_of(&facts, GPUIPC_ERR_DRIVER_FAILED, FINDING_CONTAINER_WITHOUT_DRIVER, &kernel),
+        "said; /dev/nvidiactl: no");
+    cr_assert_not_null(
+        strstr(evidence_of(&facts, GPUIPC_ERR_NO_DEVICE, FINDING_GPU_WITHHELD, &withheld),
+               "(/dev/nvidiactl: no)"));
+}
+
+/* Refused files of a driver that is not there say nothing. */
+Test(diagnose_rules, a_driver_that_fails_and_is_not_there_has_failed) {
+    os_facts facts = bare_facts;
+    clear_environment();
+    strcpy(facts.gpu_node_refused, "/dev/nvidiactl: no");
+    expect_no_context(&facts, GPUIPC_ERR_DRIVER_FAILED, 0, "D03");
+    expect_no_context(&facts, GPUIPC_ERR_DRIVER_FAILED, 999, "D03");
+}
+
+Test(diagnose_rules, what_is_known_of_channels_is_the_evidence) {
+    const gpuipc_transport_info answer = {.reason = GPUIPC_REASON_NO_IMEX_CHANNEL,
+                                          .sentence = "a reason"};
+    static const char *const said[] = {"the driver has no channels", "no channel opens",
+                                       "/dev/channel7"};
+    for (size_t i = 0; i < 3; i++) {
+        diagnosis found = {0};
+        os_facts facts = healthy_facts;
+        facts.imex_is_loaded = i > 0 ? OS_YES : OS_NO;
+        (void)strcpy(facts.imex_channel, i == 2 ? said[2] : "");
+        rules_trial(&found, &facts, 0, 1, &answer);
+        cr_assert_not_null(strstr(found.findings[FINDING_NO_IMEX_CHANNEL].evidence, said[i]));
+    }
+}
+
+Test(diagnose_rules, a_name_without_a_folder_and_a_number_without_a_fraction_are_no_version) {
+    char version[32];
+    clear_environment();
+    expect_gpus(2, 2, "libcuda.so.575.57.08", false, false, "");
+    cr_assert_not(diagnosis_version("7.x", version, sizeof(version)));
+    cr_assert_not(diagnosis_version("7./", version, sizeof(version)));
+    cr_assert_not(diagnosis_version("7.:", version, sizeof(version)));
+}

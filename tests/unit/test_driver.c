@@ -24,7 +24,7 @@ static void check_driver_refused(gpuipc_status expected, const char *text, const
 
 /* The path of a library that lies beside this program. It ends as the names of libraries do here. */
 static const char *stand_in(int number) {
-    static char paths[5][512];
+    static char paths[7][512];
     char name[64];
     os_library *library;
     (void)snprintf(name, sizeof(name), "gpuipc-stand-in-%d%s", number,
@@ -304,4 +304,27 @@ Test(driver, threads_that_load_it_at_once_get_the_same_library) {
     for (size_t i = 1; i < 8; i++) {
         cr_assert_eq(drivers[i].library, drivers[0].library);
     }
+}
+
+/* ---- words ------------------------------------------------------------------------------- */
+
+static CUresult say_nothing(CUresult error, const char **text) {
+    (void)error;
+    *text = NULL;
+    return CUDA_SUCCESS;
+}
+
+Test(driver, a_driver_that_has_no_words_is_told_by_the_code) {
+    driver drv = *core_driver();
+    drv.cuGetErrorName = say_nothing;
+    drv.cuGetErrorString = say_nothing;
+    check_refused(GPUIPC_ERR_CUDA, "a code that the driver does not name (no description)",
+                  driver_status(&drv, CUDA_ERROR_UNKNOWN, "cuCall", "calling"));
+    cr_assert_eq(gpuipc_error_get()->native_code, CUDA_ERROR_UNKNOWN);
+    check_ok(driver_status(&drv, CUDA_SUCCESS, "cuCall", "calling"));
+}
+
+Test(driver, a_symbol_that_is_said_to_be_found_and_is_not) {
+    check_driver_refused(GPUIPC_ERR_DRIVER_TOO_OLD, "has no cuStreamQuery", stand_in(5));
+    check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, "no words for it", stand_in(6));
 }

@@ -90,6 +90,19 @@ Test(loan, goes_on_when_the_connection_is_over) {
 
 /* ---- there and back ------------------------------------------------------------------------------ */
 
+Test(loan, states_of_no_loans_are_asked_for) {
+    gpuipc_loan_state state = GPUIPC_LOAN_TAKEN;
+    const gpuipc_mark loan = lend();
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "loans is NULL",
+                  gpuipc_buffer_get_loan_states(sent, NULL, 1, &state));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "out_states is NULL",
+                  gpuipc_buffer_get_loan_states(sent, &loan, 1, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_buffer_get_loan_states(NULL, &loan, 1, &state));
+    check_ok(gpuipc_buffer_get_loan_states(sent, NULL, 0, NULL));
+    cr_assert_eq(state, GPUIPC_LOAN_TAKEN, "what failed has answered");
+}
+
 Test(loan, is_lent_then_taken_then_over) {
     const gpuipc_mark made = lend();
     check_state(GPUIPC_LOAN_LENT, &made);

@@ -221,3 +221,18 @@ Test(status, the_library_has_the_version_of_its_header) {
     cr_assert_eq(gpuipc_version(),
                  10000 * GPUIPC_VERSION_MAJOR + 100 * GPUIPC_VERSION_MINOR + GPUIPC_VERSION_PATCH);
 }
+
+/* Bytes that are no text are cut as they are. */
+Test(status, a_cut_leaves_alone_what_is_no_character) {
+    char text[1000];
+    memset(text, 0x80, sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    status_fail(GPUIPC_ERR_OS, "%s", text);
+    cr_assert_eq(strlen(gpuipc_error_get()->sentence), sizeof(gpuipc_error_get()->sentence) - 1);
+}
+
+Test(status, a_sentence_that_is_the_remedy_is_told_once) {
+    status_enter("call");
+    status_fail(GPUIPC_ERR_TIMEOUT, "%s", gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
+    cr_assert_null(strstr(gpuipc_error_text(), "in general"));
+}

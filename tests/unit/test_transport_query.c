@@ -6,6 +6,7 @@
 
 #include "message/connection.h"
 #include "query/transport_query.h"
+#include "transport/transport.h"
 #include "transport_machine.h"
 
 TestSuite(transport_query, .init = core_start, .fini = core_finish, .timeout = 60);
@@ -24,6 +25,9 @@ Test(transport_query, transports_and_reasons_have_names) {
     check_ok(gpuipc_transport_count(&count));
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_transport_count(NULL));
     cr_assert_eq(count, EVERY);
+    cr_assert_str_eq(gpuipc_transport_name(GPUIPC_TRANSPORT_DEFAULT), "default");
+    cr_assert_null(transport_of_memory(0), "what is no memory is carried by none");
+    cr_assert_null(transport_of_memory(UINT16_MAX));
     cr_assert_str_eq(gpuipc_transport_name(GPUIPC_TRANSPORT_VMM), "vmm");
     cr_assert_str_eq(gpuipc_transport_name(GPUIPC_TRANSPORT_FABRIC), "fabric");
     cr_assert_str_eq(gpuipc_transport_name((gpuipc_transport)7), "unknown");
@@ -416,12 +420,12 @@ Test(transport_query_machine, with_hidden_devices) {
 Test(transport_query_machine, without_memory_is_asked_again) {
     gpuipc_context *made = machine_context("memory=2M");
     const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 2u << 20};
-    gpuipc_buffer *buffer = NULL;
-    check_ok(gpuipc_buffer_create(made, &config, &buffer));
+    gpuipc_buffer *filler = NULL;
+    check_ok(gpuipc_buffer_create(made, &config, &filler));
     machine_expect(made, GPUIPC_TRANSPORT_VMM, 0, 0, R(DEVICE_MEMORY));
     machine_expect(made, GPUIPC_TRANSPORT_P2P, 0, 0, R(DEVICE_MEMORY));
     machine_expect(made, GPUIPC_TRANSPORT_HOST, 0, 0, R(DEVICE_MEMORY));
-    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_buffer_release(filler));
     machine_expect(made, GPUIPC_TRANSPORT_VMM, 0, 0, R(NONE));
     machine_expect(made, GPUIPC_TRANSPORT_P2P, 0, 0, R(NONE));
     check_ok(gpuipc_context_destroy(made));

@@ -137,12 +137,6 @@ gpuipc_status quota_open(const os_peer *peer, quota **out_quota) {
     return GPUIPC_OK;
 }
 
-void quota_reference(quota *self) {
-    os_static_mutex_lock(&all.mutex);
-    self->references++;
-    os_static_mutex_unlock(&all.mutex);
-}
-
 void quota_unreference(quota *self) {
     os_static_mutex_lock(&all.mutex);
     put(self);

@@ -35,7 +35,6 @@ typedef struct quota_charge {
 /** The account of a process, with a reference for the caller. *out_quota NULL: it is this process, and nothing is
  *  counted. A process whose number is not known has one for each connection. ERR_OUT_OF_MEMORY */
 gpuipc_status quota_open(const os_peer *peer, quota **out_quota);
-void quota_reference(quota *self);
 /** NULL does nothing. */
 void quota_unreference(quota *self);
 

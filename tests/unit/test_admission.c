@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Who is let in: places of users that come and go, processes that are known again, and what a share admits. */
+#include <criterion/criterion.h>
+
+#include "check.h"
+#include "ticket/admission.h"
+
+TestSuite(admission, .timeout = 30);
+
+#define SECOND UINT64_C(1000000000)
+
+/* ---- places -------------------------------------------------------------------------------------- */
+
+Test(admission, places_are_counted_in_all_and_for_each_user) {
+    places self = {.most = 3, .most_of_user = 2};
+    places_user *taken[3];
+    places_user *none = NULL;
+    check_ok(places_take(&self, "ann", SECOND, &taken[0]));
+    check_ok(places_take(&self, "ann", SECOND, &taken[1]));
+    cr_assert_eq(taken[0], taken[1]);
+    check_ok(places_take(&self, "ann", SECOND, &none));
+    cr_assert_null(none, "that is her third");
+    check_ok(places_take(&self, "bob", SECOND, &taken[2]));
+    cr_assert_not_null(taken[2]);
+    check_ok(places_take(&self, "eve", SECOND, &none));
+    cr_assert_null(none, "all places are taken");
+    places_return(&self, taken[0]);
+    check_ok(places_take(&self, "eve", SECOND, &none));
+    cr_assert_not_null(none);
+    places_return(&self, none);
+    places_return(&self, taken[1]);
+    places_return(&self, taken[2]);
+    cr_assert_eq(self.count, 0);
+    places_destroy(&self);
+}
+
+/* Not before the second is over in which he was waited for; and never while he is there. */
+Test(admission, users_who_have_gone_are_forgotten) {
+    places self = {.most = 8, .most_of_user = 8};
+    places_user *gone = NULL;
+    places_user *there = NULL;
+    places_user *comes = NULL;
+    check_ok(places_take(&self, "gone", SECOND, &gone));
+    check_ok(places_take(&self, "there", SECOND, &there));
+    (void)places_patience_ms(gone, SECOND);
+    (void)places_patience_ms(there, SECOND);
+    places_return(&self, gone);
+    check_ok(places_take(&self, "comes", SECOND + 1, &comes));
+    cr_assert_eq(self.users.count, 3);
+    places_return(&self, comes);
+    check_ok(places_take(&self, "comes", 3 * SECOND, &comes));
+    cr_assert_eq(self.users.count, 2, "%zu", self.users.count);
+    places_return(&self, comes);
+    places_return(&self, there);
+    places_destroy(&self);
+}
+
+/* ---- processes ------------------------------------------------------------------------------------- */
+
+/* Without a handle of the system's, nothing tells a process from the next one of its number. */
+Test(admission, what_has_no_handle_is_never_known_again) {
+    known_processes self = {.by_number = {.count = 0}};
+    known_process *first = NULL;
+    known_process *again = NULL;
+    for (uint64_t number = 0; number < 2; number++) {
+        const os_peer peer = {.process_id = number * 77, .process = OS_HANDLE_NONE};
+        check_ok(known_process_get(&self, &peer, &first));
+        check_ok(known_process_get(&self, &peer, &again));
+        cr_assert_neq(first, again);
+        known_process_unreference(first, false);
+        known_process_unreference(again, false);
+    }
+    known_process_unreference(NULL, false);
+    known_processes_destroy(&self);
+}
+
+/* ---- what a share admits ----------------------------------------------------------------------------- */
+
+Test(admission, what_was_admitted_is_found_until_it_is_removed) {
+    enum {
+        COUNT = 40
+    };
+    known_processes processes = {.by_number = {.count = 0}};
+    known_process *known[COUNT];
+    admitted *entries[COUNT];
+    admission *self = NULL;
+    check_ok(admission_new(&self));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        const os_peer peer = {.process_id = i + 1, .process = OS_HANDLE_NONE};
+        check_ok(known_process_get(&processes, &peer, &known[i]));
+        cr_assert_null(admission_find(self, known[i]));
+        check_ok(admission_add(self, known[i], &entries[i]));
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(admission_find(self, known[i]), entries[i]);
+    }
+    for (size_t i = 0; i < COUNT; i += 2) {
+        admission_remove(self, entries[i]);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(admission_find(self, known[i]), i % 2 == 0 ? NULL : entries[i]);
+        known_process_unreference(known[i], false);
+    }
+    admission_destroy(self, false);
+    admission_destroy(NULL, false);
+    known_processes_destroy(&processes);
+}
