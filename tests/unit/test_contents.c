@@ -345,3 +345,48 @@ Test(contents, of_host_memory_go_through_the_ring) {
     cr_assert_eq(drv->cuMemFreeHost(host), CUDA_SUCCESS);
     contents_ends_close(&two);
 }
+
+static gpuipc_status send_from(contents_ends *two, gpuipc_buffer *from, CUstream stream) {
+    const gpuipc_contents contents = {.struct_size = sizeof(contents),
+                                      .buffer = from,
+                                      .bytes = CONTENTS_MIB,
+                                      .stream = stream,
+                                      .transport = GPUIPC_TRANSPORT_HOST};
+    return gpuipc_connection_send_contents(two->pair.server, &contents, SOON_MS);
+}
+
+/* Each device has streams of its own, and what is sent later arrives later. */
+Test(contents, of_two_devices_go_through_the_ring_in_order) {
+    const driver *drv = core_driver();
+    contents_ends two;
+    CUcontext primary;
+    CUcontext popped;
+    CUstream stream;
+    gpuipc_buffer *far = NULL;
+    core_need_devices(2);
+    contents_ends_open(&two, CONTENTS_MIB);
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(1), .bytes = CONTENTS_MIB};
+    check_ok(gpuipc_buffer_create(core_context, &config, &far));
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&primary, 1), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPushCurrent(primary), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    for (uint8_t round = 1; round < 5; round++) {
+        check_ok(gpuipc_buffer_fill_async(two.from, 0, CONTENTS_MIB, round, 1, two.sends));
+        check_ok(gpuipc_buffer_fill_async(far, 0, CONTENTS_MIB, 100u + round, 1, stream));
+        check_ok(send_from(&two, two.from, two.sends));
+        check_ok(send_from(&two, far, stream));
+        check_ok(contents_receive_range(&two, 0, CONTENTS_MIB, GPUIPC_TRANSPORT_HOST));
+        cr_assert_eq(drv->cuStreamSynchronize(two.receives), CUDA_SUCCESS);
+        contents_check_value(two.into, round);
+        check_ok(contents_receive_range(&two, 0, CONTENTS_MIB, GPUIPC_TRANSPORT_HOST));
+        cr_assert_eq(drv->cuStreamSynchronize(two.receives), CUDA_SUCCESS);
+        contents_check_value(two.into, (uint8_t)(100 + round));
+    }
+    cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(far));
+    contents_ends_close(&two);
+}

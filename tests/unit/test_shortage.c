@@ -201,6 +201,23 @@ Test(shortage, contents_through_the_ring) {
     shortage_in_turn(&contents);
 }
 
+/* The pieces are copied by host functions. */
+static void contents_of_host_begin(void) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_HOST, .bytes = BYTES};
+    contents_ends_open(&two, BYTES);
+    check_ok(gpuipc_buffer_release(two.from));
+    check_ok(gpuipc_buffer_create(core_context, &config, &two.from));
+    buffer_marks_write(two.from, 5);
+}
+
+Test(shortage, contents_of_host_memory) {
+    const shortage_operation what = {contents_of_host_begin, contents_run, contents_end};
+    core_need_emulated();
+    way = GPUIPC_TRANSPORT_HOST;
+    shortage_in_turn(&what);
+}
+
 /* ---- channels -------------------------------------------------------------------------------------- */
 
 static gpuipc_server *server;

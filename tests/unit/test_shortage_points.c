@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Marks, loans, returns and drops, while each allocation, and then each call of the driver, fails in turn. */
+#include <string.h>
+
 #include "graphs.h"
 #include "shortage_case.h"
 #include "stream_gate.h"
@@ -154,5 +156,96 @@ static gpuipc_status release_behind(void) {
 
 Test(shortage_points, a_release_behind_a_stream) {
     const shortage_operation what = {hand_over, release_behind, release_both};
+    shortage_of_memory(&what);
+}
+
+/* ---- messages behind streams that are not done ---------------------------------------------------- */
+
+static gpuipc_buffer *late[2];
+static gpuipc_buffer *came[2];
+
+static void open_behind_a_gate(void) {
+    core_pair_open(&pair, core_context, core_context);
+    late[0] = core_buffer(core_unit, 0);
+    late[1] = core_buffer(core_unit, 0);
+    stream_gate_close(produces);
+}
+
+static gpuipc_status send_late(void) {
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = late,
+                                     .buffer_count = 2,
+                                     .flags = GPUIPC_SEND_ASYNC,
+                                     .stream = produces};
+    return gpuipc_connection_send(pair.client, &message, SOON_MS);
+}
+
+static void open_and_send_late(void) {
+    open_behind_a_gate();
+    check_ok(send_late());
+}
+
+static gpuipc_status receive_late(void) {
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .buffers = came,
+                               .buffer_capacity = 2,
+                               .flags = GPUIPC_RECEIVE_ASYNC,
+                               .stream = consumes};
+    return gpuipc_connection_receive(pair.server, &message, SOON_MS);
+}
+
+static void end_of_late(void) {
+    stream_gate_open();
+    stream_gate_synchronize(produces);
+    stream_gate_synchronize(consumes);
+    for (size_t i = 0; i < 2; i++) {
+        check_ok(gpuipc_buffer_release(came[i]));
+        check_ok(gpuipc_buffer_release(late[i]));
+        came[i] = NULL;
+    }
+    core_pair_close(&pair);
+}
+
+Test(shortage_points, a_message_behind_a_stream_that_is_not_done) {
+    const shortage_operation what = {open_behind_a_gate, send_late, end_of_late};
+    shortage_in_turn(&what);
+}
+
+Test(shortage_points, a_message_that_is_not_ready_before_a_stream) {
+    const shortage_operation what = {open_and_send_late, receive_late, end_of_late};
+    shortage_in_turn(&what);
+}
+
+/* ---- more buffers than fit a call's own room -------------------------------------------------------- */
+
+#define MANY 40u
+
+static gpuipc_buffer *many[MANY];
+
+static void open_and_send_many(void) {
+    core_pair_open(&pair, core_context, core_context);
+    sent = core_buffer(core_unit, 0);
+    for (size_t i = 0; i < MANY; i++) {
+        many[i] = sent;
+    }
+    check_ok(core_send(pair.client, many, MANY));
+    memset(many, 0, sizeof(many));
+}
+
+static gpuipc_status receive_many(void) {
+    return core_receive(pair.server, many, MANY);
+}
+
+static void end_of_many(void) {
+    for (size_t i = 0; i < MANY; i++) {
+        check_ok(gpuipc_buffer_release(many[i]));
+        many[i] = NULL;
+    }
+    check_ok(gpuipc_buffer_release(sent));
+    core_pair_close(&pair);
+}
+
+Test(shortage_points, a_message_of_many_buffers) {
+    const shortage_operation what = {open_and_send_many, receive_many, end_of_many};
     shortage_of_memory(&what);
 }

@@ -176,3 +176,49 @@ Test(shortage_tickets, a_measurement) {
     const shortage_operation what = {.run = measure};
     shortage_of_memory(&what);
 }
+
+/* ---- frames of streams that are not done ----------------------------------------------------------- */
+
+static CUstream other;
+
+static void serve_behind_a_gate(void) {
+    serve();
+    other = stream_gate_stream();
+    stream_gate_close(stream);
+}
+
+/* The reader's stream waits for the writer's, and the next loan's for the reader's. */
+static gpuipc_status pass_late(gpuipc_frame *frame) {
+    gpuipc_frame taken = GPUIPC_FRAME_INIT;
+    gpuipc_frame again = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_channel_publish(channel, frame, stream);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_take(reader, other, 0, &taken);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_give_back(reader, &taken, other);
+    }
+    return status == GPUIPC_OK ? gpuipc_channel_loan(channel, other, 0, &again) : status;
+}
+
+static void open_gate_and_end(void) {
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    stream_gate_synchronize(other);
+    end_all();
+    stream_gate_stream_end(other);
+}
+
+Test(shortage_tickets, a_channel_of_streams_that_are_not_done) {
+    const shortage_operation what = {serve_behind_a_gate, make_and_pass, open_gate_and_end};
+    making = (gpuipc_channel_config){.slots = 2};
+    passes = pass_late;
+    shortage_in_turn(&what);
+}
+
+Test(shortage_tickets, turns_of_streams_that_are_not_done) {
+    const shortage_operation what = {serve_behind_a_gate, make_and_pass, open_gate_and_end};
+    making = (gpuipc_channel_config){.slots = 1, .turns = 1};
+    passes = pass_late;
+    shortage_in_turn(&what);
+}
