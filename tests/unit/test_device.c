@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cuda/context.h"
+#include "cuda/device_event.h"
+#include "memory/mapping.h"
 
 TestSuite(device, .init = core_start, .fini = core_finish, .timeout = 60);
 TestSuite(device_machine, .init = core_start_without_context, .fini = core_finish, .timeout = 60);
@@ -266,4 +268,38 @@ Test(device_machine, hidden_devices_are_not_counted) {
     check_ok(gpuipc_device_count(made, &count));
     cr_assert_eq(count, 1);
     check_ok(gpuipc_context_destroy(made));
+}
+
+/* ---- streams ------------------------------------------------------------------------------- */
+
+/* As where the program's own CUDA has devices that were hidden when the context was made. */
+Test(device, a_stream_of_a_device_that_is_not_seen) {
+    context *ctx;
+    CUevent event;
+    uint32_t index = 4711;
+    check_ok(context_acquire(core_context, &ctx));
+    core_enter_device(0);
+    const CUdevice ordinal = ctx->devices[0].ordinal;
+    ctx->devices[0].ordinal = 99;
+    check_refused(GPUIPC_ERR_DEVICE_NOT_FOUND, "does not see",
+                  device_event_new(ctx, CU_EVENT_DISABLE_TIMING, &event, &index));
+    ctx->devices[0].ordinal = ordinal;
+    check_ok(device_event_new(ctx, CU_EVENT_DISABLE_TIMING, &event, &index));
+    cr_assert_eq(index, 0);
+    cr_assert_eq(ctx->driver.cuEventDestroy(event), CUDA_SUCCESS);
+    context_unreference(ctx);
+}
+
+/* ---- mappings ------------------------------------------------------------------------------ */
+
+Test(device, sizes_that_cannot_be_are_not_mapped) {
+    segment segments[2] = {SEGMENT_NONE, SEGMENT_NONE};
+    mapping made = {.base = 0};
+    check_refused(GPUIPC_ERR_SIZE_MISMATCH, "segment 0",
+                  mapping_create(core_driver(), segments, 2, &made));
+    segments[0].bytes = UINT64_MAX;
+    segments[1].bytes = 1;
+    check_refused(GPUIPC_ERR_SIZE_MISMATCH, "segment 1",
+                  mapping_create(core_driver(), segments, 2, &made));
+    cr_assert_eq(made.base, 0);
 }

@@ -544,3 +544,31 @@ Test(mark, of_a_dead_process_lets_every_launch_go) {
     point_peer_unreference(peer, false);
     context_unreference(ctx);
 }
+
+/* The word is set back once for each wait, and looked after once for all of them. */
+Test(mark, of_two_marks_is_awaited_twice_by_one_graph) {
+    gpuipc_mark first;
+    gpuipc_mark second;
+    capture_begin(producer);
+    check_ok(gpuipc_buffer_mark(sent, producer, &first));
+    check_ok(gpuipc_buffer_mark(sent, producer, &second));
+    captured produce = capture_end(producer);
+    capture_begin(consumer);
+    check_ok(gpuipc_buffer_await_mark_async(opened, &first, consumer));
+    check_ok(gpuipc_buffer_await_mark_async(opened, &second, consumer));
+    captured consume = capture_end(consumer);
+    capture_begin(consumer);
+    check_ok(gpuipc_buffer_await_mark_async(opened, &first, consumer));
+    captured again = capture_end(consumer);
+    for (int round = 0; round < 2; round++) {
+        const captured *const awaiting = round == 0 ? &consume : &again;
+        launch(awaiting, consumer);
+        stream_gate_check_waits(consumer);
+        launch(&produce, producer);
+        stream_gate_synchronize(consumer);
+        stream_gate_synchronize(producer);
+    }
+    captured_end(&produce);
+    captured_end(&consume);
+    captured_end(&again);
+}

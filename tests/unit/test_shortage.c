@@ -3,6 +3,8 @@
  * @file What the scenarios of tests/fault leave out, while each allocation, and then each call of the driver, fails in turn. A
  * failure is told by a status with its record, or made up for; nothing is left; and the next time it works.
  */
+#include "../fault/allocation.h"
+#include "base/table.h"
 #include "channel_case.h"
 #include "contents_ends.h"
 #include "own_kinds.h"
@@ -302,4 +304,23 @@ Test(shortage_machine, a_copy_through_pinned_memory) {
     cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     shortage_in_turn(&what);
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+/* ---- tables -------------------------------------------------------------------------------------------- */
+
+/* What does not grow is slower, and right. */
+Test(shortage_machine, a_table_that_cannot_grow_finds_all) {
+    static table_link links[500];
+    hash_table self = {.count = 0};
+    allocation_watch(1);
+    for (uint64_t i = 0; i < 500; i++) {
+        table_add(&self, &links[i], i * 7);
+    }
+    int64_t live;
+    cr_assert_gt(allocation_unwatch(&live), 1, "it is tried again");
+    for (uint64_t i = 0; i < 500; i++) {
+        cr_assert_eq(table_find(&self, i * 7), &links[i]);
+    }
+    cr_assert_null(table_find(&self, 1));
+    table_clear(&self);
 }
