@@ -23,7 +23,7 @@
  *   stream that is not captured. Without a stream they are refused (::GPUIPC_ERR_INVALID_ARGUMENT).
  * - It is the stream that waits, until each reader has given the slot back, or until the writer has published. Every reader
  *   gets every turn.
- * - A host that is not captured may be 64 turns ahead of its streams, and is at most 128. Then a loan, or a take, waits for them
+ * - A host that is not captured may be 31 turns ahead of its streams, and is at most 62. Then a loan, or a take, waits for them
  *   until its timeout (::GPUIPC_ERR_TIMEOUT). So who stands still does not fill the queue of the other end's stream. What the
  *   program puts there besides may. Then the driver waits in the call that comes next, and nothing else of the library
  *   waits for that call but gpuipc_subscription_close() for a take. The end of the channel, or of the subscription, lets it
@@ -161,10 +161,11 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  *
  * Where there is none, what gpuipc_channel_config::full says is done.
  *
- * The host is at most 128 frames ahead of its streams, or two of each slot where there are more than 64. So a reader that
- * says it has given back, and whose stream never does, fills no stream's queue. Then this call waits for it as for a
- * reader that has the slot. It is dropped when it has kept the same frame for gpuipc_channel_config::drop_after_ms, and
- * skipped when it has done so for 10 ms.
+ * Streams are at most some 62 frames behind the host. So a reader that has given back in the order of its stream, and whose
+ * stream does not come to it, does not fill the queue of the writer's. Then this call waits. With ::GPUIPC_FULL_DROP the
+ * reader is dropped when a stream has waited for it for gpuipc_channel_config::drop_after_ms. With ::GPUIPC_FULL_SKIP nothing
+ * is skipped for it. What the program puts on the stream besides may fill the queue: then the driver waits in the call that
+ * comes next, and other calls of this channel wait for that one.
  * @param channel a live channel
  * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;
  *        ::GPUIPC_NO_STREAM: the caller fills it when the call returns
@@ -338,7 +339,7 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  * @param stream a CUstream, which is to use the frame; NULL: the default stream of the subscription's device;
  *        ::GPUIPC_NO_STREAM: the contents are ready when the call returns
  * @param timeout_ms for a frame to be there, and its contents where no stream waits for them. What was there and not
- *        ready is the next call's. Also for streams of this reader that are more than 128 frames behind the host
+ *        ready is the next call's. Also for streams of this reader, once they are more than 31 frames behind the host
  * @param out_frame its struct_size is set by the caller; receives all else
  * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
  *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
@@ -382,8 +383,9 @@ gpuipc_subscription_check(gpuipc_subscription *subscription);
  *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
  *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
- * @blocking while the stream's queue is full; without a stream, up to 100 ms for one that gave the same slot back before. Where
- *           the driver has neither words nor host functions, for the stream  @since 0.1
+ * @blocking while the stream's queue is full. Without a stream: up to 100 ms for one that gave the same slot back before, where
+ *           the writer did not wait for it; other calls of this subscription wait as long. Where the driver has neither words
+ *           nor host functions: for the stream  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
     gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);

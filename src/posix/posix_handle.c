@@ -146,22 +146,22 @@ void posix_register_close_all(void) {
     }
 }
 
-void posix_register_close_foreign(int fd) {
+/* Out of the lock: what a peer sent may keep whoever closes it. */
+static void close_with(int fd, void (*close_it)(int fd)) {
     posix_register_lock();
-    bool ours = register_remove(fd);
+    const bool is_ours = register_remove(fd);
     posix_register_unlock();
-    if (ours) {
-        posix_close_foreign(fd);
+    if (is_ours) {
+        close_it(fd);
     }
 }
 
+void posix_register_close_foreign(int fd) {
+    close_with(fd, posix_close_foreign);
+}
+
 void posix_register_close_alone(int fd) {
-    posix_register_lock();
-    bool ours = register_remove(fd);
-    posix_register_unlock();
-    if (ours) {
-        posix_close_alone(fd);
-    }
+    close_with(fd, posix_close_alone);
 }
 
 bool os_handle_is_valid(os_handle handle) {

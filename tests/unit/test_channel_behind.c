@@ -6,9 +6,8 @@
 
 TestSuite(channel_behind, .init = channel_start, .fini = channel_finish, .timeout = 60);
 
-#define SLOTS 2u
-/* So many frames all slots together may be behind (trail.h), and what is put on streams before that is seen. */
-#define BEHIND_MAX ((int)TRAIL_BEHIND_MAX)
+#define SLOTS      2u
+#define BEHIND_MAX ((int)(2 * TRAIL_PERIOD))
 
 static CUstream stream;
 static gpuipc_subscription *reader;
@@ -33,11 +32,15 @@ static void end(void) {
     stream_gate_end();
 }
 
+static void write_value(uint32_t word, uint64_t value) {
+    for (uint32_t i = 0; i < GPUIPC_CHANNEL_SLOTS_MAX; i++) {
+        channel_write(page, channel_entry(i, word), value);
+    }
+}
+
 /* What streams wait for, or are to write: they go on. */
 static void write_words(uint32_t word) {
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        channel_write(page, channel_entry(i, word), UINT64_C(1) << 40 | 1);
-    }
+    write_value(word, UINT64_C(1) << 40 | 1);
 }
 
 /* @return how many came before the first that ran out of time */
@@ -60,7 +63,7 @@ static gpuipc_status publish(int timeout_ms) {
 }
 
 static void say_given(void) {
-    for (uint32_t i = 0; i < SLOTS; i++) {
+    for (uint32_t i = 0; i < GPUIPC_CHANNEL_SLOTS_MAX; i++) {
         const uint64_t state = channel_read(page, channel_entry(i, CHANNEL_STATE));
         (void)channel_change(page, i, state >> 2, CHANNEL_OFFERED, CHANNEL_GIVEN);
     }
@@ -111,12 +114,68 @@ Test(channel_behind, a_reader_that_returns_nothing_is_dropped) {
     end();
 }
 
-Test(channel_behind, a_reader_that_returns_nothing_is_skipped) {
+/* Streams compare words as numbers with a sign: this is one of the past. */
+Test(channel_behind, a_reader_that_returns_what_was_never_is_dropped) {
+    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
+    write_value(CHANNEL_RETURNED, UINT64_MAX);
+    (void)run_ahead(publish_to_who_keeps_it);
+    check_ok(publish(SOON_MS));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    stream_gate_synchronize(stream);
+    end();
+}
+
+/* It is the host that skips, where readers have slots. */
+Test(channel_behind, a_stream_that_is_waited_for_is_not_skipped) {
     begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_SKIP});
     (void)run_ahead(publish_to_who_keeps_it);
-    check_status(GPUIPC_ERR_BUSY, publish(SOON_MS));
+    check_status(GPUIPC_ERR_TIMEOUT, publish(20));
     write_words(CHANNEL_RETURNED);
     stream_gate_synchronize(stream);
+    end();
+}
+
+Test(channel_behind, with_as_many_slots_as_may_be_hosts_are_ahead_no_further) {
+    begin(&(gpuipc_channel_config){.slots = GPUIPC_CHANNEL_SLOTS_MAX});
+    for (uint32_t i = 0; i < GPUIPC_CHANNEL_SLOTS_MAX; i++) { /* nothing is waited for yet */
+        check_ok(publish_to_who_keeps_it());
+        stream_gate_synchronize(stream);
+    }
+    cr_assert_geq(run_ahead(publish_to_who_keeps_it), BEHIND_MAX / 2);
+    write_words(CHANNEL_RETURNED);
+    stream_gate_synchronize(stream);
+    end();
+}
+
+static gpuipc_status wait_for_a_slot(void *argument) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    return gpuipc_channel_loan(argument, GPUIPC_NO_STREAM, -1, &frame);
+}
+
+/* Another channel of this process has readers, too: so the thread that looks after all of them is not waited for. */
+Test(channel_behind, destroying_wakes_a_loan_that_waits) {
+    core_waiter waiter;
+    gpuipc_subscription *kept[2];
+    gpuipc_channel *full;
+    begin(&(gpuipc_channel_config){.slots = SLOTS});
+    for (int round = 0; round < 20; round++) {
+        gpuipc_channel *other = channel_case_channel;
+        channel_case_make(&(gpuipc_channel_config){.slots = SLOTS});
+        full = channel_case_channel;
+        for (int i = 0; i < 2; i++) {
+            kept[i] = channel_case_open(NULL);
+        }
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            channel_case_send();
+        }
+        core_waiter_start(&waiter, wait_for_a_slot, full);
+        check_ok(gpuipc_channel_destroy(full));
+        check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&waiter));
+        for (int i = 0; i < 2; i++) {
+            check_ok(gpuipc_subscription_close(kept[i]));
+        }
+        channel_case_channel = other;
+    }
     end();
 }
 

@@ -249,7 +249,7 @@ Test(channel_turn, what_is_not_ended_is_begun_again) {
 
 /* ---- who runs ahead ------------------------------------------------------------------------------ */
 
-#define AHEAD_MAX 128
+#define AHEAD_MAX 62
 /* Calls that find room in a stream, on the emulated driver as on an H200. */
 #define QUEUE_ROOM 1021u
 

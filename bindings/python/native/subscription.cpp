@@ -72,7 +72,7 @@ class taken_frame : public frame_lease {
             return GPUIPC_OK;
         }
         const gpuipc_status status = gpuipc_subscription_give_back(of_->handle, &frame, on);
-        is_over = status != GPUIPC_ERR_CUDA;
+        is_over = status != GPUIPC_ERR_CUDA && status != GPUIPC_ERR_INVALID_ARGUMENT;
         return status;
     }
     void give_back(gpuipc_stream on) {

@@ -107,7 +107,7 @@ static gpuipc_status make(server *from, buffer *of, const gpuipc_channel_config 
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
-    gpuipc_status status = trail_new(of->context, config->slots, &self->trail);
+    gpuipc_status status = trail_new(of->context, &self->trail);
     if (status != GPUIPC_OK) {
         free(self);
         return status;

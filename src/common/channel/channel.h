@@ -3,6 +3,7 @@
 #ifndef GPUIPC_CHANNEL_H
 #define GPUIPC_CHANNEL_H
 
+#include "channel/awaited.h"
 #include "channel/channel_page.h"
 #include "channel/turn.h"
 #include "memory/buffer.h"
@@ -22,6 +23,7 @@ typedef struct channel_reader {
     uint64_t process_id;
     uint64_t since_ms;
     uint64_t passed_over;
+    uint64_t before;   /**< the number of the last frame that was published before it came */
     uint32_t captured; /**< so many publications that were captured in graphs go to it */
 } channel_reader;
 
@@ -36,9 +38,6 @@ typedef struct channel_slot {
     uint64_t bytes;    /**< likewise */
     uint32_t
         holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
-    uint32_t
-        awaited; /**< a bit for each reader whose word streams of the writer wait for, or have waited for */
-    uint64_t awaited_number; /**< the latest frame they wait for */
     bool
         is_in_kernel; /**< readers know of the frame, and gpuipc_channel_kernel_launched() is owed */
     bool has_turn;    /**< of the kernel's stream: the next two are valid */
@@ -48,7 +47,7 @@ typedef struct channel_slot {
     uint8_t header[GPUIPC_FRAME_HEADER_MAX];
 } channel_slot;
 
-typedef struct channel {
+struct channel {
     object object;
     offer_channel offered; /**< what the server calls */
     context *context;
@@ -61,18 +60,19 @@ typedef struct channel {
     os_mutex mutex;               /**< guards the rest */
     bool has_ended;
     uint64_t loans;
-    uint64_t number; /**< of the last frame that was published */
+    uint64_t number;      /**< of the last frame that was published */
+    uint32_t number_slot; /**< which was in this one */
     uint64_t sequence;
     uint64_t looked_ns; /**< when it was last looked which readers live */
     uint64_t
-        full_since_ns; /**< since when this one has been in the way of a loan, and none has found a slot; 0: the last one did */
-    uint64_t full_number; /**< of a frame */
-    lookout lookout;      /**< while there are readers */
+        full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
+    awaited_ring awaited;
+    lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
     turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
-} channel;
+};
 
 gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
 
@@ -84,15 +84,12 @@ void channel_lock(channel *self);
 
 /** What a loan looks for, and what was found. */
 typedef struct slot_search {
-    trail_stream *by; /**< who can wait for readers that gave back in the order of theirs */
-    uint32_t slot;    /**< or UINT32_MAX */
-    uint32_t waits;   /**< a bit for each of those readers */
-    uint32_t wanted;  /**< without a slot: the oldest; UINT32_MAX: all are on loan */
-    uint32_t
-        in_the_way; /**< without a slot: a bit for each reader that has that one; 0: a stream of the writer's has */
-    uint64_t number; /**< without a slot: of the frame that they have */
-    bool
-        is_behind; /**< without a slot: they have given back all slots, and their streams do not return them */
+    trail_stream *by;    /**< who can wait for readers that gave back in the order of theirs */
+    uint32_t slot;       /**< or UINT32_MAX */
+    uint32_t waits;      /**< a bit for each of those readers */
+    uint32_t wanted;     /**< without a slot: the oldest; UINT32_MAX: all are on loan */
+    uint32_t in_the_way; /**< without a slot: a bit for each reader that has it; 0: a stream has */
+    bool is_behind;      /**< without a slot: the writer's streams are too far behind for any */
 } slot_search;
 
 /** Until there is one. @param what all zero but who looks */

@@ -117,7 +117,8 @@ static inline point_word channel_returned_word(point_page *page, uint32_t slot, 
 }
 
 /** Between two looks of who waits for a stream: it begins with looking again and again, and sleeps for half of the time that
- *  has gone by. So it is never late by more, and a stream that is behind by twice what is awaited is never without work. */
+ *  has gone by. So it is late by half at most, and a stream that was behind by twice what is awaited is never without work. (On
+ *  Windows a sleep takes a tick of the system.) A deadline may be passed by as much. */
 static inline void channel_pause(uint64_t begun_ns) {
     const uint64_t waited_ns = os_clock_ns() - begun_ns;
     if (waited_ns > CHANNEL_SPIN_NS) {

@@ -9,7 +9,7 @@
 #define LOOK_NS UINT64_C(10000000)
 /* Who sleeps for one reader looks at the others so often. */
 #define SLICE_MS 10u
-/* A stream that a reader's is waited for wakes nobody. */
+/* Where the host waits for a reader's stream, which wakes nobody. */
 #define STREAM_SLICE_MS 1u
 
 #define NO_SLOT UINT32_MAX
@@ -80,7 +80,6 @@ typedef struct slot_state {
     bool is_behind;
     uint32_t waits;
     uint32_t in_the_way;
-    uint64_t number;
 } slot_state;
 
 /* @param out what is in the way of a loan, and what the stream would wait for
@@ -114,43 +113,14 @@ static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_
     return offered;
 }
 
-/* Streams are far behind: whoever has had a frame that is ready, and keeps a stream of the writer's waiting for it. The oldest
- * one: it is another one whenever there is progress. (A reader that scribbles over its ready words is not found. Loans come
- * to the end of their time all the same.) */
-static void find_awaited(const channel *self, slot_state *out) {
-    out->number = UINT64_MAX;
-    for (uint32_t at = 0; at < self->config.slots; at++) {
-        const channel_slot *slot = &self->slots[at];
-        for (uint32_t i = 0; has_more(slot->awaited, i); i++) {
-            const uint32_t bit = UINT32_C(1) << i;
-            if ((slot->awaited & bit) == 0) {
-                continue;
-            }
-            const point_page *page = self->readers[i].page;
-            const uint64_t ready = channel_read(page, channel_entry(at, CHANNEL_READY));
-            const uint64_t returned = channel_read(page, channel_entry(at, CHANNEL_RETURNED));
-            const uint64_t number = ready >> 1;
-            if ((ready & 1u) != 0 && returned < number && number <= slot->awaited_number &&
-                number <= out->number) {
-                out->in_the_way = (number == out->number ? out->in_the_way : 0) | bit;
-                out->number = number;
-            }
-        }
-    }
-}
-
 static slot_state look_at_slot(channel *self, uint32_t at, trail_stream *by) {
-    slot_state state = {.number = self->slots[at].number};
+    slot_state state = {.is_free = false};
     const uint32_t offered = look_at_holders(self, at, by->can_wait, &state);
     if (state.in_the_way != 0) {
         return state;
     }
-    state.is_behind = trail_is_far_behind(self->trail, at);
-    if (state.is_behind) {
-        find_awaited(self, &state);
-    } else {
-        state.is_free = is_written(self, at, by) && withdraw(self, at, offered);
-    }
+    state.is_behind = trail_is_far_behind(self->trail);
+    state.is_free = !state.is_behind && is_written(self, at, by) && withdraw(self, at, offered);
     return state;
 }
 
@@ -182,7 +152,6 @@ static void look_for_slot(channel *self, slot_search *what) {
         if (what->wanted == NO_SLOT) {
             what->wanted = at;
             what->in_the_way = state.in_the_way;
-            what->number = state.number;
             what->is_behind = state.is_behind;
         }
         seen |= UINT64_C(1) << at;
@@ -207,7 +176,11 @@ static gpuipc_status no_slot(channel *self, gpuipc_status status, const slot_sea
                ? status_fail(status,
                              "a stream has not come to the end of what was published in any "
                              "slot that no reader has")
-               : status_fail(status, "readers have all slots; process %" PRIu64 " has the oldest",
+               : status_fail(status,
+                             what->is_behind
+                                 ? "streams wait for readers that have given back; process %" PRIu64
+                                   " is the first"
+                                 : "readers have all slots; process %" PRIu64 " has the oldest",
                              reader->process_id);
 }
 
@@ -274,38 +247,27 @@ static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns, os_de
     point_page_unreference(page, false);
 }
 
-/* So long the same frame has been in the way. */
-static uint64_t full_ns(channel *self, const slot_search *what, uint64_t now_ns) {
-    if (self->full_since_ns == 0 || self->full_number != what->number) {
-        self->full_since_ns = now_ns;
-        self->full_number = what->number;
+/* Whether the time is over that slow readers are given: with a slot, or with a stream that waits for them. */
+static bool is_patience_over(channel *self, slot_search *what, uint64_t now_ns) {
+    uint64_t since_ns = self->full_since_ns;
+    if (what->is_behind) {
+        what->in_the_way = awaited_find(self, now_ns, &since_ns);
     }
-    return now_ns - self->full_since_ns;
-}
-
-/* Whether the time is over that slow readers are given. */
-static bool is_patience_over(const channel *self, const slot_search *what, uint64_t full_ns) {
     return self->config.full == GPUIPC_FULL_DROP && what->in_the_way != 0 &&
-           full_ns >= self->config.drop_after_ms * UINT64_C(1000000);
-}
-
-/* Who is far behind may be so because of the writer's stream, as long as there is progress. */
-static bool skips(const channel *self, const slot_search *what, uint64_t full_ns) {
-    return self->config.full == GPUIPC_FULL_SKIP && what->in_the_way != 0 &&
-           (!what->is_behind || full_ns >= LOOK_NS);
+           now_ns - since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
 }
 
 /* What is there at once needs no clock. */
 gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline deadline) {
     uint64_t begun_ns = 0;
     for (;;) {
+        if (self->has_ended) {
+            return status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile");
+        }
         look_for_slot(self, what);
         if (what->slot != NO_SLOT) {
             self->full_since_ns = 0;
             return GPUIPC_OK;
-        }
-        if (self->has_ended) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the channel was destroyed meanwhile");
         }
         if (what->wanted == NO_SLOT) {
             return status_fail(GPUIPC_ERR_LIMIT, "all slots are on loan");
@@ -313,13 +275,14 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
         trail_stream_rest(what->by);
         const uint64_t now_ns = os_clock_ns();
         begun_ns = begun_ns == 0 ? now_ns : begun_ns;
-        const uint64_t full = full_ns(self, what, now_ns);
-        if (is_patience_over(self, what, full)) {
+        self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;
+        if (is_patience_over(self, what, now_ns)) {
             drop_slow(self, what);
         } else if (now_ns - self->looked_ns > LOOK_NS) {
             drop_greedy(self);
             (void)channel_look_at_readers(self);
-        } else if (skips(self, what, full)) {
+        } else if (self->config.full == GPUIPC_FULL_SKIP && what->in_the_way != 0 &&
+                   !what->is_behind) {
             self->sequence++;
             return no_slot(self, GPUIPC_ERR_BUSY, what);
         } else if (os_deadline_passed(deadline)) {
@@ -337,15 +300,14 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
 
 /* One that has done so by now costs the stream a microsecond to see, and the host nothing. */
 gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
-    channel_slot *slot = &self->slots[what->slot];
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
+    awaited_wait wait = {.number = self->slots[what->slot].number, .slot = what->slot};
     size_t count = 0;
-    uint32_t awaited = 0;
     for (uint32_t i = 0; has_more(what->waits, i); i++) {
         if ((what->waits >> i & 1u) != 0) {
-            words[count] = channel_returned_word(self->readers[i].page, what->slot, slot->number);
+            words[count] = channel_returned_word(self->readers[i].page, wait.slot, wait.number);
             if (!point_is_reached(&words[count])) {
-                awaited |= UINT32_C(1) << i;
+                wait.readers |= UINT32_C(1) << i;
                 count++;
             }
         }
@@ -353,10 +315,11 @@ gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
     if (count == 0) {
         return GPUIPC_OK;
     }
-    const gpuipc_status status = trail_wait(self->trail, what->slot, words, words, count, what->by);
+    const gpuipc_status status = trail_wait(self->trail, wait.slot, words, words, count, what->by);
     if (status == GPUIPC_OK) {
-        slot->awaited |= awaited;
-        slot->awaited_number = slot->number;
+        wait.behind = self->number;
+        wait.behind_slot = self->number_slot;
+        awaited_add(self, &wait);
     }
     return status;
 }

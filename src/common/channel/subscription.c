@@ -222,10 +222,13 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadli
 }
 
 /* A writer that is never ready, and goes on, does not fill the queues of this reader's streams. */
-static gpuipc_status await_streams(const subscription *self, uint32_t slot, os_deadline deadline) {
-    const uint64_t begun_ns = os_clock_ns();
+static gpuipc_status await_streams(const subscription *self, trail_stream *by,
+                                   os_deadline deadline) {
     gpuipc_status status = GPUIPC_OK;
-    while (status == GPUIPC_OK && trail_is_far_behind(self->page->trail, slot)) {
+    uint64_t begun_ns = 0;
+    while (status == GPUIPC_OK && trail_is_far_behind(self->page->trail)) {
+        trail_stream_rest(by);
+        begun_ns = begun_ns == 0 ? os_clock_ns() : begun_ns;
         status = pause_for(self, "this reader's streams are too far behind the host", begun_ns,
                            deadline);
     }
@@ -289,7 +292,7 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, subscripti
         if (status != GPUIPC_OK) {
             return status;
         }
-        status = await_streams(self, slot, deadline);
+        status = await_streams(self, by, deadline);
         if (status == GPUIPC_OK) {
             status = wait_for_contents(self, slot, by, words, deadline);
         }

@@ -257,9 +257,9 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     self->max_held = config->max_held;
     object_reference(&ctx->object);
     object_init(&self->object, OBJECT_SUBSCRIPTION, destroy);
-    gpuipc_status status = read_page(self);
+    gpuipc_status status = trail_new(ctx, &page->trail);
     if (status == GPUIPC_OK) {
-        status = trail_new(ctx, self->slots, &page->trail);
+        status = read_page(self);
     }
     if (status == GPUIPC_OK && self->has_turns) {
         status = check_turns(config);

@@ -130,10 +130,10 @@ static gpuipc_status wait_for_former(const turn_end *of, trail_stream *by) {
 static gpuipc_status wait_on_stream(const turn_end *of, const point_word *words,
                                     const point_word *let_go, trail_stream *by) {
     const size_t count = of->turn->count;
-    if (trail_is_far_behind(of->trail, SLOT)) {
+    if (trail_is_far_behind(of->trail)) {
         return status_fail(GPUIPC_ERR_TIMEOUT,
                            "the streams of this end are more than %u turns behind the host",
-                           TRAIL_BEHIND_MAX / 2u);
+                           TRAIL_PERIOD);
     }
     os_mutex_unlock(of->mutex);
     gpuipc_status status = wait_for_former(of, by);

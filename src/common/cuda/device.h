@@ -96,7 +96,8 @@ gpuipc_status device_check_capture(const struct context *ctx, gpuipc_stream stre
 gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                       device_scope *out_scope);
 /** Whether a stream that is not being captured has done all that it was given, in its CUDA context. The legacy default
- *  stream answers for all blocking ones. To look takes 0.15 us, and to let a stream write a word 1 to 2 (H200, driver 580). */
+ *  stream answers for all blocking ones. To look takes 0.15 us on an H200 and 0.32 to 0.39 on an H100, and to let a stream write
+ *  a word 1 to 2 (driver 580). */
 bool device_stream_is_idle(const struct context *ctx, gpuipc_stream stream);
 /** Whether the driver refuses a call for a capture that goes on: it may do it later. */
 bool device_is_capture_error(CUresult result);

@@ -15,7 +15,7 @@ typedef struct borrowed {
     uint16_t secret;
     dropped dropped;  /* while it is returned behind work */
     object *of;       /* likewise: a reference on the buffer; else NULL */
-    point_page *page; /* which that keeps */
+    point_page *page; /* likewise: the reference keeps it */
 } borrowed;
 
 static uint32_t number_of(const mark *self) {

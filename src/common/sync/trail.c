@@ -19,7 +19,7 @@ typedef struct trail_event {
     uint32_t device; /* GPUIPC_DEVICE_NONE: it is no event, but what stands for one */
     CUevent event;
     point_word passage; /* in its place, guarded by the mutex */
-    bool is_parked;     /* no mark has it */
+    unsigned keepers; /* a turn, a mark, a milestone: without any it is parked. Guarded likewise */
     atomic_bool
         is_over; /* its CUDA context was reset, or is dead, and it is never recorded again */
 } trail_event;
@@ -30,49 +30,35 @@ typedef struct trail_mark {
     atomic_uint_least64_t passed; /* the turn that is known to have passed */
     _Atomic(trail_event *) last;
     uint64_t stream_id; /* of the last turn, for who gives the slot to streams; 0: not known */
-    atomic_uint ended;  /* so many turns were */
-    _Atomic(trail_event *)
-        milestones[2]; /* of the latest two period-th turns, by turns; NULL: none,
-                                           * or it was found to have passed */
 } trail_mark;
+
+/* Of all slots. */
+typedef struct trail_progress {
+    atomic_uint ended; /* so many turns were */
+    _Atomic(trail_event *)
+        milestones[2]; /* of the latest two turns that ended a period, alternately;
+                                           * NULL: none, or it was found to have passed */
+} trail_progress;
 
 struct trail {
     atomic_uint references;
     struct context *context; /* no reference: whoever holds a trail holds the context */
-    unsigned period;         /* of turns of a slot between two milestones: a power of two */
-    os_mutex mutex;          /* guards the list, and who is parked */
+    os_mutex mutex;          /* guards the list, and who keeps what of it */
     linked_list events;      /* all of them, until the end */
     trail_mark marks[TRAIL_USES][TRAIL_SLOTS];
+    trail_progress progress[TRAIL_USES];
 };
 
 static bool is_event(const trail_event *self) {
     return self->device != GPUIPC_DEVICE_NONE;
 }
 
-static unsigned period_of(uint32_t slots) {
-    unsigned period = TRAIL_BEHIND_MAX / 2u;
-    while (period > 1 && period * slots > TRAIL_BEHIND_MAX / 2u) {
-        period /= 2;
-    }
-    return period;
-}
-
-static bool begins_period(const trail *self, unsigned turns) {
-    return (turns & (self->period - 1)) == 0;
-}
-
-/* @return of the two */
-static unsigned milestone_at(const trail *self, unsigned turns) {
-    return (turns & self->period) != 0;
-}
-
-gpuipc_status trail_new(struct context *ctx, uint32_t slots, trail **out_trail) {
+gpuipc_status trail_new(struct context *ctx, trail **out_trail) {
     trail *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->references, 1u);
-    self->period = period_of(slots);
     self->context = ctx;
     *out_trail = self;
     return GPUIPC_OK;
@@ -100,10 +86,19 @@ void trail_unreference(trail *self, bool forked) {
 
 /* ---- asking ------------------------------------------------------------------------------------ */
 
-static void park(trail *self, trail_event *event) {
+static void keep(trail *self, trail_event *event) {
     os_mutex_lock(&self->mutex);
-    event->is_parked = true;
+    event->keepers++;
     os_mutex_unlock(&self->mutex);
+}
+
+/* NULL does nothing. */
+static void let_go(trail *self, trail_event *event) {
+    if (event != NULL) {
+        os_mutex_lock(&self->mutex);
+        event->keepers--;
+        os_mutex_unlock(&self->mutex);
+    }
 }
 
 /* What else the driver answers says that the CUDA context was reset or is dead, and nothing runs there (drop.c). */
@@ -160,13 +155,13 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     return true;
 }
 
-/* The next turn begins another period: the turns of all but the latest have been done, then, or it waits. */
-static bool is_far_behind(trail *self, trail_mark *mark) {
-    const unsigned ended = atomic_load(&mark->ended);
-    if (!begins_period(self, ended)) {
+/* Before another period begins, the last but one is over. */
+static bool is_far_behind(trail *self, trail_progress *of) {
+    const unsigned ended = atomic_load(&of->ended);
+    if (ended % TRAIL_PERIOD != 0) {
         return false;
     }
-    _Atomic(trail_event *) *older = &mark->milestones[!milestone_at(self, ended)];
+    _Atomic(trail_event *) *older = &of->milestones[(ended / TRAIL_PERIOD + 1) % 2];
     trail_event *event = atomic_load(older);
     if (event == NULL) {
         return false;
@@ -175,14 +170,14 @@ static bool is_far_behind(trail *self, trail_mark *mark) {
         return true;
     }
     if (atomic_compare_exchange_strong(older, &event, NULL)) {
-        park(self, event);
+        let_go(self, event);
     }
     return false;
 }
 
-bool trail_is_far_behind(trail *self, uint32_t slot) {
-    return is_far_behind(self, &self->marks[TRAIL_WAIT][slot]) ||
-           is_far_behind(self, &self->marks[TRAIL_WRITE][slot]);
+bool trail_is_far_behind(trail *self) {
+    return is_far_behind(self, &self->progress[TRAIL_WAIT]) ||
+           is_far_behind(self, &self->progress[TRAIL_WRITE]);
 }
 
 bool trail_is_untouched(trail *self) {
@@ -280,8 +275,8 @@ static trail_event *take_parked(trail *self, uint32_t index) {
     trail_event *found = NULL;
     for (list_link *at = self->events.first; at != NULL && found == NULL; at = at->next) {
         trail_event *event = LIST_ITEM(at, trail_event, link);
-        if (event->is_parked && event->device == index && !atomic_load(&event->is_over)) {
-            event->is_parked = false;
+        if (event->keepers == 0 && event->device == index && !atomic_load(&event->is_over)) {
+            event->keepers = 1;
             found = event;
         }
     }
@@ -296,6 +291,7 @@ static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_e
         return status_out_of_memory(sizeof(*made));
     }
     made->device = index;
+    made->keepers = 1;
     gpuipc_status status =
         index == GPUIPC_DEVICE_NONE
             ? GPUIPC_OK
@@ -313,8 +309,10 @@ static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_e
 
 /* ---- turns ------------------------------------------------------------------------------------- */
 
-static bool is_milestone(const trail_mark *mark, const trail_event *event) {
-    return event == atomic_load(&mark->milestones[0]) || event == atomic_load(&mark->milestones[1]);
+static bool is_milestone(const trail_turn *of, const trail_event *event) {
+    const trail_progress *progress = &of->of->progress[of->use];
+    return event == atomic_load(&progress->milestones[0]) ||
+           event == atomic_load(&progress->milestones[1]);
 }
 
 /* One of the stream's device: the mark's own, mostly. */
@@ -326,7 +324,7 @@ static gpuipc_status find_event(trail_turn *self) {
         return status;
     }
     const bool is_good = last != NULL && last->device == index && !atomic_load(&last->is_over) &&
-                         !is_milestone(self->mark, last);
+                         !is_milestone(self, last);
     self->event = is_good ? last : take_parked(self->of, index);
     return self->event != NULL ? GPUIPC_OK : make_event(self->of, index, &self->event);
 }
@@ -356,7 +354,7 @@ static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint
  * thread frees memory. */
 gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
                                trail_turn *out_turn) {
-    trail_turn turn = {.of = self, .by = by, .mark = &self->marks[use][slot]};
+    trail_turn turn = {.of = self, .use = use, .by = by, .mark = &self->marks[use][slot]};
     gpuipc_status status = check_rested(self, by);
     if (status == GPUIPC_OK) {
         status = wait_for_former(&turn, use, slot);
@@ -372,14 +370,14 @@ gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_
 }
 
 /* The event is for others. */
-static void park_unused(const trail_turn *self) {
+static void let_go_unused(const trail_turn *self) {
     if (self->event != atomic_load(&self->mark->last)) {
-        park(self->of, self->event);
+        let_go(self->of, self->event);
     }
 }
 
 void trail_turn_cancel(const trail_turn *self) {
-    park_unused(self);
+    let_go_unused(self);
     atomic_fetch_sub(&self->mark->turn, 1u);
 }
 
@@ -392,24 +390,21 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
     atomic_store(&self->mark->turn, turn);
 }
 
-/* Each period-th one stays as it is for two periods. */
+/* The last one of a period stays as it is for the next two. */
 static void count_turn(const trail_turn *self, trail_event *stands_for_it) {
-    trail_mark *mark = self->mark;
-    const unsigned ended = atomic_fetch_add(&mark->ended, 1u) + 1u;
-    if (begins_period(self->of, ended)) {
-        trail_event *former =
-            atomic_exchange(&mark->milestones[milestone_at(self->of, ended)], stands_for_it);
-        if (former != NULL) {
-            park(self->of, former);
-        }
+    trail_progress *of = &self->of->progress[self->use];
+    const unsigned ended = atomic_fetch_add(&of->ended, 1u) + 1u;
+    if (ended % TRAIL_PERIOD == 0) {
+        keep(self->of, stands_for_it);
+        let_go(self->of, atomic_exchange(&of->milestones[ended / TRAIL_PERIOD % 2], stands_for_it));
     }
 }
 
 /* @param stands_for_it an event that is recorded, or a passage on its way */
 static void end_with(const trail_turn *self, trail_event *stands_for_it) {
     trail_event *last = atomic_load(&self->mark->last);
-    if (last != NULL && last != stands_for_it && !is_milestone(self->mark, last)) {
-        park(self->of, last);
+    if (last != stands_for_it) {
+        let_go(self->of, last);
     }
     atomic_store(&self->mark->last, stands_for_it);
     count_turn(self, stands_for_it);
@@ -449,10 +444,10 @@ static gpuipc_status end_with_passage(const trail_turn *self) {
     }
     status = write_passage(self, event);
     if (status == GPUIPC_OK) {
-        park_unused(self);
+        let_go_unused(self);
         end_with(self, event);
     } else {
-        park(self->of, event);
+        let_go(self->of, event);
     }
     return status;
 }
@@ -463,7 +458,7 @@ static gpuipc_status end_with_passage(const trail_turn *self) {
 void trail_turn_end(const trail_turn *self) {
     if (trail_turn_try_end(self) != GPUIPC_OK && end_with_passage(self) != GPUIPC_OK) {
         point_settle(self->of->context, self->by->stream);
-        park_unused(self);
+        let_go_unused(self);
         turn_is_over(self, true);
     }
 }

@@ -30,12 +30,12 @@ typedef struct trail_set {
     uint64_t slots[TRAIL_USES];
 } trail_set;
 
-/** Streams are at most so many uses of all slots together behind the host, or two of each slot, so that their queues have
- *  room (1,021 calls on an H200, driver 580; a use of a slot has up to four): trail_is_far_behind(). */
-#define TRAIL_BEHIND_MAX 128u
+/** Streams are at most two periods behind the host, so that their queues have room (1,021 calls on an H200, driver 580; of
+ *  these a frame has up to six): trail_is_far_behind(). It is odd, so that of streams that are used by turns each one is asked. */
+#define TRAIL_PERIOD 31u
 
-/** One holds it. @param slots so many are in use */
-gpuipc_status trail_new(struct context *ctx, uint32_t slots, trail **out_trail);
+/** One holds it. */
+gpuipc_status trail_new(struct context *ctx, trail **out_trail);
 void trail_reference(trail *self);
 /** The last one destroys the events, so no lock is held unless trail_is_untouched(). NULL does nothing. */
 void trail_unreference(trail *self, bool forked);
@@ -62,6 +62,7 @@ void trail_stream_leave(const trail_stream *self);
 /** What a stream is being given with a slot. One thread at a time does so with a slot. */
 typedef struct trail_turn {
     trail *of;
+    trail_use use;
     trail_stream *
         by; /**< a turn that outlasts a call is given another one of the same stream before its end */
     struct trail_mark *mark;
@@ -96,9 +97,9 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot);
 /** The same for who has waited for the stream: looks again for up to 100 ms. */
 bool trail_passes_soon(trail *self, trail_use use, uint32_t slot);
-/** Whether the streams of a slot are so far behind that they may have no room: who would give them more waits, and asks again.
- *  The driver is asked once in a number of uses. */
-bool trail_is_far_behind(trail *self, uint32_t slot);
+/** Whether streams are so far behind that they may have no room: who would give them more waits, and asks again. The driver is
+ *  asked once in a period of turns, or as long as they are. */
+bool trail_is_far_behind(trail *self);
 /** Whether no stream was ever given anything: no call of the driver. */
 bool trail_is_untouched(trail *self);
 /** The same of all slots since the set was empty, for what ends while others go on: each is in the set once it was seen. */
