@@ -103,27 +103,10 @@ nb::object room(size_t size, char *&out_bytes) {
 }
 
 /* Pickle finds functions of Python only, and those by their names. */
-PyObject *rebuild_function() {
-    static PyObject *const only =
-        nb::object(nb::module_::import_("gpuipc").attr("_rebuild")).release().ptr(); /* for ever */
+nb::handle rebuild_function() {
+    static const nb::handle only =
+        nb::object(nb::module_::import_("gpuipc").attr("_rebuild")).release(); /* for ever */
     return only;
-}
-
-/* As nb::make_tuple() makes them, and in less time. */
-nb::object tuple_of_one(const nb::object &item) {
-    nb::object made = nb::steal(PyTuple_Pack(1, item.ptr()));
-    if (!made.is_valid()) {
-        throw nb::python_error();
-    }
-    return made;
-}
-
-nb::object pair_of(nb::handle first, const nb::object &second) {
-    nb::object made = nb::steal(PyTuple_Pack(2, first.ptr(), second.ptr()));
-    if (!made.is_valid()) {
-        throw nb::python_error();
-    }
-    return made;
 }
 
 nb::object reduce(const array_object &self) {
@@ -134,7 +117,7 @@ nb::object reduce(const array_object &self) {
     at = put(at, &head, sizeof(head));
     at = put_memory(at, *self.core, self.stream);
     (void)put_array(at, self.form, 0);
-    return pair_of(rebuild_function(), tuple_of_one(std::move(bytes)));
+    return packed(rebuild_function(), packed(bytes));
 }
 
 /* ---- several in one -------------------------------------------------------------------------- */
