@@ -10,6 +10,7 @@
 #define GPUIPC_TORCH_H
 
 #include <gpuipc/gpuipc.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
@@ -75,6 +76,25 @@ typedef struct gpuipc_torch_segment {
  * @blocking no
  */
 GPUIPC_API gpuipc_status gpuipc_torch_find(uint64_t address, gpuipc_torch_segment *out_segment);
+
+/**
+ * Whether an address lies in memory of an allocation.
+ * @param address any
+ * @return whether it does
+ * @errors none  @ownership none  @threads any  @blocking no
+ */
+GPUIPC_API bool gpuipc_torch_is_known(uint64_t address);
+
+/**
+ * The ticket of a whole segment, if it was made before.
+ * @param address any in the segment
+ * @param server that answers it
+ * @param out_ticket the ticket; unchanged where there is none
+ * @return whether there is one
+ * @errors none  @ownership a value  @threads any  @blocking no
+ */
+GPUIPC_API bool gpuipc_torch_kept_ticket(uint64_t address, gpuipc_server *server,
+                                         gpuipc_ticket *out_ticket);
 
 /**
  * The ticket of a whole segment, which is made once, and is revoked when the segment is freed.

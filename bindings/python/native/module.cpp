@@ -76,6 +76,7 @@ NB_MODULE(_native, m) {
     binding::bind_stream(m);
     binding::bind_parcel(m);
     binding::bind_delivery(m);
+    binding::bind_reduce(m);
     binding::define(
         m, "version",
         [] {

@@ -7,11 +7,12 @@
 #include <map>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 
 #include "buffer.hpp"
 #include "gpuipc_torch.h"
 #include "lingering.hpp"
+#include "look.hpp"
+#include "pickled.hpp"
 #include "stream.hpp"
 
 namespace binding {
@@ -27,6 +28,10 @@ gpuipc_ticket home::ticket() const {
         return core_->hand_over_ticket();
     }
     gpuipc_ticket ticket;
+    gpuipc_server *const known = of_->server_if_any();
+    if (known != nullptr && gpuipc_torch_kept_ticket(info_.address, known, &ticket)) {
+        return ticket; /* which waits for nothing */
+    }
     check(released([&] {
         gpuipc_server *server = nullptr;
         const gpuipc_status status = of_->server(&server);
@@ -236,470 +241,215 @@ std::shared_ptr<owner> hand_over_end(const gpuipc_mark &loan) {
     return nullptr;
 }
 
-/* ---- what a parcel says ---------------------------------------------------------------------- */
-
-namespace {
-
-constexpr uint32_t contents_version = 1;
-
-/* With the number of dimensions: what of a tensor is written besides. Strides are where it is not compact. */
-constexpr uint32_t with_strides = 1u << 31;
-constexpr uint32_t with_common = 1u << 30;
-
-template <typename number_type> void append(std::string &bytes, number_type number) {
-    bytes.append(reinterpret_cast<const char *>(&number), sizeof(number));
-}
-
-template <typename number_type> number_type next(const std::string &bytes, size_t &at) {
-    number_type number;
-    if (bytes.size() - at < sizeof(number)) {
-        throw nb::value_error("what is said of the tensors ends too early");
-    }
-    memcpy(&number, bytes.data() + at, sizeof(number));
-    at += sizeof(number);
-    return number;
-}
-
-void append_place(std::string &bytes, const place &at) {
-    append(bytes, at.home);
-    append(bytes, at.offset);
-    append(bytes, at.bytes);
-}
-
-place next_place(const std::string &bytes, size_t &at) {
-    place read;
-    read.home = next<uint32_t>(bytes, at);
-    read.offset = next<uint64_t>(bytes, at);
-    read.bytes = next<uint64_t>(bytes, at);
-    return read;
-}
-
-/* How many bytes there are from the first element to the last. Throws ValueError for numbers that nobody would write. */
-uint64_t extent_of(const part &of) {
-    const auto bytes = static_cast<int64_t>(element_from_packed(of.type).bytes());
-    int64_t last = 0;
-    for (size_t i = 0; i < of.shape.size(); i++) {
-        int64_t reach;
-        if (of.shape[i] <= 0 || of.strides[i] < 0 ||
-            __builtin_mul_overflow(of.shape[i] - 1, of.strides[i], &reach) ||
-            __builtin_add_overflow(last, reach, &last)) {
-            throw nb::value_error("a tensor has numbers of elements and strides that cannot be");
-        }
-    }
-    int64_t all;
-    if (__builtin_add_overflow(last, int64_t{1}, &last) ||
-        __builtin_mul_overflow(last, bytes, &all)) {
-        throw nb::value_error("a tensor has more bytes than there can be");
-    }
-    return static_cast<uint64_t>(all);
-}
-
-std::vector<int64_t> compact_strides(const std::vector<int64_t> &shape) {
-    std::vector<int64_t> strides(shape.size());
-    int64_t step = 1;
-    for (size_t i = shape.size(); i > 0; i--) {
-        strides[i - 1] = step;
-        if (__builtin_mul_overflow(step, shape[i - 1], &step)) {
-            throw nb::value_error("a tensor has more bytes than there can be");
-        }
-    }
-    return strides;
-}
-
-std::vector<int64_t> next_numbers(const std::string &bytes, size_t &at, uint32_t count) {
-    if (count > (bytes.size() - at) / sizeof(int64_t)) {
-        throw nb::value_error("what is said of the tensors ends too early");
-    }
-    std::vector<int64_t> numbers(count);
-    if (count > 0) {
-        memcpy(numbers.data(), bytes.data() + at, count * sizeof(int64_t));
-    }
-    at += count * sizeof(int64_t);
-    return numbers;
-}
-
-void append_part(std::string &bytes, const part &said) {
-    const bool is_compact = said.strides == compact_strides(said.shape);
-    append(bytes, static_cast<uint32_t>(said.shape.size()) | (is_compact ? 0 : with_strides) |
-                      (said.common == no_common ? 0 : with_common));
-    append(bytes, said.type);
-    append(bytes, said.at.home);
-    append(bytes, said.at.offset);
-    if (said.common != no_common) {
-        append(bytes, said.common);
-    }
-    bytes.append(reinterpret_cast<const char *>(said.shape.data()),
-                 said.shape.size() * sizeof(int64_t));
-    if (!is_compact) {
-        bytes.append(reinterpret_cast<const char *>(said.strides.data()),
-                     said.strides.size() * sizeof(int64_t));
-    }
-}
-
-part next_part(const std::string &bytes, size_t &at) {
-    part read;
-    const uint32_t head = next<uint32_t>(bytes, at);
-    const uint32_t dimensions = head & ~(with_strides | with_common);
-    read.type = next<uint32_t>(bytes, at);
-    read.at.home = next<uint32_t>(bytes, at);
-    read.at.offset = next<uint64_t>(bytes, at);
-    read.common = (head & with_common) != 0 ? next<uint32_t>(bytes, at) : no_common;
-    read.shape = next_numbers(bytes, at, dimensions);
-    read.strides = (head & with_strides) != 0 ? next_numbers(bytes, at, dimensions)
-                                              : compact_strides(read.shape);
-    read.at.bytes = extent_of(read);
-    return read;
-}
-
-void check_common(const contents &of, const part &with) {
-    if (with.common == no_common) {
-        return;
-    }
-    if (with.common >= of.commons.size()) {
-        throw nb::value_error("a tensor shares memory that there is not");
-    }
-    const place &common = of.commons[with.common];
-    if (with.at.home != common.home || with.at.offset < common.offset ||
-        with.at.offset - common.offset > common.bytes ||
-        with.at.bytes > common.bytes - (with.at.offset - common.offset)) {
-        throw nb::value_error("a tensor does not lie in the memory that it shares");
-    }
-}
-
-} // namespace
-
-std::string contents::written() const {
-    std::string bytes;
-    bytes.reserve(64 + parts.size() * 48);
-    append(bytes, contents_version);
-    append(bytes, static_cast<uint32_t>(commons.size()));
-    append(bytes, static_cast<uint32_t>(parts.size()));
-    for (const place &each : commons) {
-        append_place(bytes, each);
-    }
-    for (const part &each : parts) {
-        append_part(bytes, each);
-    }
-    return bytes;
-}
-
-contents contents_read(const std::string &bytes) {
-    size_t at = 0;
-    contents read;
-    if (next<uint32_t>(bytes, at) != contents_version) {
-        throw nb::value_error("another version of gpuipc has written what is said of the tensors");
-    }
-    const uint32_t commons = next<uint32_t>(bytes, at);
-    const uint32_t parts = next<uint32_t>(bytes, at);
-    for (uint32_t i = 0; i < commons; i++) {
-        read.commons.push_back(next_place(bytes, at));
-    }
-    for (uint32_t i = 0; i < parts; i++) {
-        read.parts.push_back(next_part(bytes, at));
-        check_common(read, read.parts.back());
-    }
-    return read;
-}
-
-const exchange *exchange_from(nb::handle capsule) {
-    constexpr char name[] = "dlpack_exchange_api";
-    if (PyCapsule_IsValid(capsule.ptr(), name) == 0) {
-        return nullptr;
-    }
-    auto *table = static_cast<const exchange *>(PyCapsule_GetPointer(capsule.ptr(), name));
-    while (table != nullptr && table->major > 1) {
-        table = table->previous;
-    }
-    return table != nullptr && table->major == 1 && table->look != nullptr ? table : nullptr;
-}
-
 /* ---- a parcel -------------------------------------------------------------------------------- */
 
 namespace {
-
-/* The types of PyTorch, each the one object of its name. */
-uint32_t type_of(nb::handle dtype) {
-    static std::unordered_map<PyObject *, uint32_t> &known =
-        *new std::unordered_map<PyObject *, uint32_t>;
-    const auto found = known.find(dtype.ptr());
-    if (found != known.end()) {
-        return found->second;
-    }
-    const uint32_t type = element_from(dtype).packed();
-    dtype.inc_ref(); /* so that no other object gets its address */
-    known[dtype.ptr()] = type;
-    return type;
-}
-
-/* The names that each tensor is asked for, made once. */
-struct names {
-    nb::object dtype{nb::str("dtype")};
-    nb::object shape{nb::str("shape")};
-    nb::object stride{nb::str("stride")};
-    nb::object data_ptr{nb::str("data_ptr")};
-};
-
-const names &names_of_all() {
-    static const names &only = *new names;
-    return only;
-}
-
-nb::object answer_of(nb::handle tensor, const nb::object &method) {
-    nb::object answer = nb::steal(PyObject_CallMethodObjArgs(tensor.ptr(), method.ptr(), nullptr));
-    if (!answer.is_valid()) {
-        throw nb::python_error();
-    }
-    return answer;
-}
-
-bool is_of_gpuipc(int32_t device_type) {
-    return device_type == GPUIPC_DLPACK_CUDA || device_type == GPUIPC_DLPACK_CPU;
-}
-
-void numbers_of(nb::handle tuple, std::vector<int64_t> &out_numbers) {
-    const Py_ssize_t count = PyTuple_Size(tuple.ptr());
-    if (count < 0) {
-        throw nb::python_error();
-    }
-    out_numbers.resize(static_cast<size_t>(count));
-    for (Py_ssize_t i = 0; i < count; i++) {
-        out_numbers[static_cast<size_t>(i)] =
-            PyLong_AsLongLong(PyTuple_GetItem(tuple.ptr(), i)); /* torch's own numbers */
-    }
-}
 
 double room_seconds() {
     return nb::cast<double>(nb::module_::import_("gpuipc.config").attr("room_seconds"));
 }
 
-class parcel {
-  public:
-    parcel(const nb::list &tensors, nb::object kept, bool wraps, nb::handle capsule)
-        : kept_(owner_of(std::move(kept))) {
-        const std::shared_ptr<context> of = context_from(nb::none());
-        const exchange *asks = exchange_from(capsule);
-        said_.parts.reserve(nb::len(tensors));
-        for (nb::handle each : tensors) {
-            uint64_t address = 0;
-            part found = asks != nullptr ? looked_at(*asks, each, address) : asked(each, address);
-            add(of, std::move(found), address, wraps);
-        }
-        find_commons();
-        written_ = said_.written();
+/* Where as many loans are out as there may be, receivers are behind: who hands over waits for them, for a time. */
+gpuipc_status await_room(const home &of, gpuipc_stream stream, gpuipc_mark &out_loan) {
+    gpuipc_status status = GPUIPC_ERR_LIMIT;
+    const patience time(room_seconds());
+    for (int left = 1; status == GPUIPC_ERR_LIMIT && left > 0; left = time.left()) {
+        run_signal_handlers();
+        status = released([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            hand_overs_look_after();
+            return gpuipc_buffer_lend(of.buffer(), stream, &out_loan);
+        });
     }
-    parcel(const parcel &) = delete;
-    parcel &operator=(const parcel &) = delete;
+    return status;
+}
 
-    nb::bytes contents() const {
-        return nb::bytes(written_.data(), written_.size());
-    }
-    size_t segments() const {
-        return of_.size();
-    }
-    std::vector<uint32_t> devices() const {
-        std::vector<uint32_t> numbers;
-        for (const auto &each : of_) {
-            numbers.push_back(each->is_on_host() ? GPUIPC_DEVICE_NONE : each->device());
-        }
-        return numbers;
-    }
+gpuipc_status lend(const home &of, gpuipc_stream stream, gpuipc_mark &out_loan) {
+    const gpuipc_status status =
+        released([&] { return gpuipc_buffer_lend(of.buffer(), stream, &out_loan); });
+    return status == GPUIPC_ERR_LIMIT ? await_room(of, stream, out_loan) : status;
+}
 
-    std::vector<uintptr_t> streams() const {
-        std::vector<uintptr_t> handles;
-        for (const auto &each : of_) {
-            handles.push_back(reinterpret_cast<uintptr_t>(each->stream()));
-        }
-        return handles;
-    }
+nb::object bytes_of(const uint8_t *bytes, size_t size) {
+    return nb::bytes(reinterpret_cast<const char *>(bytes), size);
+}
 
-    /* Everything in it to one receiver: a ticket and a loan for each home, made on these streams. */
-    nb::tuple hand_over(const std::vector<uintptr_t> &streams, double open_seconds) {
-        nb::list list;
-        binding::hand_over made;
-        made.of = of_;
-        made.kept = kept_;
-        made.open_until = std::chrono::steady_clock::now() +
-                          std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                              std::chrono::duration<double>(open_seconds));
-        made.loans.reserve(of_.size());
-        for (size_t i = 0; i < of_.size(); i++) {
-            const gpuipc_ticket ticket = of_[i]->ticket();
-            gpuipc_mark loan;
-            const gpuipc_status status = lend(*of_[i], stream_of_handle(streams.at(i)), loan);
-            if (status != GPUIPC_OK) {
-                take_back(made);
-            }
-            check(status);
-            made.loans.push_back(loan);
-            of_[i]->note_loan(loan);
-            list.append(nb::make_tuple(nb::bytes(ticket.bytes, sizeof(ticket.bytes)),
-                                       nb::bytes(loan.bytes, sizeof(loan.bytes))));
-        }
-        if (loans_.size() >= look_at_) {
-            forget_those_over();
-            constexpr size_t least = 16;
-            look_at_ = std::max(least, 2 * loans_.size()); /* so that the looks at each stay few */
-        }
-        loans_.insert(loans_.end(), made.loans.begin(), made.loans.end());
-        if (!made.loans.empty()) {
-            {
-                const std::lock_guard<std::mutex> lock(current_outstanding()->mutex);
-                current_outstanding()->items.push_back(std::move(made));
-            }
-            lingering_expect();
-        }
-        return nb::tuple(list);
-    }
+} // namespace
 
-    /* How many loans of it are out. */
-    size_t lent() {
+parcel::parcel(const nb::list &tensors, nb::object kept, bool wraps, const exchange *by)
+    : kept_(owner_of(std::move(kept))) {
+    const std::shared_ptr<context> of = context_from(nb::none());
+    said_.parts.reserve(nb::len(tensors));
+    for (nb::handle each : tensors) {
+        add(of, each, wraps, by);
+    }
+    find_commons();
+    written_ = said_.written();
+}
+
+parcel::parcel(nb::handle tensor, nb::object kept, const exchange *by)
+    : kept_(owner_of(std::move(kept))) {
+    add(context_from(nb::none()), tensor, false, by);
+    written_ = said_.written();
+}
+
+std::vector<uint32_t> parcel::devices() const {
+    std::vector<uint32_t> numbers;
+    for (const auto &each : of_) {
+        numbers.push_back(each->is_on_host() ? GPUIPC_DEVICE_NONE : each->device());
+    }
+    return numbers;
+}
+
+std::vector<uintptr_t> parcel::streams() const {
+    std::vector<uintptr_t> handles;
+    for (const auto &each : of_) {
+        handles.push_back(reinterpret_cast<uintptr_t>(each->stream()));
+    }
+    return handles;
+}
+
+nb::tuple parcel::hand_over(const std::vector<uintptr_t> &streams, double open_seconds) {
+    nb::list list;
+    binding::hand_over made;
+    made.of = of_;
+    made.kept = kept_;
+    made.open_until = std::chrono::steady_clock::now() +
+                      std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                          std::chrono::duration<double>(open_seconds));
+    made.loans.reserve(of_.size());
+    for (size_t i = 0; i < of_.size(); i++) {
+        const gpuipc_ticket ticket = of_[i]->ticket();
+        gpuipc_mark loan;
+        const gpuipc_status status = lend(*of_[i], stream_of_handle(streams.at(i)), loan);
+        if (status != GPUIPC_OK) {
+            take_back(made);
+        }
+        check(status);
+        made.loans.push_back(loan);
+        of_[i]->note_loan(loan);
+        list.append(packed(bytes_of(ticket.bytes, sizeof(ticket.bytes)),
+                           bytes_of(loan.bytes, sizeof(loan.bytes))));
+    }
+    note_loans(made.loans);
+    if (!made.loans.empty()) {
+        {
+            const std::lock_guard<std::mutex> lock(current_outstanding()->mutex);
+            current_outstanding()->items.push_back(std::move(made));
+        }
+        lingering_expect();
+    }
+    return nb::tuple(list);
+}
+
+void parcel::note_loans(const std::vector<gpuipc_mark> &made) {
+    if (loans_.size() >= look_at_) {
         forget_those_over();
-        return loans_.size();
+        constexpr size_t least = 16;
+        look_at_ = std::max(least, 2 * loans_.size()); /* so that the looks at each stay few */
     }
+    loans_.insert(loans_.end(), made.begin(), made.end());
+}
 
-    void await_returns(std::optional<double> timeout) {
-        const patience time(timeout);
-        while (lent() > 0) {
-            const gpuipc_mark loan = loans_.front();
-            wait(time, [&](int left) {
-                return gpuipc_buffer_await_loan(of_.front()->buffer(), &loan, left);
-            });
-        }
-        hand_overs_look_after();
+size_t parcel::lent() {
+    forget_those_over();
+    return loans_.size();
+}
+
+void parcel::await_returns(std::optional<double> timeout) {
+    const patience time(timeout);
+    while (lent() > 0) {
+        const gpuipc_mark loan = loans_.front();
+        wait(time, [&](int left) {
+            return gpuipc_buffer_await_loan(of_.front()->buffer(), &loan, left);
+        });
     }
+    hand_overs_look_after();
+}
 
-  private:
-    /* Where as many loans are out as there may be, receivers are behind: who hands over waits for them, for a time. */
-    static gpuipc_status lend(const home &of, gpuipc_stream stream, gpuipc_mark &out_loan) {
-        const auto call = [&] { return gpuipc_buffer_lend(of.buffer(), stream, &out_loan); };
-        gpuipc_status status = released(call);
-        const patience time(status == GPUIPC_ERR_LIMIT ? room_seconds() : 0);
-        for (int left = 1; status == GPUIPC_ERR_LIMIT && left > 0; left = time.left()) {
-            run_signal_handlers();
-            status = released([&] {
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                hand_overs_look_after();
-                return call();
-            });
-        }
-        return status;
+void parcel::forget_those_over() {
+    if (loans_.empty()) {
+        return;
     }
-
-    void forget_those_over() {
-        if (loans_.empty()) {
-            return;
-        }
-        std::vector<gpuipc_loan_state> states(loans_.size());
-        check(gpuipc_buffer_get_loan_states(of_.front()->buffer(), loans_.data(), loans_.size(),
-                                            states.data()));
-        size_t stay = 0;
-        for (size_t i = 0; i < loans_.size(); i++) {
-            if (states[i] != GPUIPC_LOAN_OVER) {
-                loans_[stay++] = loans_[i];
-            }
-        }
-        loans_.resize(stay);
-    }
-
-    uint32_t home_with(const std::shared_ptr<context> &of, uint64_t address, uint64_t bytes,
-                       bool wraps) {
-        if (!of_.empty() && last_ < of_.size() && of_[last_]->holds(address, bytes)) {
-            return last_;
-        }
-        for (uint32_t i = 0; i < of_.size(); i++) {
-            if (of_[i]->holds(address, bytes)) {
-                return last_ = i;
-            }
-        }
-        std::shared_ptr<home> found = find_known(of, address);
-        if (found == nullptr && wraps) {
-            found = wrap_around(of, address, bytes);
-        }
-        if (found == nullptr || !found->holds(address, bytes)) {
-            throw nb::key_error("this tensor is not in memory of gpuipc");
-        }
-        of_.push_back(std::move(found));
-        return last_ = static_cast<uint32_t>(of_.size() - 1);
-    }
-
-    static part looked_at(const exchange &by, nb::handle tensor, uint64_t &out_address) {
-        gpuipc_dlpack_tensor seen;
-        if (by.look(tensor.ptr(), &seen) != 0) {
-            throw nb::python_error();
-        }
-        if (!is_of_gpuipc(seen.device_type)) {
-            throw nb::type_error("this is no memory of CUDA");
-        }
-        part made;
-        made.type = element_from_packed(
-                        GPUIPC_ELEMENT_TYPE(seen.type_kind, seen.type_bits, seen.type_lanes))
-                        .packed();
-        made.shape.assign(seen.shape, seen.shape + seen.dimensions);
-        made.strides.assign(seen.strides, seen.strides + seen.dimensions);
-        out_address = reinterpret_cast<uintptr_t>(seen.data) + seen.byte_offset;
-        return made;
-    }
-
-    static part asked(nb::handle tensor, uint64_t &out_address) {
-        part made;
-        made.type = type_of(nb::object(tensor.attr(names_of_all().dtype)));
-        numbers_of(nb::object(tensor.attr(names_of_all().shape)), made.shape);
-        numbers_of(answer_of(tensor, names_of_all().stride), made.strides);
-        out_address = nb::cast<uint64_t>(answer_of(tensor, names_of_all().data_ptr));
-        return made;
-    }
-
-    void add(const std::shared_ptr<context> &of, part made, uint64_t address, bool wraps) {
-        made.common = no_common;
-        made.at.bytes = extent_of(made);
-        made.at.home = home_with(of, address, made.at.bytes, wraps);
-        made.at.offset = address - of_[made.at.home]->address();
-        said_.parts.push_back(std::move(made));
-    }
-
-    /* Tensors that overlap have their storage in common at home, and so they have where they arrive. */
-    void find_commons() {
-        std::vector<part *> order;
-        for (part &each : said_.parts) {
-            order.push_back(&each);
-        }
-        const auto is_before = [](const part *one, const part *other) {
-            return std::tie(one->at.home, one->at.offset) <
-                   std::tie(other->at.home, other->at.offset);
-        };
-        if (!std::is_sorted(order.begin(), order.end(), is_before)) {
-            std::sort(order.begin(), order.end(), is_before);
-        }
-        for (size_t first = 0; first < order.size();) {
-            place common = order[first]->at;
-            /* From where elements of every type have a whole number: storages are aligned so at home, too. */
-            common.bytes += common.offset % 16;
-            common.offset -= common.offset % 16;
-            size_t end = first + 1;
-            while (end < order.size() && order[end]->at.home == common.home &&
-                   order[end]->at.offset < common.offset + common.bytes) {
-                const uint64_t reach = order[end]->at.offset + order[end]->at.bytes;
-                common.bytes = std::max(common.bytes, reach - common.offset);
-                end++;
-            }
-            for (size_t i = first; end - first > 1 && i < end; i++) {
-                order[i]->common = static_cast<uint32_t>(said_.commons.size());
-            }
-            if (end - first > 1) {
-                said_.commons.push_back(common);
-            }
-            first = end;
+    std::vector<gpuipc_loan_state> states(loans_.size());
+    check(gpuipc_buffer_get_loan_states(of_.front()->buffer(), loans_.data(), loans_.size(),
+                                        states.data()));
+    size_t stay = 0;
+    for (size_t i = 0; i < loans_.size(); i++) {
+        if (states[i] != GPUIPC_LOAN_OVER) {
+            loans_[stay++] = loans_[i];
         }
     }
+    loans_.resize(stay);
+}
 
-    std::shared_ptr<owner> kept_;
-    homes of_;
-    uint32_t last_ = 0;
-    binding::contents said_;
-    std::string written_;
-    std::vector<gpuipc_mark> loans_;
-    size_t look_at_ = 16; /* when there are so many loans, those that are over are forgotten */
-};
+uint32_t parcel::home_with(const std::shared_ptr<context> &of, uint64_t address, uint64_t bytes,
+                           bool wraps) {
+    if (!of_.empty() && last_ < of_.size() && of_[last_]->holds(address, bytes)) {
+        return last_;
+    }
+    for (uint32_t i = 0; i < of_.size(); i++) {
+        if (of_[i]->holds(address, bytes)) {
+            return last_ = i;
+        }
+    }
+    std::shared_ptr<home> found = find_known(of, address);
+    if (found == nullptr && wraps) {
+        found = wrap_around(of, address, bytes);
+    }
+    if (found == nullptr || !found->holds(address, bytes)) {
+        throw nb::key_error("this tensor is not in memory of gpuipc");
+    }
+    of_.push_back(std::move(found));
+    return last_ = static_cast<uint32_t>(of_.size() - 1);
+}
+
+void parcel::add(const std::shared_ptr<context> &of, nb::handle tensor, bool wraps,
+                 const exchange *by) {
+    uint64_t address = 0;
+    part made = look_at(by, tensor, address);
+    made.common = no_common;
+    made.at.bytes = extent_of(made);
+    made.at.home = home_with(of, address, made.at.bytes, wraps);
+    made.at.offset = address - of_[made.at.home]->address();
+    said_.parts.push_back(std::move(made));
+}
+
+/* Tensors that overlap have their storage in common at home, and so they have where they arrive. */
+void parcel::find_commons() {
+    std::vector<part *> order;
+    for (part &each : said_.parts) {
+        order.push_back(&each);
+    }
+    const auto is_before = [](const part *one, const part *other) {
+        return std::tie(one->at.home, one->at.offset) < std::tie(other->at.home, other->at.offset);
+    };
+    if (!std::is_sorted(order.begin(), order.end(), is_before)) {
+        std::sort(order.begin(), order.end(), is_before);
+    }
+    for (size_t first = 0; first < order.size();) {
+        place common = order[first]->at;
+        /* From where elements of every type have a whole number: storages are aligned so at home, too. */
+        common.bytes += common.offset % 16;
+        common.offset -= common.offset % 16;
+        size_t end = first + 1;
+        while (end < order.size() && order[end]->at.home == common.home &&
+               order[end]->at.offset < common.offset + common.bytes) {
+            const uint64_t reach = order[end]->at.offset + order[end]->at.bytes;
+            common.bytes = std::max(common.bytes, reach - common.offset);
+            end++;
+        }
+        for (size_t i = first; end - first > 1 && i < end; i++) {
+            order[i]->common = static_cast<uint32_t>(said_.commons.size());
+        }
+        if (end - first > 1) {
+            said_.commons.push_back(common);
+        }
+        first = end;
+    }
+}
+
+namespace {
 
 /* ---- the allocator --------------------------------------------------------------------------- */
 
@@ -747,10 +497,10 @@ std::string last_failure() {
     return text;
 }
 
+} // namespace
+
 bool is_known(uint64_t address) {
-    gpuipc_torch_segment segment;
-    if (gpuipc_torch_find(address, &segment) == GPUIPC_OK) {
-        (void)gpuipc_buffer_drop(segment.buffer);
+    if (gpuipc_torch_is_known(address)) {
         return true;
     }
     const std::shared_ptr<context> of = context_if_any();
@@ -763,13 +513,16 @@ bool is_known(uint64_t address) {
     return true;
 }
 
-} // namespace
-
 void bind_parcel(nb::module_ &m) {
     bound_class<parcel>(m, "Parcel", "Tensors of PyTorch, to be handed over together.")
         .def(
-            nb::init<const nb::list &, nb::object, bool, nb::handle>(), nb::arg("tensors"),
-            nb::arg("kept").none(), nb::arg("wraps"), nb::arg("exchange") = nb::none(),
+            "__init__",
+            [](parcel *self, const nb::list &tensors, nb::object kept, bool wraps,
+               nb::handle capsule) {
+                new (self) parcel(tensors, std::move(kept), wraps, exchange_from(capsule));
+            },
+            nb::arg("tensors"), nb::arg("kept").none(), nb::arg("wraps"),
+            nb::arg("exchange") = nb::none(),
             nb::sig(
                 "def __init__(self, tensors: list[typing.Any], kept: object, wraps: bool, exchange: object | "
                 "None = None) -> None"))

@@ -83,6 +83,9 @@ struct part {
 };
 constexpr uint32_t no_common = UINT32_MAX;
 
+/** How many bytes there are from the first element to the last. Throws ValueError for numbers that nobody would write. */
+uint64_t extent_of(const part &of);
+
 /** What is said of the tensors of a parcel. */
 struct contents {
     std::vector<place> commons;
@@ -110,6 +113,52 @@ struct exchange {
 /** What PyTorch's capsule holds; NULL: it is something else, or of another kind of DLPack. */
 const exchange *exchange_from(nb::handle capsule);
 
+/** Tensors that are handed over together. */
+class parcel {
+  public:
+    /** @p kept is what keeps their memory. @p wraps: also memory that gpuipc has not made. */
+    parcel(const nb::list &tensors, nb::object kept, bool wraps, const exchange *by);
+    /** Of one tensor. */
+    parcel(nb::handle tensor, nb::object kept, const exchange *by);
+    parcel(const parcel &) = delete;
+    parcel &operator=(const parcel &) = delete;
+
+    const homes &of() const {
+        return of_;
+    }
+    nb::bytes contents() const {
+        return nb::bytes(written_.data(), written_.size());
+    }
+    size_t segments() const {
+        return of_.size();
+    }
+    /** GPUIPC_DEVICE_NONE: memory of the host. */
+    std::vector<uint32_t> devices() const;
+    std::vector<uintptr_t> streams() const;
+
+    /** Everything in it to one receiver: a ticket and a loan for each home, made on these streams. */
+    nb::tuple hand_over(const std::vector<uintptr_t> &streams, double open_seconds);
+    /** How many loans of it are out. */
+    size_t lent();
+    void await_returns(std::optional<double> timeout);
+
+  private:
+    void add(const std::shared_ptr<context> &of, nb::handle tensor, bool wraps, const exchange *by);
+    uint32_t home_with(const std::shared_ptr<context> &of, uint64_t address, uint64_t bytes,
+                       bool wraps);
+    void find_commons();
+    void note_loans(const std::vector<gpuipc_mark> &made);
+    void forget_those_over();
+
+    std::shared_ptr<owner> kept_;
+    homes of_;
+    uint32_t last_ = 0;
+    binding::contents said_;
+    std::string written_;
+    std::vector<gpuipc_mark> loans_;
+    size_t look_at_ = 16; /* when there are so many loans, those that are over are forgotten */
+};
+
 /** Of a hand-over of this very process that nobody else is to have any more: who keeps the memory. NULL: there is no
  *  such hand-over. */
 std::shared_ptr<owner> hand_over_end(const gpuipc_mark &loan);
@@ -121,5 +170,6 @@ void hand_overs_forget();
 
 void bind_parcel(nb::module_ &m);
 void bind_delivery(nb::module_ &m);
+void bind_reduce(nb::module_ &m);
 
 } // namespace binding

@@ -279,23 +279,32 @@ gpuipc_status gpuipc_torch_find(uint64_t address, gpuipc_torch_segment *out_segm
     return status;
 }
 
+bool gpuipc_torch_is_known(uint64_t address) {
+    const std::lock_guard<std::mutex> hold(all().lock);
+    return find(address) != all().segments.end();
+}
+
+bool gpuipc_torch_kept_ticket(uint64_t address, gpuipc_server *server, gpuipc_ticket *out_ticket) {
+    const std::lock_guard<std::mutex> hold(all().lock);
+    const auto found = find(address);
+    const bool is_kept = found != all().segments.end() && found->second.server == server;
+    if (is_kept) {
+        *out_ticket = found->second.ticket;
+    }
+    return is_kept;
+}
+
 gpuipc_status gpuipc_torch_ticket(uint64_t address, gpuipc_server *server,
                                   gpuipc_ticket *out_ticket) {
     gpuipc_torch_segment of;
+    if (gpuipc_torch_kept_ticket(address, server, out_ticket)) {
+        return GPUIPC_OK;
+    }
     gpuipc_status status = gpuipc_torch_find(address, &of);
     if (status != GPUIPC_OK) {
         return status;
     }
     gpuipc_ticket made = {};
-    {
-        const std::lock_guard<std::mutex> hold(all().lock);
-        const auto found = find(address);
-        if (found != all().segments.end() && found->second.server == server) {
-            *out_ticket = found->second.ticket;
-            (void)gpuipc_buffer_drop(of.buffer);
-            return GPUIPC_OK;
-        }
-    }
     /* Without the lock, which who allocates may be waiting for, with PyTorch's. */
     gpuipc_share_config config = GPUIPC_SHARE_CONFIG_INIT;
     config.flags = GPUIPC_SEND_READY; /* each hand-over says by itself when its contents are */

@@ -33,8 +33,8 @@ class Allocator:
         self._make.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
         self._free.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
 
-    def make(self, nbytes: int, device: int = 0) -> int | None:
-        address: int | None = self._make(nbytes, device, None)
+    def make(self, nbytes: int, device: int = 0, stream: int | None = None) -> int | None:
+        address: int | None = self._make(nbytes, device, stream)
         return address
 
     def free(self, address: int) -> None:
@@ -292,6 +292,101 @@ def test_memory_of_others_is_refused_or_wrapped() -> None:
 def test_shapes_that_cannot_be(segment: int, wrong: Any) -> None:
     with pytest.raises(ValueError):
         parcel_of(Tensor(segment, **wrong))
+
+
+# ---- what the compiled module does for each tensor
+
+
+LAYOUT = object()
+
+
+class Plain(Tensor):
+    """A tensor that answers what a Reducer asks."""
+
+    layout: object = LAYOUT
+    is_quantized, is_cuda, requires_grad, is_leaf = False, True, False, True
+    elements, negative, conjugate = 256, False, False
+
+    def numel(self) -> int:
+        return self.elements
+
+    def is_neg(self) -> bool:
+        return self.negative
+
+    def is_conj(self) -> bool:
+        return self.conjugate
+
+
+class PlainParameter(Plain):
+    requires_grad = True
+
+
+def rebuilt() -> None:
+    """What would be pickled for them."""
+
+
+REDUCER = _native.Reducer(Plain, PlainParameter, LAYOUT, None, lambda of: of, rebuilt, lambda of: ("otherwise", of))
+
+ODD = [
+    {"layout": object()}, {"is_quantized": True}, {"elements": 0}, {"negative": True}, {"conjugate": True},
+    {"requires_grad": True, "is_leaf": False},
+]  # fmt: skip
+
+
+def odd(address: int, **answers: object) -> Plain:
+    made = Plain(address)
+    vars(made).update(answers)
+    return made
+
+
+def test_a_tensor_is_handed_over_by_itself(segment: int) -> None:
+    for tensor, flag in ((Plain(segment), 0), (PlainParameter(segment), 3)):
+        rebuild, (pieces, contents, found) = REDUCER.reduce(tensor)
+        assert (rebuild, found) == (rebuilt, flag)
+        assert contents == parcel_of(tensor).contents
+        delivery = _native.Delivery(pieces, contents, names_of)
+        assert len(delivery) == 1
+
+
+@pytest.mark.parametrize("answers", ODD)
+def test_what_is_not_plain_is_left_to_others(segment: int, answers: dict[str, object]) -> None:
+    tensor = odd(segment, **answers)
+    assert REDUCER.reduce(tensor) == ("otherwise", tensor)
+    assert REDUCER.flag(tensor) is None
+    assert REDUCER.flags([Plain(segment), tensor]) is None
+
+
+def test_so_is_what_is_not_known(segment: int) -> None:
+    strange, subclass = Plain(0x1000), type("Subclass", (Plain,), {})(segment)
+    assert REDUCER.reduce(strange) == ("otherwise", strange)
+    assert REDUCER.reduce(subclass) == ("otherwise", subclass)
+    assert REDUCER.flag(strange) == 0  # of CUDA: it may be wrapped
+    assert REDUCER.flag(odd(0x1000, is_cuda=False)) is None
+    assert REDUCER.flag(odd(segment, is_cuda=False)) == 0
+
+
+def test_so_is_memory_that_was_made_for_another_stream(allocator: Allocator) -> None:
+    address = allocator.make(2 * MIB, stream=0x10)
+    assert address is not None
+    tensor = Plain(address)
+    assert REDUCER.reduce(tensor) == ("otherwise", tensor)
+    allocator.free(address)
+
+
+def test_several_are_looked_at_together(segment: int) -> None:
+    one, other = Plain(segment), PlainParameter(segment + 4096)
+    assert REDUCER.flags([one, other]) == b"\0\3"
+    assert REDUCER.flags([one, other, one]) is None  # which is one tensor where it arrives, too
+
+
+def test_what_a_tensor_raises_is_raised(segment: int) -> None:
+    class Broken(Plain):
+        def is_neg(self) -> bool:
+            raise OSError
+
+    broken = _native.Reducer(Broken, PlainParameter, LAYOUT, None, lambda of: of, rebuilt, lambda of: of)
+    with pytest.raises(OSError):
+        broken.reduce(Broken(segment))
 
 
 # ---- a delivery

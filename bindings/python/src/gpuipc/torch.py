@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -258,6 +257,7 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO):
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.tensors: list[torch.Tensor] = []
+        self.flags = bytearray()
         self._numbers: dict[int, int] = {}
 
     def persistent_id(self, value: Any) -> Any:
@@ -266,50 +266,36 @@ class _Pickler(pickle.Pickler):
         number = self._numbers.get(id(value))
         if number is not None:
             return number
-        if value.device.type == "cpu" and not _is_known(value):
-            return None  # by value, as PyTorch pickles it
-        why_not = _why_not(value)
-        if why_not is not None:
-            raise TypeError(why_not)
-        if value.numel() == 0:
-            return (value.dtype, tuple(value.shape), value.stride(), _flag(value))
+        flag = _reducer.flag(value)
+        if flag is None:  # not simply memory that is handed over
+            if value.device.type == "cpu" and not _is_known(value):
+                return None  # by value, as PyTorch pickles it
+            why_not = _why_not(value)
+            if why_not is not None:
+                raise TypeError(why_not)
+            flag = _flag(value)
+            if value.numel() == 0:
+                return (value.dtype, tuple(value.shape), value.stride(), flag)
         number = len(self.tensors)
         self._numbers[id(value)] = number
         self.tensors.append(value)
+        self.flags.append(flag)
         return number
 
 
-_TENSORS = {torch.Tensor, torch.nn.Parameter}
-_is_quantized, _layout = attrgetter("is_quantized"), attrgetter("layout")
-
-
-def _are_simple(tensors: list[torch.Tensor]) -> bool:
-    """What _why_not() and the pickler would find out of each of them, of all at once: no exceptions among them."""
-    return (
-        set(map(type, tensors)) <= _TENSORS
-        and set(map(_layout, tensors)) == {torch.strided}
-        and not any(map(_is_quantized, tensors))
-        and not any(map(torch.Tensor.is_neg, tensors))
-        and not any(map(torch.Tensor.is_conj, tensors))
-        and not any([each.requires_grad and not each.is_leaf for each in tensors])
-        and all([each.is_cuda or _native.torch_is_known(each.data_ptr()) for each in tensors])
-        and min(map(torch.Tensor.numel, tensors)) > 0
-        and len(set(map(id, tensors))) == len(tensors)
-    )
-
-
-def _structure(value: Any) -> tuple[list[torch.Tensor], bytes]:
-    """The tensors of a value that are handed over, and everything else of it."""
+def _structure(value: Any) -> tuple[list[torch.Tensor], bytes, bytes]:
+    """The tensors of a value that are handed over, everything else of it, and what the tensors are besides their memory."""
     kind = type(value)
     if (kind is dict or kind is OrderedDict) and value:
         tensors = list(value.values())
-        if _are_simple(tensors):  # a state dict: faster than a pickler that asks for each
+        flags = _reducer.flags(tensors)
+        if flags is not None:  # a state dict: faster than a pickler that asks for each
             rest = (kind, list(value), vars(value) if kind is OrderedDict else None)
-            return tensors, b"F" + pickle.dumps(rest, pickle.HIGHEST_PROTOCOL)
+            return tensors, b"F" + pickle.dumps(rest, pickle.HIGHEST_PROTOCOL), flags
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
-    return pickler.tensors, b"P" + file.getvalue()
+    return pickler.tensors, b"P" + file.getvalue(), bytes(pickler.flags)
 
 
 def _restored(structure: bytes, tensors: list[torch.Tensor], device: int) -> Any:
@@ -381,8 +367,7 @@ class Bundle:
 
     def __init__(self, tensors: Any, *, copy: bool = False):
         self._tensors = tensors
-        handed, self._structure = _structure(tensors)
-        self._flags = bytes([_flag(each) for each in handed])
+        handed, self._structure, self._flags = _structure(tensors)
         shared = _copied(handed) if copy else handed
         kept = list(map(_storage, shared))
         self._parcel: _native.Parcel | None = _native.Parcel(shared, kept, True, _exchange)
@@ -508,7 +493,8 @@ _before: dict[type, Any] = {}
 _registered: dict[type, Any] = getattr(ForkingPickler, "_extra_reducers")  # noqa: B009  # where register() puts them
 
 
-def _reduce(of: torch.Tensor) -> Any:
+def _reduce_else(of: torch.Tensor) -> Any:
+    """What the compiled module leaves: tensors that are PyTorch's to hand over, or that cannot be, and streams that wait."""
     if _is_known(of):
         why_not = _why_not(of)
         if why_not is not None:
@@ -517,6 +503,12 @@ def _reduce(of: torch.Tensor) -> Any:
         _await_makers(parcel)
         return (_rebuild_tensor, (parcel.hand_over(_current_streams(parcel), _seconds()), parcel.contents, _flag(of)))
     return _before[type(of)](of)
+
+
+_reducer = _native.Reducer(
+    torch.Tensor, torch.nn.Parameter, torch.strided, _exchange, _storage, _rebuild_tensor, _reduce_else
+)
+_reduce = _reducer.reduce
 
 
 def install() -> None:
