@@ -125,7 +125,7 @@ endif()
 gpuipc_add_test(unit import SOURCES test_import.c test_import_cache.c import_case.c test_ticket_open.c test_ticket_again.c test_ticket_own.c stream_gate.c ticket_server.c
                 ${ticket_again} LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit channel SOURCES test_channel.c test_channel_hostile.c test_channel_name.c test_channel_wait.c test_channel_odd.c
-                test_channel_arguments.c
+                test_channel_arguments.c test_channel_name_answer.c
                 ${channel_calls} ${system}_native_ready.c channel_case.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # a clock that steps
                     LINKER:--wrap=os_bell_find) # bells that are gone

@@ -217,8 +217,6 @@ static gpuipc_status ask(connection *whom, const char *name, os_deadline deadlin
     status = await_answer(whom, deadline);
     if (status == GPUIPC_OK) {
         status = take_answer(whom, name, out_ticket);
-    } else if (status == GPUIPC_ERR_OTHER_KIND) {
-        status = status_fail(GPUIPC_ERR_PROTOCOL, "who has the name sends what is no reply");
     }
     connection_unlock_receiving(whom);
     return status;

@@ -146,8 +146,6 @@ gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config 
     if (status == GPUIPC_OK) {
         status = take_reply(from, config, bytes, deadline, out);
         *out_is_usable = status != GPUIPC_ERR_SERVER_BUSY && !atomic_load(&from->broken);
-    } else if (status == GPUIPC_ERR_OTHER_KIND) {
-        status = bad_reply(from, "the server sends what is no reply");
     }
     connection_unlock_receiving(from);
     return status;
