@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Drivers without one group of entry points: what is not there is told by name, and the rest works as before. */
+/** @file Drivers without one group of entry points, and drivers that cannot do what others can: what is not there is told by
+ *  name, and the rest works as before. */
 #include <stdio.h>
 
 #include "contents_ends.h"
+#include "cuda/context.h"
 #include "cuda/cuda_entry_points.h"
 #include "own_kinds.h"
 #include "transport_machine.h"
@@ -265,4 +267,90 @@ Test(missing_group_apart, copies_through_pinned_memory) {
                   gpuipc_buffer_copy_async(made[1], 0, made[0], 0, 4096, NULL));
     check_ok(gpuipc_buffer_release(made[0]));
     check_ok(gpuipc_buffer_release(made[1]));
+}
+
+/* ---- drivers that can less ----------------------------------------------------------------------- */
+
+TestSuite(driver_with_less, .init = core_start, .fini = core_finish, .timeout = 60);
+
+/* The table of core_context, which ends with the test. */
+static driver *own_table(void) {
+    context *ctx;
+    core_need_emulated();
+    check_ok(context_acquire(core_context, &ctx));
+    driver *const found = &ctx->driver;
+    context_unreference(ctx);
+    return found;
+}
+
+static CUresult has_no_attribute(int *value, CUdevice_attribute attribute, CUdevice of) {
+    (void)attribute;
+    (void)of;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+Test(driver_with_less, devices_that_do_not_reach_host_memory) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .bytes = 4096, .transport = GPUIPC_TRANSPORT_HOST};
+    gpuipc_buffer *made = NULL;
+    own_table()->cuDeviceGetAttribute = has_no_attribute;
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "cannot reach host memory",
+                  gpuipc_buffer_create(core_context, &config, &made));
+    cr_assert_null(made);
+}
+
+static CUresult (*whole_pointer)(CUdeviceptr *, void *, unsigned int);
+static unsigned pointers_asked;
+
+/* Whoever asks second has it elsewhere. */
+static CUresult say_elsewhere(CUdeviceptr *address, void *host, unsigned int flags) {
+    const CUresult result = whole_pointer(address, host, flags);
+    *address += pointers_asked++ == 1 ? 4096u : 0u;
+    return result;
+}
+
+Test(driver_with_less, devices_that_have_host_memory_at_different_addresses) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .bytes = 4096, .transport = GPUIPC_TRANSPORT_HOST};
+    gpuipc_buffer *made = NULL;
+    core_need_devices(2);
+    driver *drv = own_table();
+    whole_pointer = drv->cuMemHostGetDevicePointer;
+    drv->cuMemHostGetDevicePointer = say_elsewhere;
+    check_ok(gpuipc_buffer_create(core_context, &config, &made));
+    check_status(GPUIPC_ERR_NOT_SUPPORTED,
+                 gpuipc_buffer_set_access(made, 1, GPUIPC_ACCESS_READ_WRITE));
+    check_ok(gpuipc_buffer_set_access(made, 0, GPUIPC_ACCESS_READ_WRITE));
+    check_ok(gpuipc_buffer_release(made));
+}
+
+Test(driver_with_less, contents_where_the_host_has_other_addresses) {
+    core_pair pair = {0};
+    gpuipc_context *other = core_context_new();
+    gpuipc_buffer *made = core_buffer(4096, 0);
+    core_pair_open(&pair, other, core_context);
+    driver *drv = own_table();
+    whole_pointer = drv->cuMemHostGetDevicePointer;
+    pointers_asked = 1;
+    drv->cuMemHostGetDevicePointer = say_elsewhere;
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "at other addresses", send_contents(&pair, made));
+    core_pair_close(&pair);
+    check_ok(gpuipc_buffer_release(made));
+    check_ok(gpuipc_context_destroy(other));
+}
+
+/* ---- access of what is not the library's own --------------------------------------------------------- */
+
+Test(driver_with_less, a_pool_of_the_caller_s_is_the_caller_s_to_open) {
+    gpuipc_buffer *wrapped = NULL;
+    core_need_devices(2);
+    core_enter_device(0);
+    own_kinds own = own_kinds_make(OWN_DEFAULT_POOL, 1u << 20);
+    check_ok(gpuipc_buffer_wrap(core_context, own.address, own.bytes, &wrapped));
+    check_ok(gpuipc_buffer_set_access(wrapped, 0, GPUIPC_ACCESS_READ_WRITE));
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "cuMemPoolSetAccess",
+                  gpuipc_buffer_set_access(wrapped, 1, GPUIPC_ACCESS_READ_WRITE));
+    check_ok(gpuipc_buffer_release(wrapped));
+    own_kinds_undo(&own);
 }
