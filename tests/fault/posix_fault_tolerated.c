@@ -35,6 +35,7 @@ static const struct {
      "there is no such thread then: tried again, or told as EAGAIN"},
     {"malloc", 0, "gpuipc_channel_publish",
      "where no event stands behind it, the stream is waited for"},
+    {"malloc", 0, "gpuipc_subscription_give_back", "likewise"},
     {"syscall(SYS_pidfd_open)", 0, "gpuipc_listener_accept", "whether the peer runs is not known"},
     {"accept4", ECONNABORTED, NULL, "another client may wait"},
     {"stat", 0, "posix_address_do", "a thread goes into the directory instead"},

@@ -30,6 +30,7 @@ static const struct {
 
     {"malloc", 0, "gpuipc_channel_publish",
      "where no event stands behind it, the stream is waited for"},
+    {"malloc", 0, "gpuipc_subscription_give_back", "likewise"},
     {"CloseHandle", 0, NULL, "of a handle of our own, which is closed all the same"},
     {"UnmapViewOfFile", 0, NULL, "of a range of our own, which nothing refuses"},
     {"VirtualFree", 0, NULL, "likewise"},
