@@ -157,48 +157,54 @@ void partner_calls(partner *self, const partner_words *words) {
 
 /* ---- contents ---------------------------------------------------------------------------------- */
 
-/* Streams by turns: what one waits for and says, behind its copy, is hidden by the other's copy. */
-#define COPY_STREAMS 2u
-
+/* Three streams: one that takes, one that copies, and one that gives back. So the one that copies does nothing else, and what
+ * words take is hidden. Events lead from one to the next. */
 typedef struct copier {
-    CUstream streams[COPY_STREAMS];
-    CUdeviceptr own[COPY_STREAMS];
+    CUstream takes;
+    CUstream copies;
+    CUstream gives;
+    CUevent came;
+    CUevent copied;
+    CUdeviceptr own;
     uint64_t bytes;
 } copier;
 
-static CUstream stream_of(const copier *self, uint64_t index) {
-    return self->streams[index % COPY_STREAMS];
-}
-
-static void copy(const copier *self, uint64_t index, CUdeviceptr from) {
-    bench_check_cuda(bench_driver.cuMemcpyAsync(self->own[index % COPY_STREAMS], from,
-                                                (size_t)self->bytes, stream_of(self, index)),
-                     "copying");
-}
-
-static void await_copies(const copier *self) {
-    for (uint32_t i = 0; i < COPY_STREAMS; i++) {
-        bench_check_cuda(bench_driver.cuStreamSynchronize(self->streams[i]), "waiting");
-    }
-}
-
 static copier begin_copies(uint32_t device, uint64_t bytes) {
-    copier made = {.bytes = bytes};
-    for (uint32_t i = 0; i < COPY_STREAMS; i++) {
-        made.streams[i] = begin_stream(device);
-        bench_check_cuda(bench_driver.cuMemAlloc(&made.own[i], (size_t)bytes), "memory");
-    }
+    copier made = {.takes = begin_stream(device),
+                   .copies = begin_stream(device),
+                   .gives = begin_stream(device),
+                   .bytes = bytes};
+    bench_check_cuda(bench_driver.cuEventCreate(&made.came, CU_EVENT_DISABLE_TIMING), "an event");
+    bench_check_cuda(bench_driver.cuEventCreate(&made.copied, CU_EVENT_DISABLE_TIMING), "an event");
+    bench_check_cuda(bench_driver.cuMemAlloc(&made.own, (size_t)bytes), "memory");
     return made;
 }
 
 static void end_copies(const copier *self) {
-    for (uint32_t i = 0; i < COPY_STREAMS; i++) {
-        end_stream(self->streams[i]);
-        bench_check_cuda(bench_driver.cuMemFree(self->own[i]), "memory");
-    }
+    end_stream(self->takes);
+    end_stream(self->copies);
+    end_stream(self->gives);
+    bench_check_cuda(bench_driver.cuEventDestroy(self->came), "an event");
+    bench_check_cuda(bench_driver.cuEventDestroy(self->copied), "an event");
+    bench_check_cuda(bench_driver.cuMemFree(self->own), "memory");
 }
 
-/* frames COUNT BYTES FIRST: copies each frame, in the order of one of two streams; the first is full of FIRST. Answers
+/* What the later stream is given next comes behind what the earlier one has. */
+static void lead(CUstream earlier, CUevent by, CUstream later) {
+    bench_check_cuda(bench_driver.cuEventRecord(by, earlier), "an event");
+    bench_check_cuda(bench_driver.cuStreamWaitEvent(later, by, 0), "an event");
+}
+
+static void copy(const copier *self, CUdeviceptr from) {
+    bench_check_cuda(bench_driver.cuMemcpyAsync(self->own, from, (size_t)self->bytes, self->copies),
+                     "copying");
+}
+
+static void await_copies(const copier *self) {
+    bench_check_cuda(bench_driver.cuStreamSynchronize(self->copies), "waiting");
+}
+
+/* frames COUNT BYTES FIRST: copies each frame, in the order of streams; the first is full of FIRST. Answers
  * nanoseconds from the second to the last */
 void partner_frames(partner *self, const partner_words *words) {
     const uint64_t count = partner_number(words, 0);
@@ -210,9 +216,11 @@ void partner_frames(partner *self, const partner_words *words) {
     helper_say("ready");
     for (uint64_t i = 0; i < count; i++) {
         gpuipc_frame frame;
-        take(from, stream_of(&by, i), &frame);
-        copy(&by, i, frame.address);
-        give_back(from, stream_of(&by, i), &frame);
+        take(from, by.takes, &frame);
+        lead(by.takes, by.came, by.copies);
+        copy(&by, frame.address);
+        lead(by.copies, by.copied, by.gives);
+        give_back(from, by.gives, &frame);
         if (i == 0) {
             await_copies(&by);
             begin_ns = os_clock_ns();
@@ -220,8 +228,7 @@ void partner_frames(partner *self, const partner_words *words) {
     }
     await_copies(&by);
     const uint64_t took = os_clock_ns() - begin_ns;
-    partner_verify(by.own[(count - 1) % COPY_STREAMS], by.bytes, (uint32_t)(first + count - 1),
-                   from->device);
+    partner_verify(by.own, by.bytes, (uint32_t)(first + count - 1), from->device);
     end_copies(&by);
     helper_say("%llu", (unsigned long long)took);
 }
@@ -238,11 +245,11 @@ void partner_copies(partner *self, const partner_words *words) {
     uint64_t offset;
     gpuipc_frame frame;
     helper_say("ready");
-    take(from, stream_of(&by, 0), &frame);
+    take(from, by.copies, &frame);
     bench_check(gpuipc_buffer_find(self->context, frame.address, &memory, &offset),
                 "gpuipc_buffer_find");
     for (uint64_t i = 0; i < count; i++) {
-        copy(&by, i, gpuipc_buffer_address(memory) + i % slots * by.bytes);
+        copy(&by, gpuipc_buffer_address(memory) + i % slots * by.bytes);
         if (i == 0) {
             await_copies(&by);
             begin_ns = os_clock_ns();
@@ -250,7 +257,7 @@ void partner_copies(partner *self, const partner_words *words) {
     }
     await_copies(&by);
     const uint64_t took = os_clock_ns() - begin_ns;
-    give_back(from, stream_of(&by, 0), &frame);
+    give_back(from, by.copies, &frame);
     bench_check(gpuipc_buffer_release(memory), "releasing");
     end_copies(&by);
     helper_say("%llu", (unsigned long long)took);
