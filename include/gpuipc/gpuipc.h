@@ -325,6 +325,7 @@ typedef struct gpuipc_buffer_config {
  *          ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_VMM_UNSUPPORTED,
  *         ::GPUIPC_ERR_HANDLE_TYPE_UNSUPPORTED, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
  *         ::GPUIPC_ERR_NOT_SHAREABLE (the driver makes no handle for the openers),
+ *         ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (a device of access_devices cannot reach it), ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller holds one reference; gpuipc_buffer_release() gives it up
  * @threads any  @blocking for the driver's allocation (tens of microseconds to milliseconds)
@@ -549,7 +550,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *
  * @param source_offset in bytes, from its beginning
  * @param bytes how many; 0 does nothing
  * @param stream NULL: the default stream of the destination's device
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (the destination may only be read)
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (the destination may only be read),
+ *         ::GPUIPC_ERR_DRIVER_TOO_OLD (between devices without peer access: it has no host functions)
  * @ownership borrows; both buffers must stay until the stream has passed the copy
  * @threads any
  * @blocking no. The first copy through host memory for its allocation (some 20 ms). One of more than

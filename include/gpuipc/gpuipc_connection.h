@@ -223,7 +223,8 @@ typedef struct gpuipc_outgoing {
  *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TOO_MANY_IN_FLIGHT,
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (also when the time ran out, or anything failed, after part of the message
  *         had left; the record says what), ::GPUIPC_ERR_STRUCT_SIZE,
- *         ::GPUIPC_ERR_ACCESS_DENIED (Windows: this process may not put handles into the peer's)
+ *         ::GPUIPC_ERR_ACCESS_DENIED (Windows: this process may not put handles into the peer's),
+ *         ::GPUIPC_ERR_NOT_SUPPORTED (::GPUIPC_SEND_EVENT, where the driver has no events of legacy IPC)
  * @ownership borrows  @threads one sender at a time
  * @blocking up to timeout_ms for the connection, and without bound for the GPU work  @since 0.1
  */
@@ -431,7 +432,8 @@ typedef struct gpuipc_contents {
  * @param timeout_ms milliseconds; 0 tries once, -1 waits for ever
  * @errors as gpuipc_connection_send(), ::GPUIPC_ERR_OUT_OF_RANGE,
  *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can),
- *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured; nothing leaves then)
+ *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured; nothing leaves then),
+ *         ::GPUIPC_ERR_DRIVER_TOO_OLD (through host memory: it pins none, or has no host functions)
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one sender at a time
  * @blocking up to timeout_ms for the connection. Through host memory the first time for its pinning, and

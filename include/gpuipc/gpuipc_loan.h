@@ -170,7 +170,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_return_loan_async(gpuipc_b
  * return the loan on a stream there.
  * @param buffer the one by which it was taken; its memory is kept until the loan is returned, whoever releases it
  * @param loan as it was taken
- * @errors as gpuipc_buffer_return_loan(), also ::GPUIPC_ERR_FORKED in a forked child
+ * @errors as gpuipc_buffer_return_loan()
  * @ownership ends what gpuipc_buffer_take_loan() began  @threads any, also at the same time
  * @blocking no: no call of the driver; it may start the thread  @since 0.1
  */

@@ -237,7 +237,7 @@ typedef struct gpuipc_measurement {
  * @param out_measurement filled in; struct_size is set by the caller
  * @errors ::GPUIPC_ERR_NO_TRANSPORT (not available between these two; the record says why),
  *         ::GPUIPC_ERR_WRONG_DATA (out_measurement is written all the same: wrong_words, and no figure),
- *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_DEVICE_NOT_FOUND,
+ *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_DEVICE_NOT_FOUND, ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership copies  @threads any  @blocking about a second; the devices should be idle  @since 0.1
  */
