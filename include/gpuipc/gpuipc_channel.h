@@ -162,9 +162,8 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  * Where there is none, what gpuipc_channel_config::full says is done.
  *
  * Streams are at most some 62 frames behind the host. So a reader that has given back in the order of its stream, and whose
- * stream does not come to it, does not fill the queue of the writer's. Then this call waits. With ::GPUIPC_FULL_DROP the
- * reader is dropped when a stream has waited for it for gpuipc_channel_config::drop_after_ms. With ::GPUIPC_FULL_SKIP nothing
- * is skipped for it. What the program puts on the stream besides may fill the queue: then the driver waits in the call that
+ * stream does not come to it, does not fill the queue of the writer's. Then this call waits, up to its timeout. Nobody is
+ * dropped or skipped for that: it may be the writer's own work that takes so long. What the program puts on the stream besides may fill the queue: then the driver waits in the call that
  * comes next, and other calls of this channel wait for that one.
  * @param channel a live channel
  * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;

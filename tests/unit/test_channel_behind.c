@@ -105,33 +105,72 @@ Test(channel_behind, loans_that_are_given_up_fill_no_queue) {
     end();
 }
 
-Test(channel_behind, a_reader_that_returns_nothing_is_dropped) {
-    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
-    (void)run_ahead(publish_to_who_keeps_it);
-    check_ok(publish(SOON_MS));
-    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
-    stream_gate_synchronize(stream);
-    end();
-}
-
-/* Streams compare words as numbers with a sign: this is one of the past. */
-Test(channel_behind, a_reader_that_returns_what_was_never_is_dropped) {
-    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
-    write_value(CHANNEL_RETURNED, UINT64_MAX);
-    (void)run_ahead(publish_to_who_keeps_it);
-    check_ok(publish(SOON_MS));
-    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
-    stream_gate_synchronize(stream);
-    end();
-}
-
-/* It is the host that skips, where readers have slots. */
-Test(channel_behind, a_stream_that_is_waited_for_is_not_skipped) {
-    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = GPUIPC_FULL_SKIP});
+/* It is the host that drops and skips, where readers have slots. */
+static void check_nothing_is_done(gpuipc_full_policy full) {
+    begin(&(gpuipc_channel_config){.slots = SLOTS, .full = full, .drop_after_ms = 1});
     (void)run_ahead(publish_to_who_keeps_it);
     check_status(GPUIPC_ERR_TIMEOUT, publish(20));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_ACTIVE);
     write_words(CHANNEL_RETURNED);
     stream_gate_synchronize(stream);
+    end();
+}
+
+Test(channel_behind, who_keeps_a_stream_waiting_is_not_dropped) {
+    check_nothing_is_done(GPUIPC_FULL_DROP);
+}
+
+Test(channel_behind, for_who_keeps_a_stream_waiting_nothing_is_skipped) {
+    check_nothing_is_done(GPUIPC_FULL_SKIP);
+}
+
+static gpuipc_status publish_three(void) {
+    gpuipc_frame frames[3] = {GPUIPC_FRAME_INIT, GPUIPC_FRAME_INIT, GPUIPC_FRAME_INIT};
+    gpuipc_status status = GPUIPC_OK;
+    for (int i = 0; i < 3 && status == GPUIPC_OK; i++) {
+        status = gpuipc_channel_loan(channel_case_channel, stream, 0, &frames[i]);
+    }
+    for (int i = 0; i < 3 && status == GPUIPC_OK; i++) {
+        status = gpuipc_channel_publish(channel_case_channel, &frames[i], stream);
+    }
+    if (status == GPUIPC_OK) {
+        say_given();
+        write_words(
+            CHANNEL_RETURNED); /* so that nothing is waited for, and publications alone count */
+    }
+    return status;
+}
+
+/* Whoever has several loans at a time asks between publications less often. */
+Test(channel_behind, publications_alone_fill_no_queue) {
+    begin(&(gpuipc_channel_config){.slots = 4});
+    check_ok(publish_three());
+    stream_gate_close(stream);
+    cr_assert_leq(run_ahead(publish_three), BEHIND_MAX / 3 + 1);
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    end();
+}
+
+/* Its stream still reads the frame, and another one was offered in the slot since. */
+Test(channel_behind, who_closes_keeps_what_its_stream_reads) {
+    CUstream uses;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin(&(gpuipc_channel_config){.slots = 1});
+    uses = stream_gate_stream();
+    check_ok(publish(0));
+    stream_gate_close(uses);
+    check_ok(gpuipc_subscription_take(reader, uses, 0, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    check_ok(publish(0)); /* the stream waits for the first frame to be returned */
+    check_ok(gpuipc_subscription_close(reader));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_ACTIVE);
+    stream_gate_check_waits(stream);
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_CLOSED);
+    stream_gate_stream_end(uses);
+    reader = NULL;
     end();
 }
 

@@ -318,18 +318,19 @@ nb::tuple parcel::hand_over(const std::vector<uintptr_t> &streams, double open_s
                       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                           std::chrono::duration<double>(open_seconds));
     made.loans.reserve(of_.size());
-    for (size_t i = 0; i < of_.size(); i++) {
-        const gpuipc_ticket ticket = of_[i]->ticket();
-        gpuipc_mark loan;
-        const gpuipc_status status = lend(*of_[i], stream_of_handle(streams.at(i)), loan);
-        if (status != GPUIPC_OK) {
-            take_back(made);
+    try {
+        for (size_t i = 0; i < of_.size(); i++) {
+            const gpuipc_ticket ticket = of_[i]->ticket();
+            gpuipc_mark loan;
+            check(lend(*of_[i], stream_of_handle(streams.at(i)), loan));
+            made.loans.push_back(loan);
+            of_[i]->note_loan(loan);
+            list.append(packed(bytes_of(ticket.bytes, sizeof(ticket.bytes)),
+                               bytes_of(loan.bytes, sizeof(loan.bytes))));
         }
-        check(status);
-        made.loans.push_back(loan);
-        of_[i]->note_loan(loan);
-        list.append(packed(bytes_of(ticket.bytes, sizeof(ticket.bytes)),
-                           bytes_of(loan.bytes, sizeof(loan.bytes))));
+    } catch (...) {
+        take_back(made); /* nobody gets them */
+        throw;
     }
     note_loans(made.loans);
     if (!made.loans.empty()) {

@@ -9,11 +9,6 @@ namespace binding {
 
 namespace {
 
-double open_seconds() {
-    static const nb::handle config = nb::module_::import_("gpuipc.config").release(); /* for ever */
-    return nb::cast<double>(config.attr("orphan_seconds"));
-}
-
 class reducer {
   public:
     /** @p storage gives what keeps a tensor's memory. */
@@ -22,7 +17,7 @@ class reducer {
         : look_(std::move(tensor_type), std::move(parameter_type), std::move(strided),
                 std::move(capsule)),
           storage_(std::move(storage)), rebuild_(std::move(rebuild)),
-          otherwise_(std::move(otherwise)) {
+          otherwise_(std::move(otherwise)), config_(nb::module_::import_("gpuipc.config")) {
     }
 
     std::optional<uint8_t> flag(nb::handle tensor) const {
@@ -44,8 +39,8 @@ class reducer {
         if (!at.is_on_host() && at.stream() != nullptr && at.stream() != stream) {
             return otherwise_(tensor); /* which waits for the stream that the memory was made for */
         }
-        const nb::tuple segments =
-            one.hand_over({reinterpret_cast<uintptr_t>(stream)}, open_seconds());
+        const nb::tuple segments = one.hand_over({reinterpret_cast<uintptr_t>(stream)},
+                                                 nb::cast<double>(config_.attr("orphan_seconds")));
         return packed(rebuild_, packed(segments, one.contents(), nb::int_(*flag)));
     }
 
@@ -70,6 +65,7 @@ class reducer {
     nb::object storage_;
     nb::object rebuild_;
     nb::object otherwise_;
+    nb::object config_;
 };
 
 } // namespace

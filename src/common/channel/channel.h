@@ -3,7 +3,6 @@
 #ifndef GPUIPC_CHANNEL_H
 #define GPUIPC_CHANNEL_H
 
-#include "channel/awaited.h"
 #include "channel/channel_page.h"
 #include "channel/turn.h"
 #include "memory/buffer.h"
@@ -23,7 +22,6 @@ typedef struct channel_reader {
     uint64_t process_id;
     uint64_t since_ms;
     uint64_t passed_over;
-    uint64_t before;   /**< the number of the last frame that was published before it came */
     uint32_t captured; /**< so many publications that were captured in graphs go to it */
 } channel_reader;
 
@@ -38,6 +36,8 @@ typedef struct channel_slot {
     uint64_t bytes;    /**< likewise */
     uint32_t
         holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
+    uint32_t awaited; /**< a bit for each reader that a stream of the writer's waits for, or did */
+    uint64_t awaited_number; /**< the latest frame in this slot that one waits for */
     bool
         is_in_kernel; /**< readers know of the frame, and gpuipc_channel_kernel_launched() is owed */
     bool has_turn;    /**< of the kernel's stream: the next two are valid */
@@ -47,7 +47,7 @@ typedef struct channel_slot {
     uint8_t header[GPUIPC_FRAME_HEADER_MAX];
 } channel_slot;
 
-struct channel {
+typedef struct channel {
     object object;
     offer_channel offered; /**< what the server calls */
     context *context;
@@ -60,19 +60,17 @@ struct channel {
     os_mutex mutex;               /**< guards the rest */
     bool has_ended;
     uint64_t loans;
-    uint64_t number;      /**< of the last frame that was published */
-    uint32_t number_slot; /**< which was in this one */
+    uint64_t number; /**< of the last frame that was published */
     uint64_t sequence;
     uint64_t looked_ns; /**< when it was last looked which readers live */
     uint64_t
         full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
-    awaited_ring awaited;
     lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
     turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
-};
+} channel;
 
 gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
 

@@ -53,12 +53,12 @@ void channel_offer(channel *self, channel_reader *reader, uint32_t slot) {
 
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why) {
     const uint32_t bit = bit_of(self, reader);
-    awaited_forget(&self->awaited, (uint32_t)(reader - self->readers));
     if (why == GPUIPC_READER_DROPPED) {
         channel_write(reader->page, CHANNEL_END, CHANNEL_DROPPED);
     }
     for (uint32_t i = 0; i < self->config.slots; i++) {
         channel_slot *slot = &self->slots[i];
+        slot->awaited &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
             (void)channel_change(reader->page, i, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN);
@@ -86,10 +86,14 @@ static bool has_nothing(const channel *self, const channel_reader *reader) {
     for (uint32_t i = 0; i < self->config.slots; i++) {
         const channel_slot *slot = &self->slots[i];
         const point_word returned = channel_returned_word(reader->page, i, slot->number);
+        const point_word awaited = channel_returned_word(reader->page, i, slot->awaited_number);
         const uint64_t state = channel_read(reader->page, channel_entry(i, CHANNEL_STATE));
         if ((slot->holders & bit) != 0 && !point_is_reached(&returned) &&
             state == channel_state_of(slot->number, CHANNEL_GIVEN)) {
             return false;
+        }
+        if ((slot->awaited & bit) != 0 && !point_is_reached(&awaited)) {
+            return false; /* another frame was offered in the slot meanwhile */
         }
     }
     return true;
@@ -314,7 +318,6 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
     if (status != GPUIPC_OK) {
         goto close_bells;
     }
-    made.before = self->number;
     *reader = made;
     offer_kept(self, reader, (gpuipc_first)wish->first);
     return GPUIPC_OK;

@@ -77,7 +77,6 @@ static bool is_written(channel *self, uint32_t at, trail_stream *by) {
 /* What is known of a slot. */
 typedef struct slot_state {
     bool is_free;
-    bool is_behind;
     uint32_t waits;
     uint32_t in_the_way;
 } slot_state;
@@ -119,8 +118,7 @@ static slot_state look_at_slot(channel *self, uint32_t at, trail_stream *by) {
     if (state.in_the_way != 0) {
         return state;
     }
-    state.is_behind = trail_is_far_behind(self->trail);
-    state.is_free = !state.is_behind && is_written(self, at, by) && withdraw(self, at, offered);
+    state.is_free = is_written(self, at, by) && withdraw(self, at, offered);
     return state;
 }
 
@@ -142,7 +140,13 @@ static void look_for_slot(channel *self, slot_search *what) {
     uint32_t at;
     what->slot = NO_SLOT;
     what->wanted = NO_SLOT;
+    what->in_the_way = 0;
+    what->is_behind = trail_is_far_behind(self->trail);
     while ((at = next_oldest(self, seen)) != NO_SLOT) {
+        if (what->is_behind) {
+            what->wanted = at;
+            return;
+        }
         const slot_state state = look_at_slot(self, at, what->by);
         if (state.is_free) {
             what->slot = at;
@@ -152,7 +156,6 @@ static void look_for_slot(channel *self, slot_search *what) {
         if (what->wanted == NO_SLOT) {
             what->wanted = at;
             what->in_the_way = state.in_the_way;
-            what->is_behind = state.is_behind;
         }
         seen |= UINT64_C(1) << at;
     }
@@ -172,15 +175,15 @@ static channel_reader *first_in_the_way(channel *self, const slot_search *what) 
 
 static gpuipc_status no_slot(channel *self, gpuipc_status status, const slot_search *what) {
     const channel_reader *reader = first_in_the_way(self, what);
+    if (what->is_behind) {
+        return status_fail(status, "the writer's streams are more than %u frames behind the host",
+                           TRAIL_PERIOD);
+    }
     return reader == NULL
                ? status_fail(status,
                              "a stream has not come to the end of what was published in any "
                              "slot that no reader has")
-               : status_fail(status,
-                             what->is_behind
-                                 ? "streams wait for readers that have given back; process %" PRIu64
-                                   " is the first"
-                                 : "readers have all slots; process %" PRIu64 " has the oldest",
+               : status_fail(status, "readers have all slots; process %" PRIu64 " has the oldest",
                              reader->process_id);
 }
 
@@ -225,7 +228,7 @@ static unsigned slice_ms(const slot_search *what, os_deadline deadline) {
 static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns, os_deadline deadline) {
     channel_reader *awaited = first_in_the_way(self, what);
     const unsigned milliseconds = slice_ms(what, deadline);
-    if (awaited == NULL || what->is_behind) {
+    if (awaited == NULL) {
         os_mutex_unlock(&self->mutex);
         channel_pause(begun_ns);
         channel_lock(self);
@@ -247,14 +250,15 @@ static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns, os_de
     point_page_unreference(page, false);
 }
 
-/* Whether the time is over that slow readers are given: with a slot, or with a stream that waits for them. */
-static bool is_patience_over(channel *self, slot_search *what, uint64_t now_ns) {
-    uint64_t since_ns = self->full_since_ns;
-    if (what->is_behind) {
-        what->in_the_way = awaited_find(self, now_ns, &since_ns);
-    }
-    return self->config.full == GPUIPC_FULL_DROP && what->in_the_way != 0 &&
-           now_ns - since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
+/* Whether it is readers that are in the way: what they have is ready. Else it is the writer's own stream. */
+static bool is_theirs(channel *self, const slot_search *what) {
+    return what->in_the_way != 0 && trail_has_passed(self->trail, TRAIL_WRITE, what->wanted);
+}
+
+/* Whether the time is over that slow readers are given. */
+static bool is_patience_over(const channel *self, uint64_t now_ns) {
+    return self->config.full == GPUIPC_FULL_DROP &&
+           now_ns - self->full_since_ns >= self->config.drop_after_ms * UINT64_C(1000000);
 }
 
 /* What is there at once needs no clock. */
@@ -275,14 +279,16 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
         trail_stream_rest(what->by);
         const uint64_t now_ns = os_clock_ns();
         begun_ns = begun_ns == 0 ? now_ns : begun_ns;
-        self->full_since_ns = self->full_since_ns == 0 ? now_ns : self->full_since_ns;
-        if (is_patience_over(self, what, now_ns)) {
+        const bool are_slow = is_theirs(self, what);
+        if (self->full_since_ns == 0 || !are_slow) {
+            self->full_since_ns = now_ns;
+        }
+        if (are_slow && is_patience_over(self, now_ns)) {
             drop_slow(self, what);
         } else if (now_ns - self->looked_ns > LOOK_NS) {
             drop_greedy(self);
             (void)channel_look_at_readers(self);
-        } else if (self->config.full == GPUIPC_FULL_SKIP && what->in_the_way != 0 &&
-                   !what->is_behind) {
+        } else if (are_slow && self->config.full == GPUIPC_FULL_SKIP) {
             self->sequence++;
             return no_slot(self, GPUIPC_ERR_BUSY, what);
         } else if (os_deadline_passed(deadline)) {
@@ -300,14 +306,15 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
 
 /* One that has done so by now costs the stream a microsecond to see, and the host nothing. */
 gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
+    channel_slot *slot = &self->slots[what->slot];
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
-    awaited_wait wait = {.number = self->slots[what->slot].number, .slot = what->slot};
     size_t count = 0;
+    uint32_t awaited = 0;
     for (uint32_t i = 0; has_more(what->waits, i); i++) {
         if ((what->waits >> i & 1u) != 0) {
-            words[count] = channel_returned_word(self->readers[i].page, wait.slot, wait.number);
+            words[count] = channel_returned_word(self->readers[i].page, what->slot, slot->number);
             if (!point_is_reached(&words[count])) {
-                wait.readers |= UINT32_C(1) << i;
+                awaited |= UINT32_C(1) << i;
                 count++;
             }
         }
@@ -315,11 +322,10 @@ gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
     if (count == 0) {
         return GPUIPC_OK;
     }
-    const gpuipc_status status = trail_wait(self->trail, wait.slot, words, words, count, what->by);
+    const gpuipc_status status = trail_wait(self->trail, what->slot, words, words, count, what->by);
     if (status == GPUIPC_OK) {
-        wait.behind = self->number;
-        wait.behind_slot = self->number_slot;
-        awaited_add(self, &wait);
+        slot->awaited |= awaited;
+        slot->awaited_number = slot->number;
     }
     return status;
 }

@@ -188,7 +188,6 @@ void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
     slot->is_intact = true;
     slot->was_returned = false;
     slot->number = ++self->number;
-    self->number_slot = at;
     slot->sequence = ++self->sequence;
     slot->bytes = frame->bytes;
     slot->holders = 0;

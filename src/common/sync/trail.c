@@ -155,13 +155,10 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     return true;
 }
 
-/* Before another period begins, the last but one is over. */
+/* While a period goes on, the last but one is over. */
 static bool is_far_behind(trail *self, trail_progress *of) {
-    const unsigned ended = atomic_load(&of->ended);
-    if (ended % TRAIL_PERIOD != 0) {
-        return false;
-    }
-    _Atomic(trail_event *) *older = &of->milestones[(ended / TRAIL_PERIOD + 1) % 2];
+    const unsigned periods = atomic_load(&of->ended) / TRAIL_PERIOD;
+    _Atomic(trail_event *) *older = &of->milestones[(periods + 1) % 2];
     trail_event *event = atomic_load(older);
     if (event == NULL) {
         return false;

@@ -31,7 +31,7 @@ typedef struct trail_set {
 } trail_set;
 
 /** Streams are at most two periods behind the host, so that their queues have room (1,021 calls on an H200, driver 580; of
- *  these a frame has up to six): trail_is_far_behind(). It is odd, so that of streams that are used by turns each one is asked. */
+ *  these a frame has up to six): trail_is_far_behind(). It is odd, so that of two streams that are used by turns both are asked. */
 #define TRAIL_PERIOD 31u
 
 /** One holds it. */
