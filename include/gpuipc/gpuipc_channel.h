@@ -95,7 +95,7 @@ typedef struct gpuipc_frame {
 typedef enum gpuipc_full_policy {
     GPUIPC_FULL_WAIT = 0, /**< a loan waits, until its timeout */
     GPUIPC_FULL_SKIP =
-        1, /**< a loan fails at once (::GPUIPC_ERR_BUSY), and readers count a frame as missed */
+        1, /**< where readers have all slots a loan fails at once (::GPUIPC_ERR_BUSY), and they count a frame as missed */
     GPUIPC_FULL_DROP =
         2 /**< a loan waits, and drops the readers in its way when there was no slot for drop_after_ms */
 } gpuipc_full_policy;
@@ -114,8 +114,8 @@ typedef struct gpuipc_channel_config {
     uint32_t
         max_held; /**< the most frames that a reader may hold at a time; 0: one less than slots, but 1 at least */
     gpuipc_full_policy full; /**< what a loan does when there is no slot */
-    /** With ::GPUIPC_FULL_DROP: how long slow readers are waited for, from the first loan on that found no slot. So it
-     *  passes also where each loan waits for less. */
+    /** With ::GPUIPC_FULL_DROP: how long slow readers are waited for, from the first loan on that found no slot, and from
+     *  when what they have is ready. So it passes also where each loan waits for less. */
     uint32_t drop_after_ms;
     /** By which readers find it, in the runtime directory of the server's context; NULL: by its ticket alone. As a
      *  listener's, without '@'. A listener may have the same name, but none may be called "channel-" and that name. Whoever
