@@ -68,7 +68,9 @@ static void check_vmm_works(void) {
 Test(missing_group, pools) {
     (void)without("pool");
     check_not_made(GPUIPC_TRANSPORT_POOL, GPUIPC_ERR_NOT_SUPPORTED, "stream-ordered memory");
-    machine_expect(lacking, GPUIPC_TRANSPORT_POOL, 0, 0, GPUIPC_REASON_DRIVER_TOO_OLD);
+    machine_expect(lacking, GPUIPC_TRANSPORT_POOL, 0, 0,
+                   machine_is_windows() ? GPUIPC_REASON_OPERATING_SYSTEM
+                                        : GPUIPC_REASON_DRIVER_TOO_OLD);
     check_vmm_works();
 }
 

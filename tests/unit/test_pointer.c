@@ -336,7 +336,7 @@ Test(pointer, memory_of_a_host_allocation_is_not_wrapped) {
     driver *drv = table();
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address = 0;
-    const CUmemAllocationProp prop = on_device(0, os_shareable_handle_type);
+    const CUmemAllocationProp prop = on_device(0, CU_MEM_HANDLE_TYPE_NONE);
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     cr_assert_eq(drv->cuMemCreate(&handle, core_unit, &prop, 0), CUDA_SUCCESS);
