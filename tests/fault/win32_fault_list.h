@@ -8,10 +8,11 @@
 
 #define NO_MEMORY ERROR_NOT_ENOUGH_MEMORY, ERROR_NO_SYSTEM_RESOURCES
 
-/** X(identifier, name, is_transient, codes). The first is what all later calls fail with. For PeekNamedPipe that is not that the
- *  other end is closed: Windows never says so of a peer that lives and may just be taking what was lent to it. The sender
- *  then closes that in the peer. Wine's DuplicateHandle has a thread of the peer's do it, which has a handle of the order.
- *  Where that handle has got the number to be closed, it is closed with it, and the caller waits for ever. */
+/** X(identifier, name, is_transient, codes). The first is what all later calls fail with. For PeekNamedPipe that is that the other
+ *  end is closed. Windows never says so of a peer that lives and may just be taking what was lent to it; the sender then closes
+ *  that in the peer. Under Wine that may hang in the scenario "serve": DuplicateHandle has a thread of the peer's do it, which
+ *  has a handle of the order. Where that handle has got the number to be closed, it is closed with it. With a memory error
+ *  first nothing hangs; but then what was lent stays in the peer, as it must where nobody says whether it has closed. */
 #define WIN32_FAULT_LIST(X)                                                                        \
     X(CANCEL, "CancelIoEx", false, ERROR_NOT_FOUND)                                                \
     X(CLOSE, "CloseHandle", false, ERROR_INVALID_HANDLE)                                           \
@@ -72,7 +73,7 @@
     X(OPEN_EVENT, "OpenEventW", false, ERROR_FILE_NOT_FOUND, ERROR_ACCESS_DENIED, NO_MEMORY)       \
     X(OPEN_PROCESS, "OpenProcess", false, ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, NO_MEMORY) \
     X(OPEN_TOKEN, "OpenProcessToken", false, ERROR_ACCESS_DENIED, NO_MEMORY)                       \
-    X(PEEK, "PeekNamedPipe", false, ERROR_NOT_ENOUGH_MEMORY, ERROR_BROKEN_PIPE)                    \
+    X(PEEK, "PeekNamedPipe", false, ERROR_BROKEN_PIPE, ERROR_NOT_ENOUGH_MEMORY)                    \
     X(READ_PIPE, "ReadFile(pipe)", false, NO_MEMORY, ERROR_NOT_ENOUGH_QUOTA,                       \
       ERROR_INVALID_USER_BUFFER, ERROR_BROKEN_PIPE)                                                \
     X(READ, "ReadFile", false, NO_MEMORY, ERROR_NOT_ENOUGH_QUOTA, ERROR_CRC)                       \
