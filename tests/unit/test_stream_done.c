@@ -1,37 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /** @file A stream that is done with all that it was given is given nothing when memory is lent or sent, and nobody waits for
  *  it. One that is not done still says when it is. */
-#include "stream_gate.h"
-
-static core_pair pair;
-static gpuipc_buffer *sent;
-static gpuipc_buffer *opened;
-static CUstream stream; /* a blocking one, for which the default stream answers as well */
+#include "opened_case.h"
 
 static void begin(void) {
-    core_start();
-    stream_gate_make();
-    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
-    core_pair_open(&pair, core_context, core_context);
-    sent = core_buffer(core_unit, 0);
-    check_ok(core_send(pair.client, &sent, 1));
-    check_ok(core_receive(pair.server, &opened, 1));
+    opened_case_begin(
+        CU_STREAM_DEFAULT); /* a blocking one, for which the default stream answers as well */
 }
 
-static void finish(void) {
-    stream_gate_open(); /* also after a failure */
-    if (stream != NULL) {
-        stream_gate_synchronize(stream);
-    }
-    (void)gpuipc_buffer_release(opened);
-    (void)gpuipc_buffer_release(sent);
-    core_pair_close(&pair);
-    stream_gate_stream_end(stream);
-    stream_gate_end();
-    core_finish();
-}
-
-TestSuite(stream_done, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(stream_done, .init = begin, .fini = opened_case_finish, .timeout = 60);
 
 /* ---- what is given to streams, and what waits for them: only the emulated driver counts ------------ */
 
@@ -55,28 +32,28 @@ static void check_given(bool is_anything) {
 static gpuipc_mark lend_on(gpuipc_stream by, bool is_done) {
     gpuipc_mark made;
     begin_to_count();
-    check_ok(gpuipc_buffer_lend(sent, by, &made));
+    check_ok(gpuipc_buffer_lend(opened_case_sent, by, &made));
     check_given(!is_done);
-    check_ok(gpuipc_buffer_take_loan(opened, &made));
+    check_ok(gpuipc_buffer_take_loan(opened_case_opened, &made));
     check_status(is_done ? GPUIPC_OK : GPUIPC_ERR_TIMEOUT,
-                 gpuipc_buffer_await_mark(opened, &made, 0));
+                 gpuipc_buffer_await_mark(opened_case_opened, &made, 0));
     return made;
 }
 
 static void check_lent_by(gpuipc_stream by) {
-    check_ok(gpuipc_buffer_fill_async(sent, 0, core_unit, 7, 4, stream));
-    stream_gate_synchronize(stream);
+    check_ok(gpuipc_buffer_fill_async(opened_case_sent, 0, core_unit, 7, 4, opened_case_stream));
+    stream_gate_synchronize(opened_case_stream);
     const gpuipc_mark done = lend_on(by, true);
-    check_ok(gpuipc_buffer_return_loan(opened, &done));
-    stream_gate_close(stream);
+    check_ok(gpuipc_buffer_return_loan(opened_case_opened, &done));
+    stream_gate_close(opened_case_stream);
     const gpuipc_mark late = lend_on(by, false);
     stream_gate_open();
-    check_ok(gpuipc_buffer_await_mark(opened, &late, SOON_MS));
-    check_ok(gpuipc_buffer_return_loan(opened, &late));
+    check_ok(gpuipc_buffer_await_mark(opened_case_opened, &late, SOON_MS));
+    check_ok(gpuipc_buffer_return_loan(opened_case_opened, &late));
 }
 
 Test(stream_done, lends_what_is_there) {
-    check_lent_by(stream);
+    check_lent_by(opened_case_stream);
 }
 
 /* It is not done before all blocking streams are (CUDA C++ Programming Guide, Default Stream). */
@@ -89,7 +66,7 @@ Test(stream_done, the_default_stream_answers_for_blocking_ones) {
 static gpuipc_buffer *hand_over(uint32_t flags, gpuipc_stream by, bool is_done) {
     gpuipc_buffer *received = NULL;
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
-                                     .buffers = &sent,
+                                     .buffers = &opened_case_sent,
                                      .buffer_count = 1,
                                      .flags = flags,
                                      .stream = by};
@@ -98,9 +75,9 @@ static gpuipc_buffer *hand_over(uint32_t flags, gpuipc_stream by, bool is_done) 
                                 .buffer_capacity = 1,
                                 .flags = GPUIPC_RECEIVE_DEFERRED};
     begin_to_count();
-    check_ok(gpuipc_connection_send(pair.client, &message, SOON_MS));
+    check_ok(gpuipc_connection_send(opened_case_pair.client, &message, SOON_MS));
     check_given(!is_done);
-    check_ok(gpuipc_connection_receive(pair.server, &incoming, SOON_MS));
+    check_ok(gpuipc_connection_receive(opened_case_pair.server, &incoming, SOON_MS));
     check_status(is_done ? GPUIPC_OK : GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_ready(received, 0));
     return received;
 }
@@ -108,7 +85,7 @@ static gpuipc_buffer *hand_over(uint32_t flags, gpuipc_stream by, bool is_done) 
 static void check_sent_by(gpuipc_stream by) {
     check_ok(gpuipc_buffer_release(hand_over(GPUIPC_SEND_ASYNC, by, true)));
     check_ok(gpuipc_buffer_release(hand_over(0, by, true)));
-    stream_gate_close(stream);
+    stream_gate_close(opened_case_stream);
     gpuipc_buffer *late = hand_over(GPUIPC_SEND_ASYNC, by, false);
     stream_gate_open();
     check_ok(gpuipc_buffer_await_ready(late, SOON_MS));
@@ -116,7 +93,7 @@ static void check_sent_by(gpuipc_stream by) {
 }
 
 Test(stream_done, sends_what_is_there) {
-    check_sent_by(stream);
+    check_sent_by(opened_case_stream);
 }
 
 Test(stream_done, the_default_stream_sends_what_is_there) {
