@@ -7,9 +7,12 @@ endif()
 if(NOT GPUIPC_VALGRIND)
   message(STATUS "bench.instructions is left out: there is no valgrind")
 else()
-  add_executable(bench_instructions instructions.c)
+  add_executable(bench_instructions bench_call.c instructions.c)
+  target_include_directories(bench_instructions PRIVATE ${PROJECT_SOURCE_DIR}/src/common
+                             ${PROJECT_SOURCE_DIR}/src/emulated)
   target_link_libraries(bench_instructions PRIVATE gpuipc_test_support gpuipc_static)
   set_target_properties(bench_instructions PROPERTIES GPUIPC_MEASURES_CALLS ON)
+  target_link_options(bench_instructions PRIVATE -Wl,--wrap=os_peer_self)
   add_dependencies(bench_instructions gpuipc_emulated)
   add_test(NAME bench.instructions COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/instructions_check ${GPUIPC_VALGRIND}
            $<TARGET_FILE:bench_instructions> ${CMAKE_CURRENT_SOURCE_DIR}/instructions.txt
