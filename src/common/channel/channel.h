@@ -67,6 +67,7 @@ typedef struct channel {
         full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
     lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
+    uint32_t places; /**< so many had a reader ever; those behind are not looked at */
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
     turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
@@ -91,7 +92,7 @@ typedef struct slot_search {
 } slot_search;
 
 /** Until there is one. @param what all zero but who looks */
-gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline deadline);
+gpuipc_status channel_await_slot(channel *self, slot_search *what, time_limit *limit);
 /** The stream waits for readers that gave it back in the order of theirs. */
 gpuipc_status channel_await_readers(channel *self, const slot_search *what);
 

@@ -9,7 +9,7 @@
 
 static size_t count_readers(const channel *self) {
     size_t count = 0;
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         count += self->readers[i].page != NULL;
     }
     return count;
@@ -19,7 +19,7 @@ static size_t count_readers(const channel *self) {
 static gpuipc_status find_words(const channel *self, uint32_t at, uint64_t number,
                                 gpuipc_word *words) {
     gpuipc_status status = GPUIPC_OK;
-    for (uint32_t i = 0; i < self->config.max_readers && status == GPUIPC_OK; i++) {
+    for (uint32_t i = 0; i < self->places && status == GPUIPC_OK; i++) {
         CUdeviceptr page;
         if (self->readers[i].page == NULL) {
             continue;

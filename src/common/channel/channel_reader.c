@@ -102,7 +102,7 @@ static bool has_nothing(const channel *self, const channel_reader *reader) {
 bool channel_look_at_readers(channel *self) {
     bool are_any = false;
     self->looked_ns = os_clock_ns();
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         if (reader->page == NULL) {
             continue;
@@ -121,7 +121,7 @@ bool channel_look_at_readers(channel *self) {
 /* The pages of all readers, with a reference on each. The mutex is held. */
 static size_t reference_pages(const channel *self, point_page *pages[GPUIPC_CHANNEL_READERS_MAX]) {
     size_t count = 0;
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             point_page_reference(self->readers[i].page);
             pages[count++] = self->readers[i].page;
@@ -143,7 +143,7 @@ static bool is_any_abandoned(point_page *const *pages, size_t count) {
 /* Of those that go by themselves no system is asked. The mutex is held. @return whether there are any left */
 static bool look_who_closed(channel *self) {
     bool are_any = false;
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         if (reader->page != NULL && channel_read(reader->page, CHANNEL_LEFT) == 1 &&
             has_nothing(self, reader)) {
@@ -183,7 +183,7 @@ static bool look(object *of) {
 }
 
 void channel_readers_end(channel *self, bool forked) {
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         if (reader->page == NULL) {
             continue;
@@ -288,6 +288,11 @@ static void offer_kept(channel *self, channel_reader *reader, gpuipc_first first
     }
 }
 
+static uint32_t places_with(const channel *self, const channel_reader *reader) {
+    const uint32_t place = (uint32_t)(reader - self->readers);
+    return place < self->places ? self->places : place + 1;
+}
+
 static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_request *wish,
                              point_peer *peer) {
     channel_reader made = {.delivery = (gpuipc_delivery)wish->delivery,
@@ -319,6 +324,7 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
         goto close_bells;
     }
     *reader = made;
+    self->places = places_with(self, reader);
     offer_kept(self, reader, (gpuipc_first)wish->first);
     return GPUIPC_OK;
 
@@ -369,7 +375,7 @@ static gpuipc_status attach(offer_channel *offered, const wire_request *wish, po
 static void detach(offer_channel *offered, point_page *page) {
     channel *self = channel_of(offered);
     os_mutex_lock(&self->mutex);
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page == page) {
             channel_reader_end(self, &self->readers[i], GPUIPC_READER_CLOSED);
         }
@@ -435,7 +441,7 @@ gpuipc_status gpuipc_channel_readers(gpuipc_channel *handle, gpuipc_reader_info 
     }
     os_mutex_lock(&self->mutex);
     (void)channel_look_at_readers(self);
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].state == 0) {
             continue;
         }

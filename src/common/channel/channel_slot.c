@@ -202,7 +202,7 @@ static void drop_slow(channel *self, const slot_search *what) {
 
 /* Whoever has taken more than he said does not keep to the rules. */
 static void drop_greedy(channel *self) {
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         uint32_t lag;
         uint32_t held;
@@ -262,7 +262,7 @@ static bool is_patience_over(const channel *self, uint64_t now_ns) {
 }
 
 /* What is there at once needs no clock. */
-gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline deadline) {
+gpuipc_status channel_await_slot(channel *self, slot_search *what, time_limit *limit) {
     uint64_t begun_ns = 0;
     for (;;) {
         if (self->has_ended) {
@@ -291,10 +291,10 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, os_deadline d
         } else if (are_slow && self->config.full == GPUIPC_FULL_SKIP) {
             self->sequence++;
             return no_slot(self, GPUIPC_ERR_BUSY, what);
-        } else if (os_deadline_passed(deadline)) {
+        } else if (os_deadline_passed(time_limit_deadline(limit))) {
             return no_slot(self, GPUIPC_ERR_TIMEOUT, what);
         } else if (now_ns - begun_ns > CHANNEL_SPIN_NS) {
-            sleep_for(self, what, begun_ns, deadline);
+            sleep_for(self, what, begun_ns, time_limit_deadline(limit));
         } else {
             os_mutex_unlock(&self->mutex); /* others may want to publish */
             channel_lock(self);

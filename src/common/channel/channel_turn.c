@@ -15,7 +15,7 @@ static turn_end own_end(channel *self) {
 }
 
 static void add_readers(channel *self) {
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             turn_add(&self->turn, self->readers[i].page);
         }
@@ -59,7 +59,7 @@ gpuipc_status channel_turn_loan(channel *self, gpuipc_stream stream, os_deadline
 }
 
 static void count_captured(channel *self) {
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         for (size_t k = 0; reader->page != NULL && k < self->turn.count; k++) {
             reader->captured += self->turn.pages[k] == reader->page;

@@ -25,13 +25,13 @@ static void hand_out(channel *self, uint32_t at, gpuipc_frame *out_frame) {
     out_frame->bytes = self->config.slot_bytes;
 }
 
-static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, os_deadline deadline,
+static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, time_limit *limit,
                                gpuipc_frame *out_frame) {
     channel_lock(self);
     gpuipc_status status = channel_turn_check(self);
     if (status == GPUIPC_OK) {
         hand_out(self, 0, out_frame); /* nobody else gets it meanwhile */
-        status = channel_turn_loan(self, stream, deadline);
+        status = channel_turn_loan(self, stream, time_limit_deadline(limit));
         self->slots[0].is_on_loan = status == GPUIPC_OK;
     }
     os_mutex_unlock(&self->mutex);
@@ -39,11 +39,11 @@ static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, os_deadline 
 }
 
 /* @param by all zero: no stream */
-static gpuipc_status loan(channel *self, trail_stream *by, os_deadline deadline,
+static gpuipc_status loan(channel *self, trail_stream *by, time_limit *limit,
                           gpuipc_frame *out_frame) {
     slot_search what = {.by = by};
     channel_lock(self);
-    gpuipc_status status = channel_await_slot(self, &what, deadline);
+    gpuipc_status status = channel_await_slot(self, &what, limit);
     if (status == GPUIPC_OK) {
         status = channel_await_readers(self, &what);
     }
@@ -54,19 +54,19 @@ static gpuipc_status loan(channel *self, trail_stream *by, os_deadline deadline,
     return status;
 }
 
-static gpuipc_status loan_on(channel *self, gpuipc_stream stream, os_deadline deadline,
+static gpuipc_status loan_on(channel *self, gpuipc_stream stream, time_limit *limit,
                              gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
     if (self->config.turns != 0) {
-        return loan_turn(self, stream, deadline, out_frame);
+        return loan_turn(self, stream, limit, out_frame);
     }
     if (!has_stream(stream)) {
-        return loan(self, &by, deadline, out_frame);
+        return loan(self, &by, limit, out_frame);
     }
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
-        status = loan(self, &by, deadline, out_frame);
+        status = loan(self, &by, limit, out_frame);
         trail_stream_leave(&by);
     }
     return status;
@@ -76,7 +76,7 @@ gpuipc_status gpuipc_channel_loan(gpuipc_channel *handle, gpuipc_stream stream, 
                                   gpuipc_frame *out_frame) {
     status_enter(__func__);
     gpuipc_frame frame = {.struct_size = sizeof(frame)};
-    os_interrupt interrupt;
+    time_limit limit;
     channel *self;
     if (timeout_ms < -1) {
         return status_bad_timeout(timeout_ms);
@@ -86,14 +86,8 @@ gpuipc_status gpuipc_channel_loan(gpuipc_channel *handle, gpuipc_stream stream, 
     if (status != GPUIPC_OK || (status = channel_acquire(handle, &self)) != GPUIPC_OK) {
         return status;
     }
-    os_deadline deadline = {0}; /* one that has passed asks no clock */
-    if (timeout_ms != 0) {
-        deadline = context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
-    }
-    status = loan_on(self, stream, deadline, &frame);
-    if (timeout_ms != 0) {
-        status = context_answer(self->context, &interrupt, status);
-    }
+    time_limit_begin(self->context, timeout_ms, &limit);
+    status = time_limit_answer(&limit, loan_on(self, stream, &limit, &frame));
     if (status == GPUIPC_OK) {
         struct_size_write(out_frame, &frame, sizeof(frame));
     }
@@ -138,7 +132,7 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
                                      trail_turn *out_turn) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             words[count++] = channel_ready_word(self->readers[i].page, at, number);
         }
@@ -157,7 +151,7 @@ static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
                            "the frame was loaned for a stream that has not come to it: publish it "
                            "on that stream, or wait for the stream first");
     }
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             const point_word ready = channel_ready_word(self->readers[i].page, at, number);
             point_store(&ready);
@@ -168,13 +162,13 @@ static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
 
 /* The words of all before any is woken. */
 static void tell_readers(channel *self, uint32_t at) {
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             channel_offer(self, &self->readers[i], at);
         }
     }
     GPUIPC_FULL_FENCE();
-    for (uint32_t i = 0; i < self->config.max_readers; i++) {
+    for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         if (reader->page != NULL) {
             channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);

@@ -171,7 +171,7 @@ static gpuipc_status take_or_tell_end(subscription *self, uint32_t *out_slot) {
 }
 
 /* Until there is one. */
-static gpuipc_status await_frame(subscription *self, trail_stream *by, os_deadline deadline,
+static gpuipc_status await_frame(subscription *self, trail_stream *by, time_limit *limit,
                                  uint32_t *out_slot) {
     gpuipc_status status = take_next(self, out_slot);
     if (status != GPUIPC_ERR_TIMEOUT) {
@@ -183,11 +183,11 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, os_deadli
         if (atomic_load(&self->is_over)) {
             return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
         }
-        if (os_deadline_passed(deadline)) {
+        if (os_deadline_passed(time_limit_deadline(limit))) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "there was no frame in time");
         }
         if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS) {
-            sleep_a_while(self, deadline);
+            sleep_a_while(self, time_limit_deadline(limit));
         }
     }
     return status;
@@ -197,11 +197,11 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, os_deadli
 
 /* Between two looks at what streams do. */
 static gpuipc_status pause_for(const subscription *self, const char *what, uint64_t begun_ns,
-                               os_deadline deadline) {
+                               time_limit *limit) {
     if (atomic_load(&self->is_over)) {
         return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
     }
-    if (os_deadline_passed(deadline)) {
+    if (os_deadline_passed(time_limit_deadline(limit))) {
         return status_fail(GPUIPC_ERR_TIMEOUT, "%s", what);
     }
     channel_pause(begun_ns);
@@ -209,28 +209,27 @@ static gpuipc_status pause_for(const subscription *self, const char *what, uint6
 }
 
 /* On the host. ERR_LOST: the writer has ended, and they will never be there */
-static gpuipc_status await_contents(subscription *self, uint32_t slot, os_deadline deadline) {
+static gpuipc_status await_contents(subscription *self, uint32_t slot, time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     const uint64_t begun_ns = os_clock_ns();
     gpuipc_status status = GPUIPC_OK;
     while (status == GPUIPC_OK && !point_is_reached(&ready)) {
         status = is_writer_gone(self) && !point_is_reached(&ready)
                      ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
-                     : pause_for(self, "the frame was not ready in time", begun_ns, deadline);
+                     : pause_for(self, "the frame was not ready in time", begun_ns, limit);
     }
     return status;
 }
 
 /* A writer that is never ready, and goes on, does not fill the queues of this reader's streams. */
-static gpuipc_status await_streams(const subscription *self, trail_stream *by,
-                                   os_deadline deadline) {
+static gpuipc_status await_streams(const subscription *self, trail_stream *by, time_limit *limit) {
     gpuipc_status status = GPUIPC_OK;
     uint64_t begun_ns = 0;
     while (status == GPUIPC_OK && trail_is_far_behind(self->page->trail)) {
         trail_stream_rest(by);
         begun_ns = begun_ns == 0 ? os_clock_ns() : begun_ns;
-        status = pause_for(self, "this reader's streams are too far behind the host", begun_ns,
-                           deadline);
+        status =
+            pause_for(self, "this reader's streams are too far behind the host", begun_ns, limit);
     }
     return status;
 }
@@ -242,12 +241,12 @@ static gpuipc_status wait_on_stream(const subscription *self, uint32_t slot, tra
 
 /* @param words of a kernel, which waits itself; NULL: there is none */
 static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_stream *by,
-                                       subscription_words *words, os_deadline deadline) {
+                                       subscription_words *words, time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     gpuipc_status status = GPUIPC_OK;
     if (!point_is_reached(&ready)) {
         if ((!by->can_wait && words == NULL) || is_writer_gone(self)) {
-            status = await_contents(self, slot, deadline);
+            status = await_contents(self, slot, limit);
         } else if (words == NULL) {
             status = wait_on_stream(self, slot, by);
         }
@@ -283,18 +282,18 @@ static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame)
 
 /* One that was ready never is given back unseen, and the next is looked for. */
 static gpuipc_status take_whole(subscription *self, trail_stream *by, subscription_words *words,
-                                os_deadline deadline, gpuipc_frame *out_frame) {
+                                time_limit *limit, gpuipc_frame *out_frame) {
     uint32_t slot = self->pending;
     gpuipc_status status;
     do {
-        status = self->has_pending ? GPUIPC_OK : await_frame(self, by, deadline, &slot);
+        status = self->has_pending ? GPUIPC_OK : await_frame(self, by, limit, &slot);
         self->has_pending = false;
         if (status != GPUIPC_OK) {
             return status;
         }
-        status = await_streams(self, by, deadline);
+        status = await_streams(self, by, limit);
         if (status == GPUIPC_OK) {
-            status = wait_for_contents(self, slot, by, words, deadline);
+            status = wait_for_contents(self, slot, by, words, limit);
         }
         if (status == GPUIPC_ERR_LOST) {
             return_now(self, slot, self->frames[slot].number);
@@ -312,39 +311,35 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, subscripti
 /* @param by all zero: no stream */
 static gpuipc_status take(subscription *self, trail_stream *by, subscription_words *words,
                           int timeout_ms, gpuipc_frame *out_frame) {
-    os_interrupt interrupt;
-    if (timeout_ms == 0) {
-        return take_whole(self, by, words, (os_deadline){0}, out_frame);
+    time_limit limit;
+    time_limit_begin(self->context, timeout_ms, &limit);
+    if (timeout_ms != 0) {
+        subscription_wait_pause(self);
     }
-    const os_deadline deadline =
-        context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
-    subscription_wait_pause(self);
-    const gpuipc_status status = take_whole(self, by, words, deadline, out_frame);
-    return context_answer(self->context, &interrupt, status);
+    return time_limit_answer(&limit, take_whole(self, by, words, &limit, out_frame));
 }
 
 /* The stream waits; the host does while the stream is too far behind. */
-static gpuipc_status await_turn(subscription *self, gpuipc_stream stream, os_deadline deadline) {
+static gpuipc_status await_turn(subscription *self, gpuipc_stream stream, time_limit *limit) {
     const uint64_t begun_ns = os_clock_ns();
     gpuipc_status status;
     do {
         status = subscription_turn_take(self, stream);
     } while (status == GPUIPC_ERR_TIMEOUT &&
              (status = pause_for(self, "this reader's streams are too far behind the host",
-                                 begun_ns, deadline)) == GPUIPC_OK);
+                                 begun_ns, limit)) == GPUIPC_OK);
     return status;
 }
 
 static gpuipc_status take_turn(subscription *self, gpuipc_stream stream, int timeout_ms,
                                gpuipc_frame *out_frame) {
-    os_interrupt interrupt;
+    time_limit limit;
     gpuipc_status status = ask_writer(self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    const os_deadline deadline =
-        context_interruptible(self->context, os_deadline_after(timeout_ms), &interrupt);
-    status = context_answer(self->context, &interrupt, await_turn(self, stream, deadline));
+    time_limit_begin(self->context, timeout_ms, &limit);
+    status = time_limit_answer(&limit, await_turn(self, stream, &limit));
     if (status == GPUIPC_OK) {
         hand_out(self, 0, out_frame);
     }

@@ -15,6 +15,8 @@
 /**
  * What the areas keep in a context is theirs alone (context_part); api/context_create.c says in which order.
  */
+#define CONTEXT_KNOWN_STREAMS 64u
+
 typedef struct context {
     object object;
     driver driver;
@@ -23,8 +25,10 @@ typedef struct context {
         seed; /**< of tables whose keys other processes choose (hash.h); nobody else knows it */
     device *devices;
     uint32_t device_count;
-    os_mutex device_mutex;   /**< who holds it may retain a device.primary */
-    char *runtime_directory; /**< settled when the context was made */
+    os_mutex device_mutex; /**< who holds it may retain a device.primary */
+    atomic_uint_least64_t
+        known_streams[CONTEXT_KNOWN_STREAMS]; /**< of primary contexts: device_scope.c */
+    char *runtime_directory;                  /**< settled when the context was made */
     bool shared_directory;
     bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */
     char *cache_directory; /**< of measurements (figures.h); NULL: none */
@@ -75,6 +79,22 @@ gpuipc_status context_acquire(gpuipc_context *handle, context **out_context);
 
 /** Gives a reference up. NULL does nothing. */
 void context_unreference(context *self);
+
+/** How long a call may wait. It asks no clock before it has to. */
+typedef struct time_limit {
+    context *context;
+    int timeout_ms;
+    bool has_begun;
+    os_deadline deadline;
+    os_interrupt interrupt;
+} time_limit;
+
+/** @param out lives as long as the call */
+void time_limit_begin(context *ctx, int timeout_ms, time_limit *out);
+/** Until when the call waits, from the first time on that this is asked. */
+os_deadline time_limit_deadline(time_limit *self);
+/** context_answer() */
+gpuipc_status time_limit_answer(const time_limit *self, gpuipc_status status);
 
 /** The same deadline, for a call whose waits may be interrupted, if the context wants that.
  *  @param interrupt lives as long as the call */

@@ -60,6 +60,8 @@ typedef struct device_scope {
     CUstreamCaptureMode outer_mode;
     bool is_pushed;  /**< it was not current before */
     bool is_relaxed; /**< the capture mode is */
+    uint64_t
+        stream_id; /**< of the stream that was entered briefly, which no other one gets, as its handle; 0: not known */
     const void *outer_of;
     uint32_t outer_index; /**< what device_entered() says outside */
 } device_scope;

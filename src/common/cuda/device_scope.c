@@ -93,6 +93,27 @@ static gpuipc_status context_of(const context *ctx, gpuipc_stream stream, CUcont
                        "asking for the context of the caller's stream");
 }
 
+/* Of the current CUDA context, where it is a default one. */
+static uint64_t id_of(const driver *drv, gpuipc_stream stream) {
+    unsigned long long id = 0;
+    return drv->has_streamid && drv->cuStreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+/* Which device's primary context a stream is of never changes, and no other stream gets its id: so who is asked for the id
+ * need not be asked for the context. An entry is an id and, in its last byte, the number of a device. */
+static uint32_t find_known(const context *ctx, uint64_t id) {
+    const uint64_t known =
+        atomic_load_explicit(&ctx->known_streams[id % CONTEXT_KNOWN_STREAMS], memory_order_acquire);
+    return id != 0 && known >> 8 == id ? (uint32_t)(known & 255u) : GPUIPC_DEVICE_NONE;
+}
+
+static void remember(context *ctx, uint64_t id, uint32_t index) {
+    if (id != 0 && id <= UINT64_MAX >> 8 && index <= 255u) {
+        atomic_store_explicit(&ctx->known_streams[id % CONTEXT_KNOWN_STREAMS], id << 8 | index,
+                              memory_order_release);
+    }
+}
+
 gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                   device_scope *out_scope) {
     if (device_is_default_stream(stream)) {
@@ -105,26 +126,56 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
                : status;
 }
 
+/* @param out_index the number of the device whose primary context it is, or GPUIPC_DEVICE_NONE */
+static gpuipc_status find_context(context *ctx, gpuipc_stream stream, uint64_t id,
+                                  CUcontext *out_context, uint32_t *out_index) {
+    uint32_t index = find_known(ctx, id);
+    if (index != GPUIPC_DEVICE_NONE) {
+        *out_context = atomic_load(&ctx->devices[index].primary);
+        *out_index = index;
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = context_of(ctx, stream, out_context);
+    if (status == GPUIPC_OK) {
+        *out_index = find_primary(ctx, *out_context);
+        remember(ctx, id, *out_index);
+    }
+    return status;
+}
+
+static gpuipc_status push(const driver *drv, CUcontext wanted, device_scope *scope) {
+    CUcontext current = NULL;
+    gpuipc_status status =
+        DRIVER_CALL(drv, cuCtxGetCurrent, (&current), "asking for the thread's own context");
+    if (status == GPUIPC_OK && current != wanted) {
+        status = DRIVER_CALL(drv, cuCtxPushCurrent, (wanted), "entering a stream's context");
+        scope->is_pushed = true;
+    }
+    return status;
+}
+
+static gpuipc_status enter_default_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                          device_scope *out_scope) {
+    gpuipc_status status = device_enter(ctx, index, out_scope);
+    if (status == GPUIPC_OK) {
+        out_scope->stream_id = id_of(&ctx->driver, stream);
+    }
+    return status;
+}
+
 gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                           device_scope *out_scope) {
     const driver *drv = &ctx->driver;
     device_scope scope = {.driver = drv};
     CUcontext wanted;
-    CUcontext current = NULL;
+    uint32_t of;
     if (device_is_default_stream(stream)) {
-        return device_enter(ctx, index, out_scope);
+        return enter_default_stream(ctx, stream, index, out_scope);
     }
-    gpuipc_status status = context_of(ctx, stream, &wanted);
-    if (status == GPUIPC_OK) {
-        status =
-            DRIVER_CALL(drv, cuCtxGetCurrent, (&current), "asking for the thread's own context");
-    }
-    if (status == GPUIPC_OK && current != wanted) {
-        status = DRIVER_CALL(drv, cuCtxPushCurrent, (wanted), "entering a stream's context");
-        scope.is_pushed = true;
-    }
-    if (status == GPUIPC_OK) {
-        begin(ctx, find_primary(ctx, wanted), &scope);
+    scope.stream_id = id_of(drv, stream);
+    gpuipc_status status = find_context(ctx, stream, scope.stream_id, &wanted, &of);
+    if (status == GPUIPC_OK && (status = push(drv, wanted, &scope)) == GPUIPC_OK) {
+        begin(ctx, of, &scope);
         *out_scope = scope;
     }
     return status;

@@ -213,20 +213,9 @@ bool trail_passes_soon(trail *self, trail_use use, uint32_t slot) {
 
 /* ---- streams ----------------------------------------------------------------------------------- */
 
-/* It tells whether a stream is the one that had a slot before: a handle is used again. */
-static uint64_t id_of(trail_stream *self) {
-    const driver *drv = self->scope.driver;
-    unsigned long long id = 0;
-    if (!self->is_named && self->stream != GPUIPC_NO_STREAM) {
-        self->is_named = true;
-        self->id =
-            drv->has_streamid && drv->cuStreamGetId(self->stream, &id) == CUDA_SUCCESS ? id : 0;
-    }
-    return self->id;
-}
-
-bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *stream) {
-    const uint64_t id = id_of(stream);
+/* A handle is used again, and an id is not. */
+bool trail_is_of(const trail *self, trail_use use, uint32_t slot, const trail_stream *stream) {
+    const uint64_t id = stream->scope.stream_id;
     return id != 0 && self->marks[use][slot].stream_id == id;
 }
 
@@ -379,12 +368,12 @@ void trail_turn_cancel(const trail_turn *self) {
 }
 
 static void turn_is_over(const trail_turn *self, bool has_passed) {
-    const uint64_t turn = atomic_load(&self->mark->turn) + 1;
-    self->mark->stream_id = id_of(self->by);
+    const uint64_t turn = atomic_load_explicit(&self->mark->turn, memory_order_relaxed) + 1;
+    self->mark->stream_id = self->by->scope.stream_id;
     if (has_passed) {
         atomic_store(&self->mark->passed, turn);
     }
-    atomic_store(&self->mark->turn, turn);
+    atomic_store_explicit(&self->mark->turn, turn, memory_order_release);
 }
 
 /* The last one of a period stays as it is for the next two. */
@@ -403,7 +392,7 @@ static void end_with(const trail_turn *self, trail_event *stands_for_it) {
     if (last != stands_for_it) {
         let_go(self->of, last);
     }
-    atomic_store(&self->mark->last, stands_for_it);
+    atomic_store_explicit(&self->mark->last, stands_for_it, memory_order_release);
     count_turn(self, stands_for_it);
     turn_is_over(self, false);
 }

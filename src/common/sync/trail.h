@@ -45,9 +45,7 @@ void trail_unreference(trail *self, bool forked);
 typedef struct trail_stream {
     gpuipc_stream stream; /**< GPUIPC_NO_STREAM, and all else zero: none */
     bool can_wait;        /**< point_has_stream_waits() */
-    bool is_named;        /**< the driver was asked for its id */
     bool has_rested;      /**< it was asked long ago whether it is being captured */
-    uint64_t id;          /**< no other one gets it, as its handle. 0: the driver cannot tell */
     device_scope scope;
 } trail_stream;
 
@@ -91,7 +89,7 @@ gpuipc_status trail_wait(trail *self, uint32_t slot, const point_word *words,
                          const point_word *let_go, size_t count, trail_stream *by);
 
 /** Whether that stream had the last turn. */
-bool trail_is_of(const trail *self, trail_use use, uint32_t slot, trail_stream *stream);
+bool trail_is_of(const trail *self, trail_use use, uint32_t slot, const trail_stream *stream);
 
 /** Whether streams have done all that they were given with a slot in this way. False where the driver does not say. */
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot);
