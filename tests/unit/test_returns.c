@@ -192,6 +192,37 @@ Test(returns, are_waited_for_once_by_a_stream_that_is_told_again_and_again) {
     stream_gate_stream_end(second);
 }
 
+/* The same with streams in turn: each waits for each hand-over once. */
+Test(returns, are_waited_for_once_by_each_of_streams_that_are_told_in_turn) {
+    enum {
+        MESSAGES = 200,
+        STREAMS = 3
+    };
+    CUstream streams[STREAMS] = {producer, stream_gate_stream(), stream_gate_stream()};
+    if (core_is_emulated) {
+        core_set_failures("");
+    }
+    for (int i = 0; i < MESSAGES; i++) {
+        hand_over_one();
+        for (int k = 0; k < STREAMS; k++) {
+            check_does_not_wait(sent, streams[k]);
+        }
+    }
+    if (core_is_emulated) {
+        const uint64_t waits = core_calls("cuStreamWaitValue64") + core_calls("cuStreamBatchMemOp");
+        cr_assert_leq(waits, 2 * STREAMS * MESSAGES, "%llu waits", (unsigned long long)waits);
+    }
+    for (int k = 0; k < STREAMS; k++) {
+        stream_gate_check_waits(streams[k]);
+    }
+    release_kept();
+    for (int k = 0; k < STREAMS; k++) {
+        stream_gate_synchronize(streams[k]);
+    }
+    stream_gate_stream_end(streams[1]);
+    stream_gate_stream_end(streams[2]);
+}
+
 Test(returns, are_waited_for_by_a_stream_however_many_are_out) {
     hand_over(PAGE_POINTS + 1);
     check_does_not_wait(sent, producer);

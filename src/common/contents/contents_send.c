@@ -25,7 +25,7 @@ static gpuipc_status await_return(connection *to, const buffer *self,
     const point_word word = point_returned_word(at);
     point_word passage;
     bool can = false;
-    gpuipc_status status = point_can_wait(&by, &can);
+    gpuipc_status status = point_can_wait(&by, &can, NULL);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -17,34 +17,35 @@ static gpuipc_status await_on_host(buffer *self, os_deadline deadline) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status await_words(buffer *self, const point_waiter *by, const point_words *words,
-                                 uint64_t serial) {
+/* Only for what it does not wait for already. */
+static gpuipc_status await_words(buffer *self, const point_waiter *by, uint64_t stream_id) {
+    point_words words = {0};
     point_word passage;
-    bool can = false;
-    gpuipc_status status = point_can_wait(by, &can);
-    if (status == GPUIPC_OK && !can) {
-        return await_on_host(self, os_deadline_after(-1));
+    uint64_t serial = 0;
+    gpuipc_status status = export_copy_awaited(&self->exports, stream_id, &words, &serial);
+    if (status == GPUIPC_OK && words.count > 0) {
+        status = point_wait(by, words.words, words.count, &passage);
+        if (status == GPUIPC_OK) {
+            export_awaited(&self->exports, stream_id, serial, &passage);
+        }
     }
-    if (status == GPUIPC_OK) {
-        status = point_wait(by, words->words, words->count, &passage);
-    }
-    if (status == GPUIPC_OK) {
-        export_awaited(&self->exports, by->stream, serial, &passage);
-    }
+    point_words_destroy(&words, false);
     return status;
 }
 
 static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream) {
     const point_waiter by = {
         .context = self->context, .stream = stream, .device = self->access_device};
-    point_words words = {0};
-    uint64_t serial = 0;
-    gpuipc_status status = export_copy_awaited(&self->exports, stream, &words, &serial);
-    if (status == GPUIPC_OK && words.count > 0) {
-        status = await_words(self, &by, &words, serial);
+    uint64_t stream_id = 0;
+    bool can = false;
+    if (!export_is_lent(&self->exports)) {
+        return GPUIPC_OK;
     }
-    point_words_destroy(&words, false);
-    return status;
+    gpuipc_status status = point_can_wait(&by, &can, &stream_id);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return can ? await_words(self, &by, stream_id) : await_on_host(self, os_deadline_after(-1));
 }
 
 gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms) {

@@ -135,7 +135,7 @@ static gpuipc_status await_on_stream(buffer *self, const gpuipc_mark *loan, gpui
     const point_waiter by = {
         .context = self->context, .stream = stream, .device = self->access_device};
     bool can = false;
-    gpuipc_status status = point_can_wait(&by, &can);
+    gpuipc_status status = point_can_wait(&by, &can, NULL);
     if (status == GPUIPC_OK) {
         status =
             await_state(self->context, loan, can ? GPUIPC_LOAN_TAKEN : GPUIPC_LOAN_OVER, deadline);

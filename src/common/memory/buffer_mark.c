@@ -90,7 +90,7 @@ static gpuipc_status wait_for(buffer *self, const mark *wanted, const point_word
                              .device = self->access_device,
                              .of = self->import_record};
     bool can = false;
-    gpuipc_status status = point_can_wait(&by, &can);
+    gpuipc_status status = point_can_wait(&by, &can, NULL);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -44,7 +44,7 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream, bool is
                              .of = of,
                              .is_alone = is_alone};
     point_word passage;
-    gpuipc_status status = point_can_wait(&by, out_can);
+    gpuipc_status status = point_can_wait(&by, out_can, NULL);
     return status == GPUIPC_OK && *out_can ? point_wait(&by, &of->ready, 1, &passage) : status;
 }
 

@@ -72,7 +72,8 @@ static gpuipc_status stream_waits(connection *from, const wire_buffer *record,
                              .stream = wanted->stream,
                              .device = device_of(from, record, wanted->device)};
     *out_waits = false;
-    return (wanted->flags & GPUIPC_RECEIVE_ASYNC) != 0 ? point_can_wait(&by, out_waits) : GPUIPC_OK;
+    return (wanted->flags & GPUIPC_RECEIVE_ASYNC) != 0 ? point_can_wait(&by, out_waits, NULL)
+                                                       : GPUIPC_OK;
 }
 
 static gpuipc_status await_one(connection *from, const wire_buffer *record,

@@ -128,13 +128,40 @@ gpuipc_status export_check(const buffer_exports *self) {
 
 /* ---- what a stream waits for ------------------------------------------------------------------- */
 
-/* Up to which hand-over the stream waits already: it waits as long as it has not passed what it wrote behind them. Which
- * stream CU_STREAM_PER_THREAD is depends on who asks. */
-static uint64_t awaited_serial(const buffer_exports *self, gpuipc_stream stream) {
-    return self->awaited_by == stream && stream != CU_STREAM_PER_THREAD &&
-                   !point_is_reached(&self->awaited_passage)
-               ? self->awaited_serial
-               : 0;
+/* A stream that was made to wait, and has not passed what it wrote behind that. */
+typedef struct waiting_stream {
+    list_link link;
+    uint64_t id;     /* which no other stream gets, as its handle */
+    uint64_t serial; /* it waits for all hand-overs up to this one */
+    point_word passage;
+} waiting_stream;
+
+#define STREAM(at) LIST_ITEM((at), waiting_stream, link)
+
+static void stream_destroy(waiting_stream *self) {
+    list_remove(&self->link);
+    free(self);
+}
+
+/* There are no more than streams that wait for this buffer now. */
+static waiting_stream *find_stream(buffer_exports *self, uint64_t id) {
+    waiting_stream *found = NULL;
+    list_link *next;
+    for (list_link *at = self->streams.first; at != NULL; at = next) {
+        next = at->next;
+        if (point_is_reached(&STREAM(at)->passage)) {
+            stream_destroy(STREAM(at));
+        } else if (STREAM(at)->id == id) {
+            found = STREAM(at);
+        }
+    }
+    return found;
+}
+
+static void forget_streams(buffer_exports *self) {
+    while (self->streams.first != NULL) {
+        stream_destroy(STREAM(self->streams.first));
+    }
 }
 
 /* Those of a list from its end on: they are in their order, but for those of a buffer that came home and ended.
@@ -160,12 +187,13 @@ static size_t copy_all(const buffer_exports *self, uint64_t awaited, point_words
     return count;
 }
 
-gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
-                                  point_words *out_words, uint64_t *out_serial) {
+gpuipc_status export_copy_awaited(buffer_exports *self, uint64_t stream_id, point_words *out_words,
+                                  uint64_t *out_serial) {
     point_context *points = self->context->points;
     os_mutex_lock(&points->mutex);
     (void)own_is_lent(self);
-    const uint64_t awaited = awaited_serial(self, stream);
+    const waiting_stream *stream = find_stream(self, stream_id);
+    const uint64_t awaited = stream != NULL ? stream->serial : 0;
     gpuipc_status status = point_words_new(copy_all(self, awaited, NULL), out_words);
     if (status == GPUIPC_OK) {
         (void)copy_all(self, awaited, out_words);
@@ -175,12 +203,19 @@ gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
     return status;
 }
 
-void export_awaited(buffer_exports *self, gpuipc_stream stream, uint64_t serial,
+/* Without memory, or an id, it waits once more when it is told again. */
+void export_awaited(buffer_exports *self, uint64_t stream_id, uint64_t serial,
                     const point_word *passage) {
     os_mutex_lock(&self->context->points->mutex);
-    self->awaited_by = stream;
-    self->awaited_serial = serial;
-    self->awaited_passage = *passage;
+    waiting_stream *stream = find_stream(self, stream_id);
+    if (stream == NULL && stream_id != 0 && (stream = calloc(1, sizeof(*stream))) != NULL) {
+        list_append(&self->streams, &stream->link);
+    }
+    if (stream != NULL) {
+        stream->id = stream_id;
+        stream->serial = serial;
+        stream->passage = *passage;
+    }
     os_mutex_unlock(&self->context->points->mutex);
 }
 
@@ -201,6 +236,7 @@ static void leave_list(linked_list *from, linked_list *to, buffer_exports *heir)
 
 void export_forget(buffer_exports *self, bool forked) {
     if (forked) {
+        forget_streams(self);
         return; /* the mutex may be held for ever */
     }
     os_mutex_lock(&self->context->points->mutex);
@@ -208,8 +244,9 @@ void export_forget(buffer_exports *self, bool forked) {
     leave_list(&self->lent, heir == NULL ? NULL : &heir->lent, heir);
     leave_list(&self->returned, heir == NULL ? NULL : &heir->returned, heir);
     if (heir != NULL) {
-        heir->awaited_serial = 0; /* the order is another one */
+        forget_streams(heir); /* the order is another one */
     }
+    forget_streams(self);
     list_remove(&self->home);
     list_remove(&self->in_returned);
     os_mutex_unlock(&self->context->points->mutex);

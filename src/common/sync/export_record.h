@@ -28,11 +28,9 @@ typedef struct buffer_exports {
     linked_list returned;            /**< it may, but is still open over there */
     /** Buffers that came home to this one's process and were handed over from there: it is this one's memory. */
     linked_list homes;
-    list_link home;             /**< in the original's, while it has any itself */
-    list_link in_returned;      /**< of point_context::returned */
-    gpuipc_stream awaited_by;   /**< waits for all hand-overs up to */
-    uint64_t awaited_serial;    /**< this one, */
-    point_word awaited_passage; /**< unless it has passed this */
+    list_link home;        /**< in the original's, while it has any itself */
+    list_link in_returned; /**< of point_context::returned */
+    linked_list streams;   /**< that wait for hand-overs (export_buffer.c) */
 } buffer_exports;
 
 /* ---- what is asked of a buffer ---------------------------------------------------------------- */
@@ -49,11 +47,12 @@ bool export_is_lent(buffer_exports *self);
 uint32_t export_count(buffer_exports *self);
 
 /** The words of the hand-overs that a stream has to wait for, and does not already.
+ *  @param stream_id 0: what it waits for is not known
  *  @param out_serial for export_awaited() */
-gpuipc_status export_copy_awaited(buffer_exports *self, gpuipc_stream stream,
-                                  point_words *out_words, uint64_t *out_serial);
+gpuipc_status export_copy_awaited(buffer_exports *self, uint64_t stream_id, point_words *out_words,
+                                  uint64_t *out_serial);
 /** The stream does now. */
-void export_awaited(buffer_exports *self, gpuipc_stream stream, uint64_t serial,
+void export_awaited(buffer_exports *self, uint64_t stream_id, uint64_t serial,
                     const point_word *passage);
 
 /** ERR_NOT_SHAREABLE for a buffer whose hand-overs could not be noted: it has come home to another context

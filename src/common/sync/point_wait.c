@@ -8,7 +8,7 @@
 #include "sync/deferred.h"
 #include "sync/watch.h"
 
-gpuipc_status point_can_wait(const point_waiter *self, bool *out_can) {
+gpuipc_status point_can_wait(const point_waiter *self, bool *out_can, uint64_t *out_stream_id) {
     device_scope scope;
     gpuipc_status status =
         device_enter_stream_briefly(self->context, self->stream, self->device, &scope);
@@ -18,6 +18,9 @@ gpuipc_status point_can_wait(const point_waiter *self, bool *out_can) {
     status = device_check_capture(self->context, self->stream);
     if (status == GPUIPC_OK) {
         *out_can = point_has_stream_waits(self->context);
+    }
+    if (out_stream_id != NULL) {
+        *out_stream_id = scope.stream_id;
     }
     device_leave(&scope);
     return status;

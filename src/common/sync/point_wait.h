@@ -19,8 +19,9 @@ typedef struct point_waiter {
     bool goes_back; /**< the words do, when a stream comes to it: what they are now says nothing */
 } point_waiter;
 
-/** Whether the waiter's stream can wait for words by itself; else its host has to. ERR_CUDA: it is being captured */
-gpuipc_status point_can_wait(const point_waiter *self, bool *out_can);
+/** Whether the waiter's stream can wait for words by itself; else its host has to. ERR_CUDA: it is being captured
+ *  @param out_stream_id which no other stream gets, 0 where the driver cannot tell; NULL: nobody wants to know */
+gpuipc_status point_can_wait(const point_waiter *self, bool *out_can, uint64_t *out_stream_id);
 
 /** Lets a stream that can wait until words have their values; for those that have them already, and keep them, it is not
  *  made to. What is put on the stream afterwards runs then, or when nobody is there any more who would write them.
