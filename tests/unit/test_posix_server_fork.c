@@ -118,3 +118,20 @@ Test(server_fork, a_child_that_makes_a_context_is_told_of_the_fork) {
     cr_assert_eq(waitpid(child, &how, 0), child);
     cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == CHILD_LIVES, "it ended with 0x%x", how);
 }
+
+/* The same where only the program itself had used CUDA, and gpuipc nobody. */
+TestSuite(fork_of_cuda, .timeout = 60);
+
+Test(fork_of_cuda, a_child_that_makes_a_context_is_told_of_the_fork) {
+    int how = 0;
+    driver drv;
+    const char *choice = os_environment("GPUIPC_CUDA_DRIVER");
+    check_ok(driver_open(choice == NULL || choice[0] == '\0' ? "auto" : choice, &drv));
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(make_context());
+    }
+    cr_assert_gt(child, 0);
+    cr_assert_eq(waitpid(child, &how, 0), child);
+    cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == CHILD_LIVES, "it ended with 0x%x", how);
+}

@@ -172,8 +172,8 @@ static gpuipc_status start(driver *drv) {
     if (drv->cuGetErrorString(result, &text) != CUDA_SUCCESS || text == NULL) {
         text = "the driver has no words for it";
     }
-    /* A started driver's answer in a forked child; os_fork_watch() came before (context_create). */
-    if (result == CUDA_ERROR_NOT_INITIALIZED && os_fork_generation() > 0) {
+    /* A started driver's answer in a forked child. Who has not used gpuipc before has no other sign of it. */
+    if (result == CUDA_ERROR_NOT_INITIALIZED) {
         return status_fail_cuda(
             GPUIPC_ERR_FORKED, result, "cuInit",
             "this process was forked from one in which CUDA was started, and CUDA does "
