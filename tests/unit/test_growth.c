@@ -397,3 +397,38 @@ Test(growth, with_released_memory_that_others_have) {
         check_growth(way_names[i], few_ns[i], many_ns[i], MANY_LINGER);
     }
 }
+
+/* ---- what waits for the devices ----------------------------------------------------------------- */
+
+#define MANY_DEFERRED 1000u
+
+/* Memory whose freeing waits for all streams, so that it is kept while one of them waits for a peer. */
+static void make_and_release(void *unused) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_HOST, .bytes = 4096};
+    gpuipc_buffer *made = NULL;
+    (void)unused;
+    check_ok(gpuipc_buffer_create(core_context, &config, &made));
+    check_ok(gpuipc_buffer_release(made));
+}
+
+static void make_and_release_many(uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        make_and_release(NULL);
+    }
+}
+
+Test(growth, of_a_release_with_what_waits_for_the_devices) {
+    context *ctx;
+    check_ok(context_acquire(core_context, &ctx));
+    deferred_wait_begins();
+    make_and_release_many(FEW);
+    const uint64_t few_ns = thread_time_of(make_and_release, NULL, 20);
+    make_and_release_many(MANY_DEFERRED);
+    cr_assert(deferred_are_many(ctx->deferred), "nothing was kept");
+    const uint64_t many_ns = thread_time_of(make_and_release, NULL, 20);
+    deferred_wait_ends();
+    (void)deferred_run(ctx->deferred);
+    context_unreference(ctx);
+    check_growth("making and releasing", few_ns, many_ns, MANY_DEFERRED);
+}

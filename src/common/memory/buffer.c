@@ -276,13 +276,13 @@ gpuipc_status buffer_release(gpuipc_buffer *handle) {
         return status;
     }
     context *ctx = ((buffer *)last)->context;
-    const deferred *own = &((buffer *)last)->deferred;
     const bool may_wait = ((buffer *)last)->transport->release_waits != NULL;
+    const uint64_t before = deferred_additions(ctx->deferred);
     atomic_fetch_sub(&((buffer *)last)->handles, 1u);
     object_reference(&ctx->object);
     object_unreference(last);
     registry_sweep_some(ctx, false);
-    if (may_wait && deferred_has(ctx->deferred, own)) {
+    if (may_wait && deferred_additions(ctx->deferred) != before) {
         (void)deferred_work_off(ctx);
     }
     context_unreference(ctx);

@@ -76,11 +76,16 @@ void deferred_free_ends(void) {
     unlock();
 }
 
-void deferred_add(deferred_list *self, deferred *item) {
+static void put(deferred_list *self, deferred *item, bool is_new) {
     os_static_mutex_lock(&all.mutex);
     list_append(&self->items, &item->link);
     self->bytes += item->bytes;
+    self->additions += is_new;
     os_static_mutex_unlock(&all.mutex);
+}
+
+void deferred_add(deferred_list *self, deferred *item) {
+    put(self, item, true);
 }
 
 static deferred *take(deferred_list *self) {
@@ -111,13 +116,14 @@ static bool run_one(deferred *item) {
     return is_ready;
 }
 
-/* Each is asked and run without a lock: a stream that began to wait meanwhile keeps the rest. */
+/* Each is asked and run without a lock: a stream that began to wait meanwhile keeps the rest, at which nobody looks. */
 static bool run_once(deferred_list *self) {
     bool were_some = false;
     deferred *item;
-    for (size_t left = count(self); left > 0 && (item = take(self)) != NULL; left--) {
+    for (size_t left = count(self); left > 0 && deferred_is_quiet() && (item = take(self)) != NULL;
+         left--) {
         if (!run_one(item)) {
-            deferred_add(self, item);
+            put(self, item, false);
         } else {
             were_some = true;
         }
@@ -144,14 +150,11 @@ bool deferred_are_many(const deferred_list *self) {
     return are_many;
 }
 
-bool deferred_has(const deferred_list *self, const deferred *item) {
+uint64_t deferred_additions(const deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
-    const list_link *at = self->items.first;
-    while (at != NULL && at != &item->link) {
-        at = at->next;
-    }
+    const uint64_t now = self->additions;
     os_static_mutex_unlock(&all.mutex);
-    return at != NULL;
+    return now;
 }
 
 static void run_forked(deferred_list *self) {

@@ -35,6 +35,7 @@ typedef struct deferred {
 typedef struct deferred_list {
     linked_list items;
     uint64_t bytes;
+    uint64_t additions;
 } deferred_list;
 
 extern const struct context_part deferred_part;
@@ -50,8 +51,8 @@ bool deferred_work_off(struct context *ctx);
 bool deferred_is_empty(const deferred_list *self);
 /** Whether so many are kept that running them is worth a wait. */
 bool deferred_are_many(const deferred_list *self);
-/** Whether this one is among them; it may be gone already. */
-bool deferred_has(const deferred_list *self, const deferred *item);
+/** How often something was added: who looks before and after knows whether anything was. */
+uint64_t deferred_additions(const deferred_list *self);
 
 /** At the end of the context: waits until all are ready. False: some were not, or streams still wait
  *  for other processes, and what is left is left to the end of the process.
