@@ -411,6 +411,22 @@ void channel_count_held(const channel *self, const channel_reader *reader, uint3
     }
 }
 
+/* Who takes the newest has passed over all that it was offered before. */
+static void pass_over_older(const channel *self, const channel_reader *reader,
+                            gpuipc_reader_info *info) {
+    const uint32_t offered = info->lag;
+    info->lag = 0;
+    for (uint32_t i = 0; i < self->config.slots && offered > 0; i++) {
+        const channel_slot *slot = &self->slots[i];
+        if (slot->number == self->number && (slot->holders & bit_of(self, reader)) != 0 &&
+            channel_read(reader->page, channel_entry(i, CHANNEL_STATE)) ==
+                channel_state_of(slot->number, CHANNEL_OFFERED)) {
+            info->lag = 1;
+        }
+    }
+    info->passed_over += offered - info->lag;
+}
+
 static gpuipc_reader_info describe(const channel *self, const channel_reader *reader) {
     gpuipc_reader_info info = {.process_id = reader->process_id,
                                .since_ms = reader->since_ms,
@@ -420,6 +436,9 @@ static gpuipc_reader_info describe(const channel *self, const channel_reader *re
                                .captured = reader->captured};
     if (self->config.turns == 0) {
         channel_count_held(self, reader, &info.lag, &info.held);
+        if (reader->delivery == GPUIPC_DELIVERY_NEWEST) {
+            pass_over_older(self, reader, &info);
+        }
     } else {
         info.held = reader->page != NULL && !turn_is_free(reader->page);
     }
