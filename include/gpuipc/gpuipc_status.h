@@ -47,8 +47,8 @@ extern "C" {
       "CUDA was started, or the object made, before fork(), and this is the child; CUDA does not "                                              \
       "survive fork; start a program of its own (exec), or use CUDA first after the fork")                                                      \
     X(ERR_BUSY, 11,                                                                                                                             \
-      "somebody else does the same on this object now; one thread at a time sends on a "                                                        \
-      "connection, one receives, and a server with a thread of its own is polled by that")                                                      \
+      "the object is in use now, by another thread or process or by the caller itself, and this cannot be "                                     \
+      "done; let one thread at a time do it, or try again when that use is over")                                                               \
     X(ERR_NOT_SUPPORTED, 12,                                                                                                                    \
       "this platform does not have what was asked for; the error record says what is missing; leave it away, or choose another way")            \
     /* this machine */                                                                                                                          \
@@ -158,7 +158,7 @@ extern "C" {
       "the server that made the ticket has ended or was started anew; what is open stays usable; "                                              \
       "ask for a new ticket")                                                                                                                   \
     X(ERR_SERVER_BUSY, 111,                                                                                                                     \
-      "the server has as many connections of this user as it admits, or no handle for another; try "                                            \
+      "the server has no room now for more of this user or process; release what is not needed, or try "                                        \
       "again later")
 
 /** The result of every call that can fail. */
