@@ -66,7 +66,8 @@ static const struct {
     {"peer", OPTION_PEER, optional_argument,
      TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(DOCTOR), "=N",
      "only users on this device (default: every device; consume: the owner)"},
-    {"admit", OPTION_ADMIT, required_argument, BIT(DOCTOR) | BIT(PEER_END), "=USER|group",
+    {"admit", OPTION_ADMIT, required_argument, BIT(DOCTOR) | BIT(PEER_GIVE) | BIT(PEER_END),
+     "=USER|group",
      "with --peer, at both ends: takes this user, too, by its number; group: whoever the runtime directory lets in, which "
      "must be a group's"},
     {"size", OPTION_SIZE, required_argument,

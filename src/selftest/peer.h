@@ -10,6 +10,7 @@
  *      mark TEXT        -> mark TEXT: the next round's, of each
  *      look             -> seen: the stream saw every word that the leader's stored
  *      verdict TEXT     -> end: it is told, and this end ends
+ *      second           -> second NAME: a program of this end's, which takes all of this there, and may end in its place
  *      die              -> nothing: this end ends at once, without giving anything back
  *
  *  A second program of the leader's is the end that dies the other way round (COMMAND_PEER_END):
@@ -46,9 +47,10 @@ int peer_give(const options *wanted);
 /** Compares, climbs and judges. @return EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_NOTHING */
 int peer_lead(const options *wanted);
 
-/** Climbs with a program that it starts itself, over vmm, and adds each rung as a check.
+/** Climbs with a program that it starts itself, over vmm, and adds each rung as a check. Each end makes memory on a device
+ *  of its own, and opens the other's there.
  *  @param owner the device of that program's memory
- *  @param user the device on which this program opens it */
+ *  @param user the device of this program */
 void peer_run(const options *wanted, const session *at, uint32_t owner, uint32_t user);
 
 /** Lends memory to the end that prints the line, and waits to be killed. @return EXIT_FAIL: it was not */

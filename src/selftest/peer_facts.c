@@ -218,15 +218,30 @@ const char *peer_fact_label(peer_fact which) {
     return rows[which].label;
 }
 
+/* UUIDs stand with a "+" between them. */
+static bool find_uuid(const char *uuids, const char *uuid, size_t length, size_t *out_place) {
+    size_t place = 0;
+    for (const char *found = uuids; *found != '\0'; place++) {
+        const size_t other = strcspn(found, "+");
+        if (length == other && strncmp(uuid, found, length) == 0) {
+            *out_place = place;
+            return true;
+        }
+        found += other + (found[other] == '+');
+    }
+    return false;
+}
+
+bool peer_facts_find_gpu(const peer_facts *of, const char *uuid, size_t *out_place) {
+    return find_uuid(of->values[FACT_GPUS], uuid, strlen(uuid), out_place);
+}
+
 static bool has_common_gpu(const char *mine, const char *theirs) {
     for (const char *uuid = mine; *uuid != '\0';) {
         const size_t length = strcspn(uuid, "+");
-        for (const char *found = theirs; *found != '\0';) {
-            const size_t other = strcspn(found, "+");
-            if (length == other && strncmp(uuid, found, length) == 0) {
-                return true;
-            }
-            found += other + (found[other] == '+');
+        size_t place;
+        if (find_uuid(theirs, uuid, length, &place)) {
+            return true;
         }
         uuid += length + (uuid[length] == '+');
     }

@@ -57,6 +57,9 @@ typedef enum peer_relation {
 } peer_relation;
 peer_relation peer_facts_compare(const peer_facts *here, const peer_facts *there, peer_fact which);
 
+/** Where a GPU stands among those of an end. False: it sees none of that UUID, or has not told it. */
+bool peer_facts_find_gpu(const peer_facts *of, const char *uuid, size_t *out_place);
+
 /** "PID namespace" */
 const char *peer_fact_label(peer_fact which);
 

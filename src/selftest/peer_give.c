@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "admit.h"
+#include "arguments.h"
+#include "child.h"
 #include "pattern.h"
 #include "peer_facts.h"
 #include "peer_resident.h"
@@ -72,6 +74,8 @@ typedef struct giver {
     bool ended;         /* the verdict was told */
     bool has_outlived;  /* memory of a program that was killed was right afterwards */
     char outlived[800]; /* why not */
+    child *second;      /* a program that ends in the place of this one; NULL: none was asked for */
+    char second_name[ARGUMENT_LENGTH];
 } giver;
 
 static bool make(giver *self, const char *transport) {
@@ -157,6 +161,23 @@ static void die(giver *self) {
     program_end_now(EXIT_PASS);
 }
 
+/* What is climbed next still needs this end: another program of it is the one to die. */
+static bool start_second(giver *self) {
+    arguments words;
+    role *at = &self->role;
+    child_destroy(self->second);
+    self->second = NULL;
+    arguments_begin(&words, "peer-give", arguments_unique_name(self->second_name),
+                    at->session.choice, at->options);
+    arguments_add_number(&words, "--device", peer_device(at));
+    if (at->options->admit != NULL) {
+        arguments_add(&words, "--admit");
+        arguments_add(&words, at->options->admit);
+    }
+    return role_check(at, child_start(words.list, &self->second), "starting a program to end") &&
+           role_say(at, NULL, "second %s", self->second_name);
+}
+
 static bool end(giver *self, const char *verdict) {
     wrap_say("verdict of the other end:%s\n", verdict);
     self->ended = true;
@@ -189,6 +210,9 @@ static bool react(giver *self, const char *line) {
     if (strcmp(line, "outcome") == 0) {
         return tell_outcome(self);
     }
+    if (strcmp(line, "second") == 0) {
+        return start_second(self);
+    }
     if (strcmp(line, "die") == 0) {
         die(self);
     }
@@ -203,13 +227,19 @@ static void converse(giver *self) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
     gpuipc_buffer *theirs = NULL;
+    bool is_told = false;
     while (!self->ended && role_hear(at, NULL, line, &theirs) != NULL) {
         if (!(theirs != NULL ? react_to_buffer(self, line, theirs) : react(self, line))) {
             role_step(at, "ended: %s", at->failure[0] != '\0' ? at->failure : "as it was to");
             role_say_failed(at);
+            is_told = true;
             break;
         }
         theirs = NULL;
+    }
+    if (!is_told && at->failure[0] != '\0' &&
+        gpuipc_error_get()->status != GPUIPC_ERR_PEER_CLOSED) {
+        role_say_failed(at); /* such as memory that this end's device does not reach */
     }
     at->failure[0] = '\0'; /* it was told; and that an arm's connection has ended is no failure */
     (void)gpuipc_connection_close(at->connection);
@@ -224,9 +254,10 @@ static bool listen(giver *self, peer_facts *facts) {
     gpuipc_endpoint_config room;
     role *at = &self->role;
     if (at->options->parent != 0) {
-        return role_check(
-            at, gpuipc_listener_open(at->session.context, at->options->name, NULL, &self->listener),
-            "opening the endpoint");
+        return role_check(at,
+                          gpuipc_listener_open(at->session.context, at->options->name,
+                                               admit_config(at->options, &room), &self->listener),
+                          "opening the endpoint");
     }
     if (!role_check(at, os_random(random, sizeof(random)), "making a name")) {
         return false;
@@ -292,6 +323,7 @@ int peer_give(const options *wanted) {
     if (code != EXIT_PASS) {
         return code;
     }
+    self.role.receive_device = GPUIPC_DEVICE(peer_device(&self.role));
     code = produce_check_device(&self.role, peer_device(&self.role), &granularity);
     if (code == EXIT_PASS) {
         code = give(&self);
@@ -300,6 +332,7 @@ int peer_give(const options *wanted) {
         wrap_complain("FAIL: %s", self.role.failure);
     }
     (void)gpuipc_listener_close(self.listener);
+    child_destroy(self.second);
     role_end(&self.role);
     return code;
 }

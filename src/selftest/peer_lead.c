@@ -13,11 +13,15 @@
 #include "peer_resident.h"
 #include "program.h"
 #include "quantity.h"
+#include "run.h"
 #include "watchdog.h"
 #include "wrap.h"
 
 /* A rung waits for the other end a few times. */
 #define RUNG_WAITS 5
+
+/* Room for what a line begins with, and for the id of a check. */
+#define TITLE_MAX 64
 
 typedef enum rung {
     RUNG_ANSWERS = 1,
@@ -43,15 +47,31 @@ typedef struct arm {
     rung failed; /* 0: none */
     gpuipc_buffer *buffer;
     uint64_t bytes;
+    uint32_t
+        device; /* of this end's own memory; DEVICE_ANY: not known before the other end's is open */
 } arm;
+
+/* Both arms, with memory of one device there and one here. */
+typedef struct ladder {
+    char name[40]; /* "device 0 -> device 1"; empty: the other end's device is both */
+    char id[24];   /* "0-1"; empty likewise */
+    uint32_t
+        user; /* the device on which this end opens and makes memory; DEVICE_ANY: the other end's */
+    bool is_last; /* the other end dies at its top, and else a second program of it */
+    bool is_tried;
+    arm host;
+    arm vmm;
+} ladder;
 
 typedef struct leader {
     role role;
     peer_facts here;
     peer_facts there;
-    arm host;
-    arm vmm;
-    uint32_t device; /* of the memory of the other end; DEVICE_ANY: it says which */
+    ladder one; /* the device of the other end's memory, with itself */
+    ladder two; /* it with another one that both ends see; its name is empty: there is none */
+    ladder *on;
+    const char *meets; /* where the other end is met */
+    char second[PEER_NAME_MAX];
 } leader;
 
 /* ---- the rungs ------------------------------------------------------------------------------ */
@@ -64,7 +84,7 @@ static bool answers(leader *self, arm *on) {
     const os_deadline deadline = os_deadline_after(at->options->timeout_ms);
     (void)on;
     do {
-        status = gpuipc_connection_open(at->session.context, self->there.name,
+        status = gpuipc_connection_open(at->session.context, self->meets,
                                         admit_config(at->options, &room), role_part_ms(deadline),
                                         &at->connection);
     } while (role_waits_on(status, deadline));
@@ -85,9 +105,14 @@ static bool opened(leader *self, arm *on) {
     if (on->buffer == NULL || !quantity_take_number(&answer, &on->bytes) || answer[0] != '\0') {
         return role_fail(at, "the other end sent no memory, or not its size");
     }
-    return role_check(at, gpuipc_buffer_get_info(on->buffer, &info), "describing the memory") &&
-           ((on->bytes > sizeof(uint32_t) && on->bytes <= info.bytes) ||
-            role_fail(at, "the other end named a size that its memory has not"));
+    if (!role_check(at, gpuipc_buffer_get_info(on->buffer, &info), "describing the memory")) {
+        return false;
+    }
+    on->device = self->on->user != DEVICE_ANY                  ? self->on->user
+                 : info.device < at->session.info.device_count ? info.device
+                                                               : 0;
+    return (on->bytes > sizeof(uint32_t) && on->bytes <= info.bytes) ||
+           role_fail(at, "the other end named a size that its memory has not");
 }
 
 static bool bytes_move(leader *self, arm *on) {
@@ -123,13 +148,8 @@ static bool streams_wait(leader *self, arm *on) {
     char last[RESIDENT_MARK_MAX];
     resident with;
     gpuipc_buffer *own;
-    gpuipc_buffer_info info = GPUIPC_BUFFER_INFO_INIT;
     role *at = &self->role;
-    if (!role_check(at, gpuipc_buffer_get_info(on->buffer, &info), "describing the memory")) {
-        return false;
-    }
-    const uint32_t device = info.device < at->session.info.device_count ? info.device : 0;
-    if (!peer_make(at, device, on->which, pattern_consumer, &own)) {
+    if (!peer_make(at, on->device, on->which, pattern_consumer, &own)) {
         return false;
     }
     const bool is_good =
@@ -171,15 +191,13 @@ static bool await_lent(leader *self, child *program) {
 }
 
 /* This end's memory outlives its owner, for the other one. The owner is a program that can be killed. */
-static bool own_death_is_noticed(leader *self) {
+static bool own_death_is_noticed(leader *self, arm *on) {
     char line[ROLE_LINE_MAX];
     arguments words;
     child *program;
     role *at = &self->role;
-    arguments_begin(&words, "peer-end", self->there.name, at->session.choice, at->options);
-    if (self->device != DEVICE_ANY) {
-        arguments_add_number(&words, "--device", self->device);
-    }
+    arguments_begin(&words, "peer-end", self->meets, at->session.choice, at->options);
+    arguments_add_number(&words, "--device", on->device);
     if (at->options->admit != NULL) {
         arguments_add(&words, "--admit");
         arguments_add(&words, at->options->admit);
@@ -189,15 +207,35 @@ static bool own_death_is_noticed(leader *self) {
     }
     const bool is_lent = await_lent(self, program);
     child_destroy(program);
-    return is_lent && answers(self, &self->vmm) && role_say(at, NULL, "outcome") &&
+    return is_lent && answers(self, on) && role_say(at, NULL, "outcome") &&
            role_hear(at, "right", line, NULL) != NULL;
+}
+
+/* In the place of the other end, which has still to climb: a program that it starts. */
+static bool meet_second(leader *self, arm *on) {
+    char line[ROLE_LINE_MAX];
+    role *at = &self->role;
+    const char *name = role_say(at, NULL, "second") ? role_hear(at, "second", line, NULL) : NULL;
+    if (name == NULL) {
+        return false;
+    }
+    if (name[0] != ' ' || strlen(name + 1) >= sizeof(self->second)) {
+        return role_fail(at, "the other end said \"%.60s\" where a name was expected", line);
+    }
+    memcpy(self->second, name + 1, strlen(name + 1) + 1);
+    hang_up(self, on);
+    self->meets = self->second;
+    const bool is_met = answers(self, on);
+    self->meets = self->there.name;
+    return is_met;
 }
 
 /* The memory outlives its owner, for who has it open. */
 static bool other_death_is_noticed(leader *self, arm *on) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
-    if (!opened(self, on) || !role_say(at, NULL, "die")) {
+    if ((!self->on->is_last && !meet_second(self, on)) || !opened(self, on) ||
+        !role_say(at, NULL, "die")) {
         return false;
     }
     if (role_hear(at, NULL, line, NULL) != NULL) {
@@ -212,21 +250,37 @@ static bool other_death_is_noticed(leader *self, arm *on) {
 
 static bool end_is_noticed(leader *self, arm *on) {
     hang_up(self, on); /* it hears one connection at a time */
-    return own_death_is_noticed(self) && other_death_is_noticed(self, on);
+    return own_death_is_noticed(self, on) && other_death_is_noticed(self, on);
 }
 
 static bool (*const rungs[])(leader *, arm *) = {NULL,       answers,      opened,
                                                  bytes_move, streams_wait, end_is_noticed};
 
-static void climb(leader *self, arm *on) {
-    char id[64];
+/* "device 0 -> device 1, vmm", or "vmm" where there is one device. */
+static const char *title_of(const ladder *on, const char *what, char text[TITLE_MAX]) {
+    (void)snprintf(text, TITLE_MAX, "%s%s%.20s", on->name, on->name[0] != '\0' ? ", " : "", what);
+    return text;
+}
+
+/* "peer/0-1/vmm/bytes", or "peer/vmm/bytes"; "peer/0-1/verdict" without a rung's. */
+static const char *id_of(const ladder *on, const char *what, const char *of_rung,
+                         char text[TITLE_MAX]) {
+    (void)snprintf(text, TITLE_MAX, "peer/%s%s%s%s%s", on->id, on->id[0] != '\0' ? "/" : "", what,
+                   of_rung != NULL ? "/" : "", of_rung != NULL ? of_rung : "");
+    return text;
+}
+
+static void climb_arm(leader *self, arm *on) {
+    char id[TITLE_MAX];
+    char title[TITLE_MAX];
     char text[ROLE_LINE_MAX];
     role *at = &self->role;
     report *into = at->options->report;
+    (void)title_of(self->on, on->transport, title);
     at->failure[0] = '\0';
     for (rung i = RUNG_ANSWERS; i <= on->top && on->failed == 0 && !program_is_interrupted();
          i = (rung)(i + 1)) {
-        (void)snprintf(text, sizeof(text), "%s, rung %d, %s", on->transport, (int)i, rung_names[i]);
+        (void)snprintf(text, sizeof(text), "%s, rung %d, %s", title, (int)i, rung_names[i]);
         watchdog_expect(text, RUNG_WAITS * at->options->timeout_ms);
         report_progress(into, "%s", text);
         const bool is_good = rungs[i](self, on);
@@ -234,13 +288,34 @@ static void climb(leader *self, arm *on) {
         if (!is_good && program_is_interrupted()) {
             break; /* that is no answer to anything */
         }
-        (void)snprintf(id, sizeof(id), "peer/%s/%s", on->transport, rung_ids[i]);
-        (void)snprintf(text, sizeof(text), "%s, rung %d, %s: %.800s", on->transport, (int)i,
-                       rung_names[i], is_good ? "yes" : at->failure);
+        (void)id_of(self->on, on->transport, rung_ids[i], id);
+        (void)snprintf(text, sizeof(text), "%s, rung %d, %s: %.800s", title, (int)i, rung_names[i],
+                       is_good ? "yes" : at->failure);
         report_add_check(into, id, is_good ? REPORT_PASS : REPORT_FAIL, text);
     }
     watchdog_rest();
     hang_up(self, on);
+}
+
+static ladder make_ladder(uint32_t user) {
+    return (ladder){.user = user,
+                    .is_last = true,
+                    .host = {.transport = "host",
+                             .which = GPUIPC_TRANSPORT_HOST,
+                             .top = RUNG_RESIDENT,
+                             .device = DEVICE_ANY},
+                    .vmm = {.transport = "vmm",
+                            .which = GPUIPC_TRANSPORT_VMM,
+                            .top = RUNG_END,
+                            .device = DEVICE_ANY}};
+}
+
+static void get_on(leader *self, ladder *on) {
+    self->on = on;
+    self->meets = self->there.name;
+    self->role.receive_device =
+        on->user == DEVICE_ANY ? GPUIPC_DEVICE_OWNER : GPUIPC_DEVICE(on->user);
+    on->is_tried = true;
 }
 
 /* ---- the facts ------------------------------------------------------------------------------ */
@@ -309,9 +384,9 @@ static void add_remedies(const leader *self, char *text, size_t capacity) {
 }
 
 /* Where the control arm falls no later than the GPU's memory, the GPU has not been asked yet. */
-static const char *judge(const leader *self, char *text, size_t capacity) {
-    const rung host = self->host.failed;
-    const rung vmm = self->vmm.failed;
+static const char *judge(const leader *self, const ladder *on, char *text, size_t capacity) {
+    const rung host = on->host.failed;
+    const rung vmm = on->vmm.failed;
     if (vmm != 0 && host != 0 && host <= vmm) {
         const int used =
             snprintf(text, capacity,
@@ -331,17 +406,31 @@ static const char *judge(const leader *self, char *text, size_t capacity) {
     return text;
 }
 
-static void tell_arm(const report *into, const arm *on) {
+static void tell_arm(const report *into, const ladder *of, const arm *on) {
+    char title[TITLE_MAX];
     if (on->failed != 0) {
-        report_say(into, "%s: failed at rung %d of %d (%s)\n", on->transport, (int)on->failed,
-                   (int)on->top, rung_names[on->failed]);
+        report_say(into, "%s: failed at rung %d of %d (%s)\n", title_of(of, on->transport, title),
+                   (int)on->failed, (int)on->top, rung_names[on->failed]);
     } else {
-        report_say(into, "%s: all %d rungs\n", on->transport, (int)on->top);
+        report_say(into, "%s: all %d rungs\n", title_of(of, on->transport, title), (int)on->top);
     }
 }
 
-/* Nothing of a user, a path or a device is in it. */
-static void tell_redacted(const leader *self, const char *verdict) {
+static void tell_ladder(const leader *self, const ladder *on) {
+    const report *into = self->role.options->report;
+    char verdict[900];
+    if (on->is_tried) {
+        tell_arm(into, on, &on->host);
+        tell_arm(into, on, &on->vmm);
+        report_say(into, "%s%s%s\n", on->name, on->name[0] != '\0' ? ": " : "",
+                   judge(self, on, verdict, sizeof(verdict)));
+    } else if (on->name[0] != '\0') {
+        report_say(into, "%s: not tried\n", on->name);
+    }
+}
+
+/* Nothing of a user, a path or a device but its number is in it. */
+static void tell_redacted(const leader *self) {
     const report *into = self->role.options->report;
     char labels[400];
     report_say(into, "\nto paste (no paths, no users, no UUIDs):\n```\n");
@@ -352,48 +441,118 @@ static void tell_redacted(const leader *self, const char *verdict) {
                                                         : "not known");
     report_say(into, "different: %s\n", labels_of(self, PEER_DIFFERS, labels, sizeof(labels)));
     report_say(into, "not known: %s\n", labels_of(self, PEER_UNKNOWN, labels, sizeof(labels)));
-    tell_arm(into, &self->host);
-    tell_arm(into, &self->vmm);
-    report_say(into, "%s\n```\n", verdict);
+    tell_ladder(self, &self->one);
+    tell_ladder(self, &self->two);
+    report_say(into, "```\n");
 }
 
 /* The other end still waits unless it was the one to die. */
-static void pass_on(leader *self, const char *verdict) {
+static void pass_on(leader *self, const ladder *on, const char *verdict) {
     char line[ROLE_LINE_MAX];
-    if (self->vmm.failed != 0 && self->vmm.failed != RUNG_END &&
-        self->host.failed != RUNG_ANSWERS && answers(self, &self->vmm) &&
+    arm nothing = on->vmm;
+    if (on->vmm.failed != 0 && (on->vmm.failed != RUNG_END || !on->is_last) &&
+        on->host.failed != RUNG_ANSWERS && answers(self, &nothing) &&
         role_say(&self->role, NULL, "verdict %s", verdict)) {
         (void)role_hear(&self->role, "end", line, NULL);
     }
 }
 
-static int lead(leader *self) {
+/* Up both arms, and what came of it. Without a verdict when not all was tried. */
+static void climb(leader *self, ladder *on) {
     char verdict[900];
-    char text[sizeof(verdict) + 16];
+    char text[sizeof(verdict) + TITLE_MAX];
+    char title[TITLE_MAX];
+    char id[TITLE_MAX];
+    get_on(self, on);
+    climb_arm(self, &on->host);
+    climb_arm(self, &on->vmm);
+    if (program_is_interrupted()) {
+        return;
+    }
+    judge(self, on, verdict, sizeof(verdict));
+    pass_on(self, on, verdict);
+    (void)snprintf(text, sizeof(text), "%.60s: %s", title_of(on, "verdict", title), verdict);
+    report_add_check(self->role.options->report, id_of(on, "verdict", NULL, id),
+                     on->host.failed == 0 && on->vmm.failed == 0 ? REPORT_PASS : REPORT_FAIL, text);
+}
+
+/* ---- the devices ---------------------------------------------------------------------------- */
+
+/* The device of the other end's memory, which is its first one, and another one that both ends see; by their numbers here. */
+static bool find_pair(const leader *self, uint32_t *out_owner, uint32_t *out_user) {
+    const session *at = &self->role.session;
+    uint32_t owner = DEVICE_ANY;
+    uint32_t user = DEVICE_ANY;
+    for (uint32_t i = 0; i < at->info.device_count; i++) {
+        gpuipc_device_info info;
+        char uuid[REPORT_UUID_MAX];
+        size_t place;
+        if (session_device(at, i, &info) != GPUIPC_OK ||
+            !peer_facts_find_gpu(&self->there, report_uuid(&info, uuid), &place)) {
+            continue;
+        }
+        if (place == 0) {
+            owner = i;
+        } else if (user == DEVICE_ANY) {
+            user = i;
+        }
+    }
+    *out_owner = owner;
+    *out_user = user;
+    return owner != DEVICE_ANY && user != DEVICE_ANY;
+}
+
+/* Each end uses the other's memory, so each device has to reach the other; a line says so where one does not. */
+static bool can_climb_two(leader *self) {
+    report *into = self->role.options->report;
+    const session *at = &self->role.session;
+    uint32_t owner;
+    uint32_t user;
+    bool can = false;
+    if (!find_pair(self, &owner, &user)) {
+        return false;
+    }
+    self->two.user = user;
+    (void)snprintf(self->two.name, sizeof(self->two.name), "device %u -> device %u", owner, user);
+    (void)snprintf(self->two.id, sizeof(self->two.id), "%u-%u", owner, user);
+    return run_can_reach(into, "peer", at, owner, user, &can) && can &&
+           run_can_reach(into, "peer", at, user, owner, &can) && can;
+}
+
+static void climb_two(leader *self) {
+    char line[ROLE_LINE_MAX];
+    char id[TITLE_MAX];
+    if (self->one.vmm.failed == 0) {
+        climb(self, &self->two);
+        return;
+    }
+    (void)snprintf(id, sizeof(id), "peer/%s", self->two.id);
+    (void)snprintf(line, sizeof(line), "%s: not tried, since one device with itself failed",
+                   self->two.name);
+    report_add_check(self->role.options->report, id, REPORT_SKIP, line);
+}
+
+static int lead(leader *self) {
+    const report *into = self->role.options->report;
     peer_facts_find(&self->role.session, &self->here);
     compare(self);
-    climb(self, &self->host);
-    climb(self, &self->vmm);
-    if (program_is_interrupted()) {
-        return EXIT_FAIL; /* not all was tried, so there is no verdict */
+    self->one.is_last = !can_climb_two(self);
+    climb(self, &self->one);
+    if (!self->one.is_last && !program_is_interrupted()) {
+        climb_two(self);
     }
-    judge(self, verdict, sizeof(verdict));
-    pass_on(self, verdict);
-    const bool is_good = self->host.failed == 0 && self->vmm.failed == 0;
-    (void)snprintf(text, sizeof(text), "verdict: %s", verdict);
-    report_add_check(self->role.options->report, "peer/verdict",
-                     is_good ? REPORT_PASS : REPORT_FAIL, text);
-    tell_redacted(self, verdict);
-    return is_good ? EXIT_PASS : EXIT_FAIL;
+    if (program_is_interrupted()) {
+        return EXIT_FAIL; /* not all was tried */
+    }
+    tell_redacted(self);
+    return report_count(into, REPORT_FAIL) == 0 ? EXIT_PASS : EXIT_FAIL;
 }
 
 int peer_lead(const options *wanted) {
     static leader self; /* a few tens of KiB, once in this program's life */
-    self = (leader){
-        .role = {.options = wanted, .other = "other end", .receive_device = GPUIPC_DEVICE_OWNER},
-        .device = DEVICE_ANY,
-        .host = {.transport = "host", .which = GPUIPC_TRANSPORT_HOST, .top = RUNG_RESIDENT},
-        .vmm = {.transport = "vmm", .which = GPUIPC_TRANSPORT_VMM, .top = RUNG_END}};
+    self = (leader){.role = {.options = wanted, .other = "other end"},
+                    .one = make_ladder(DEVICE_ANY),
+                    .two = make_ladder(DEVICE_ANY)};
     if (!peer_facts_read(wanted->line, &self.there)) {
         wrap_complain("--peer=LINE: that is no line of \"gpuipc-selftest doctor --peer\" "
                       "of this version");
@@ -417,12 +576,8 @@ void peer_run(const options *wanted, const session *at, uint32_t owner, uint32_t
     char name[ARGUMENT_LENGTH];
     arguments words;
     child *giver;
-    self = (leader){.role = {.options = wanted,
-                             .other = "other end",
-                             .session = *at,
-                             .receive_device = GPUIPC_DEVICE(user)},
-                    .vmm = {.transport = "vmm", .which = GPUIPC_TRANSPORT_VMM, .top = RUNG_END},
-                    .device = owner};
+    self = (leader){.role = {.options = wanted, .other = "other end", .session = *at},
+                    .one = make_ladder(user)};
     (void)snprintf(self.there.name, sizeof(self.there.name), "%s", arguments_unique_name(name));
     arguments_begin(&words, "peer-give", self.there.name, at->choice, wanted);
     arguments_add_number(&words, "--device", owner);
@@ -432,6 +587,7 @@ void peer_run(const options *wanted, const session *at, uint32_t owner, uint32_t
         report_add_check(wanted->report, "peer/vmm/answers", REPORT_FAIL, line);
         return;
     }
-    climb(&self, &self.vmm);
+    get_on(&self, &self.one);
+    climb_arm(&self, &self.one.vmm);
     child_destroy(giver);
 }

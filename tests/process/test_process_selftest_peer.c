@@ -60,6 +60,65 @@ Test(selftest_peer, every_rung_is_climbed) {
     selftest_peer_expect(giver, "done: every rung was climbed", 0);
 }
 
+/* One device with itself, and then with the other one that both ends see. */
+Test(selftest_peer, another_device_is_climbed_with_as_well) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "\npass  verdict: PASS: every rung was climbed");
+    selftest_expect_text(&found, "\npass  device 0 -> device 1, host, rung 4, streams of both ");
+    selftest_expect_text(&found, "\npass  device 0 -> device 1, vmm, rung 4, streams of both ");
+    selftest_expect_text(&found, "\npass  device 0 -> device 1, vmm, rung 5, the death of either ");
+    selftest_expect_text(&found, "\npass  device 0 -> device 1, verdict: PASS: every rung ");
+    selftest_expect_text(&found, "\ndevice 0 -> device 1, vmm: all 5 rungs\n");
+    selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
+/* The first end's device does not reach the other one, against what the second end's driver promises. */
+Test(selftest_peer, a_broken_way_between_two_devices_fails_for_them_alone) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start_as(
+        (selftest_words){NULL}, (selftest_words){"GPUIPC_EMULATED_MACHINE=p2p=none", NULL}, option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 1);
+    selftest_expect_text(&found, "\npass  verdict: PASS: every rung was climbed");
+    selftest_expect_text(&found, "\npass  device 0 -> device 1, host, rung 4, ");
+    selftest_expect_text(&found, "\npass  device 0 -> device 1, vmm, rung 3, ");
+    selftest_expect_text(&found, "\nFAIL  device 0 -> device 1, vmm, rung 4, streams of both wait "
+                                 "for each other: other end: ");
+    selftest_expect_text(&found, "GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED");
+    selftest_expect_text(&found,
+                         "\nFAIL  device 0 -> device 1, verdict: FAIL: transport vmm fails at "
+                         "rung 4 (");
+    selftest_peer_expect(giver, "verdict of the other end: FAIL: transport vmm fails at rung 4", 1);
+}
+
+Test(selftest_peer, two_devices_that_do_not_reach_each_other_are_left_out) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, EMULATED, NULL},
+                     (selftest_words){"GPUIPC_EMULATED_MACHINE=p2p=none", NULL});
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "\nskip  device 0 -> device 1: device 1 cannot reach memory of ");
+    selftest_expect_text(&found, "\ndevice 0 -> device 1: not tried\n");
+    selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
+Test(selftest_peer, one_device_is_climbed_with_itself_alone) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found = selftest_run((selftest_words){"doctor", option, EMULATED, NULL},
+                                                (selftest_words){"CUDA_VISIBLE_DEVICES=0", NULL});
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "\nvmm: all 5 rungs\n");
+    cr_assert(strstr(found.all, "device 0 -> ") == NULL, "%s", found.all);
+    selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
 /* Also: the line as a word of its own. */
 Test(selftest_peer, what_the_driver_refuses_is_a_failure_of_its_rung) {
     char option[SELFTEST_OPTION_MAX];
@@ -72,6 +131,7 @@ Test(selftest_peer, what_the_driver_refuses_is_a_failure_of_its_rung) {
     selftest_expect_text(&found, "FAIL  vmm, rung 2, handles pass and the driver grants: ");
     selftest_expect_text(&found, "FAIL  verdict: FAIL: transport vmm fails at rung 2 (");
     selftest_expect_text(&found, "vmm: failed at rung 2 of 5 (");
+    selftest_expect_text(&found, "skip  device 0 -> device 1: not tried, since one device ");
     selftest_peer_expect(giver, "verdict of the other end: FAIL: transport vmm fails at rung 2", 1);
 }
 
