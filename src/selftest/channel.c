@@ -41,10 +41,16 @@ static bool has_room(report *into, session *at, uint32_t device, uint64_t bytes,
     return true;
 }
 
+/* Which of all cases of a round is next. */
+typedef struct progress {
+    unsigned number;
+    unsigned all;
+} progress;
+
 static void run_case(const options *wanted, session *at, uint32_t owner, uint32_t peer,
-                     uint64_t bytes, tally *total) {
+                     uint64_t bytes, progress *where, tally *total) {
     crew_member writer = {.name = "writer"};
-    crew_part whole = {.cases = 1};
+    crew_part whole = {.cases = 1, .number = ++where->number, .all = where->all};
     char id[64];
     char size[QUANTITY_MAX];
     char name[ARGUMENT_LENGTH];
@@ -63,8 +69,12 @@ static void run_case(const options *wanted, session *at, uint32_t owner, uint32_
     (void)crew_run(wanted, &whole, 1, &writer, 1, total);
 }
 
+static unsigned cases_of_pair(const options *wanted) {
+    return wanted->size_count == 0 ? 1 : (unsigned)wanted->size_count;
+}
+
 static void run_pair(const options *wanted, session *at, uint32_t owner, uint32_t peer,
-                     tally *total) {
+                     progress *where, tally *total) {
     const uint64_t usual = at->info.is_emulated ? BYTES_EMULATED : BYTES;
     bool can = false;
     if (!run_can_reach(wanted->report, "channel", at, owner, peer, &can)) {
@@ -72,19 +82,21 @@ static void run_pair(const options *wanted, session *at, uint32_t owner, uint32_
     } else if (!can) {
         total->skipped++;
     } else if (wanted->size_count == 0) {
-        run_case(wanted, at, owner, peer, usual, total);
+        run_case(wanted, at, owner, peer, usual, where, total);
     }
     for (size_t i = 0; can && i < wanted->size_count; i++) {
-        run_case(wanted, at, owner, peer, wanted->sizes[i], total);
+        run_case(wanted, at, owner, peer, wanted->sizes[i], where, total);
     }
+    where->number += can ? 0 : cases_of_pair(wanted);
 }
 
 static void run_pairs(const options *wanted, session *at, tally *total) {
+    progress where = {.all = run_pair_count(wanted, at) * cases_of_pair(wanted)};
     for (uint32_t owner = 0; owner < at->info.device_count; owner++) {
         for (uint32_t peer = 0; peer < at->info.device_count; peer++) {
             if (run_is_chosen(wanted->device, owner) && run_is_chosen(wanted->peer, peer) &&
                 !program_is_interrupted()) {
-                run_pair(wanted, at, owner, peer, total);
+                run_pair(wanted, at, owner, peer, &where, total);
             }
         }
     }

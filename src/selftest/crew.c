@@ -24,7 +24,9 @@ typedef struct crew {
     unsigned judged; /* cases of it that have a verdict */
     bool
         is_broken; /* the last verdict was no good one: the programs end then, and the next part is not to blame */
+    bool is_told; /* that this case is being done, since it lasts */
     crew_member *members;
+    const crew_member *speaker; /* who said a step last; NULL: nobody */
     size_t count;
     child **programs;
     tally seen;
@@ -65,12 +67,26 @@ static void take_notes(const crew *self, crew_member *from) {
     from->notes[0] = '\0';
 }
 
-static void begin_next_part(crew *self) {
-    self->judged = 0;
-    if (++self->part < self->part_count) {
-        report_progress(self->options->report, "sharing, %s (%zu of %zu)",
-                        self->parts[self->part].title, self->part + 1, self->part_count);
+/* Once in a case: what is being done, and which of how many that is. */
+static void tell_progress(crew *self) {
+    char case_text[48] = "";
+    char step[ROLE_LINE_MAX] = "";
+    if (self->is_told || self->part == self->part_count) {
+        return;
     }
+    const crew_part *part = &self->parts[self->part];
+    if (part->cases > 1) {
+        (void)snprintf(case_text, sizeof(case_text), ", case %u of %u", self->judged + 1,
+                       part->cases);
+    }
+    if (self->speaker != NULL) {
+        (void)snprintf(step, sizeof(step), "; the %s: %.300s", self->speaker->name,
+                       self->speaker->step);
+    }
+    self->is_told = report_progress(
+        self->options->report, "sharing, %s (%u of %u)%s%s", part->title,
+        part->number != 0 ? part->number : (unsigned)self->part + 1,
+        part->number != 0 ? part->all : (unsigned)self->part_count, case_text, step);
 }
 
 /* "pass  ", "FAIL  " or "skip  ", and what came of a case. */
@@ -85,8 +101,11 @@ static bool take_verdict(crew *self, crew_member *from, const char *line) {
             report_add_check(self->options->report, NULL, (report_status)i,
                              line + strlen(words[i]));
             if (self->part < self->part_count && ++self->judged == self->parts[self->part].cases) {
-                begin_next_part(self);
+                self->part++;
+                self->judged = 0;
             }
+            self->is_told = false;
+            tell_progress(self);
             return true;
         }
     }
@@ -97,6 +116,7 @@ static bool take_verdict(crew *self, crew_member *from, const char *line) {
 static void take_line(crew *self, crew_member *from, const char *line) {
     if (strncmp(line, ROLE_STEP, strlen(ROLE_STEP)) == 0) {
         (void)snprintf(from->step, sizeof(from->step), "%s", line + strlen(ROLE_STEP));
+        self->speaker = from;
         if (self->options->verbose) {
             report_say(self->options->report, "      %s: %s\n", from->name, from->step);
         }
@@ -130,6 +150,7 @@ static void listen_to_all(crew *self) {
         size_t which;
         gpuipc_status status = child_next(self->programs, self->count, os_deadline_after(LOOK_MS),
                                           &which, line, sizeof(line));
+        tell_progress(self);
         if (status == GPUIPC_OK) {
             take_line(self, &self->members[which], line);
         } else if (status == GPUIPC_ERR_PEER_CLOSED) {

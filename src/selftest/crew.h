@@ -26,6 +26,9 @@ typedef struct crew_member {
 typedef struct crew_part {
     char title[96]; /**< what every line of it begins with, such as "device 0 -> device 1" */
     unsigned cases; /**< how many lines there must be; those that are missing count as failed */
+    unsigned
+        number; /**< of all that the tool does in parts like this, from 1 on, as progress has it; 0: its place here */
+    unsigned all; /**< how many those are */
 } crew_part;
 
 /** Starts them all and prints a line for each case.

@@ -79,7 +79,10 @@ int doctor(const options *wanted) {
     const gpuipc_context_config config = {.struct_size = sizeof(config),
                                           .driver = driver_choice(wanted)};
     size_t count = 0;
-    watchdog_expect("looking at the machine, and trying to share memory on it", wanted->timeout_ms);
+    watchdog_expect_long(
+        "looking at the machine, and trying to share memory between every two devices of it, which is the "
+        "last step",
+        wanted->timeout_ms);
     if (gpuipc_diagnose(&config, 0, findings, GPUIPC_FINDING_COUNT, &count) != GPUIPC_OK) {
         wrap_complain("FAIL: %s", gpuipc_error_text());
         (void)snprintf(wanted->report->error, sizeof(wanted->report->error), "%s",

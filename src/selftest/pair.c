@@ -54,7 +54,7 @@ static size_t run_some(const options *wanted, const char *choice, const pair *pa
     char name[ARGUMENT_LENGTH];
     (void)arguments_unique_name(name);
     for (size_t i = 0; i < count; i++) {
-        parts[i].cases = cases;
+        parts[i] = (crew_part){.cases = cases};
         (void)snprintf(parts[i].title, sizeof(parts[i].title), "device %u -> device %u",
                        pairs[i].owner, pairs[i].user);
     }

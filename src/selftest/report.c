@@ -122,16 +122,17 @@ void report_take_note(report *self, const char *line) {
     }
 }
 
-void report_progress(report *self, const char *format, ...) {
+bool report_progress(report *self, const char *format, ...) {
     const uint64_t now_ns = os_clock_ns();
     va_list arguments;
     if (now_ns - self->progress_ns < PROGRESS_NS) {
-        return;
+        return false;
     }
     self->progress_ns = now_ns;
     va_start(arguments, format);
     wrap_complain_list(format, arguments);
     va_end(arguments);
+    return true;
 }
 
 /* "ring of 2, member 0 over vmm" becomes "ring-of-2-member-0-over-vmm". */

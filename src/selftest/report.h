@@ -97,8 +97,9 @@ void report_begin(report *self, const char *name, bool is_ascii);
 /** Frees what it holds. */
 void report_clear(report *self);
 
-/** On the error stream, when the run lasts longer than a second: what is being done. */
-void report_progress(report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
+/** On the error stream, when the run lasts longer than a second: what is being done.
+ *  @return whether it was said: not within a second after the last time */
+bool report_progress(report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);
 
 /** What a person reads while it runs; nothing in the other formats. */
 void report_say(const report *self, const char *format, ...) GPUIPC_PRINTF(2, 3);

@@ -16,7 +16,7 @@
 
 static void run_programs(const options *wanted, const session *at, tally *total) {
     char name[ARGUMENT_LENGTH];
-    crew_part whole;
+    crew_part whole = {.number = 1, .all = 1};
     uint32_t devices = at->info.device_count;
     uint32_t count = wanted->members != 0 ? wanted->members : devices;
     count = count < MEMBERS_MIN ? MEMBERS_MIN : count > CHILDREN_MAX ? CHILDREN_MAX : count;

@@ -115,6 +115,11 @@ void ring_inside(const options *wanted, const session *at, tally *total) {
                         .writer = i,
                         .owner = (i + 1) % count,
                         .bytes = ring_bytes(wanted, at->info.is_emulated)};
+            report_progress(
+                wanted->report,
+                "a ring inside one program over %s, device %u -> device %u (%zu of %zu)",
+                gpuipc_transport_name(ways[way]), one.writer, one.owner, way * count + i + 1,
+                count * sizeof(ways) / sizeof(*ways));
             watchdog_expect("a ring inside one program", wanted->timeout_ms);
             run_step(wanted->report, &one, total);
         }

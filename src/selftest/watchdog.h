@@ -7,6 +7,9 @@
  *  @p within_ms, the program says so and ends with EXIT_FAIL; its children end with it. */
 void watchdog_expect(const char *step, int within_ms);
 
+/** The same of a step that may be long and cannot say how far it is: after a second the error stream has it. */
+void watchdog_expect_long(const char *step, int within_ms);
+
 /** Nothing is being done that has no deadline of its own. */
 void watchdog_rest(void);
 
