@@ -57,8 +57,8 @@ extern "C" {
       "programs under one server can take each other down by a fault of the GPU")                                                \
     X(18, NO_P2P, SLOWS, "two GPUs have no peer access",                                                                         \
       "use transport host; for the cause see D15, D19 and D20, and nvidia-smi topo -p2p rw", "none")                             \
-    X(19, FAR_APART, SLOWS, "two GPUs have nothing but the link between NUMA nodes in common",                                   \
-      "let processes that share memory use GPUs of one node (nvidia-smi topo -m)", "none")                                       \
+    X(19, FAR_APART, SLOWS, "two GPUs have no host bridge in common",                                                            \
+      "let processes that share memory use GPUs of one host bridge, else of one node (nvidia-smi topo -m)", "none")              \
     X(20, IOMMU, SLOWS, "the IOMMU translates addresses of GPUs that are joined by PCIe",                                        \
       "boot with iommu=pt and switch ACS off on the bridges between the GPUs",                                                   \
       "devices behind those bridges can reach each other's memory and are no longer kept apart")                                 \

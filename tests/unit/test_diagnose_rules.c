@@ -353,6 +353,8 @@ Test(diagnose_rules, each_fact_of_two_gpus_alone) {
     PAIR_ROW("", (void)pair);
     PAIR_ROW("D18", pair.way.peer_access = 0);
     PAIR_ROW("D19", pair.common = NVML_TOPOLOGY_SYSTEM);
+    PAIR_ROW("D19", pair.common = NVML_TOPOLOGY_NODE);
+    PAIR_ROW("", pair.common = NVML_TOPOLOGY_MULTIPLE);
     PAIR_ROW("", pair.common = -1);
     PAIR_ROW("D20", strcpy(pair.pci.iommu, "DMA-FQ"));
     PAIR_ROW("D20", strcpy(pair.pci.iommu, "DMA"));
@@ -362,6 +364,20 @@ Test(diagnose_rules, each_fact_of_two_gpus_alone) {
     /* NVLink goes by none of these. */
     PAIR_ROW("", pair.way.link = GPUIPC_LINK_NVLINK; strcpy(pair.pci.iommu, "DMA");
              pair.pci.bar1_bytes = 1; pair.common = NVML_TOPOLOGY_SYSTEM);
+}
+
+/* The worst of several pairs counts. */
+Test(diagnose_rules, two_nodes_are_worse_than_two_host_bridges) {
+    diagnosis found = {0};
+    pair_facts pair = near_pair;
+    pair.common = NVML_TOPOLOGY_NODE;
+    rules_pair(&found, &pair);
+    const gpuipc_finding *one = &found.findings[FINDING_FAR_APART];
+    cr_assert_eq(one->severity, GPUIPC_SEVERITY_NOTE);
+    cr_assert_not_null(strstr(one->evidence, "two host bridges of one NUMA node"));
+    pair.common = NVML_TOPOLOGY_SYSTEM;
+    rules_pair(&found, &pair);
+    cr_assert_eq(one->severity, GPUIPC_SEVERITY_SLOWS);
 }
 
 Test(diagnose_rules, each_end_of_a_trial) {

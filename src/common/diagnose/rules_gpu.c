@@ -100,8 +100,13 @@ static void find_pcie(diagnosis *self, const pair_facts *pair) {
                       (unsigned long long)(pair->memory_bytes >> 20));
     }
     if (pair->common == NVML_TOPOLOGY_SYSTEM) {
-        diagnosis_add(self, FINDING_FAR_APART, GPUIPC_SEVERITY_SLOWS, "devices %u and %u",
-                      pair->owner, pair->user);
+        diagnosis_add(self, FINDING_FAR_APART, GPUIPC_SEVERITY_SLOWS,
+                      "devices %u and %u: the link between two NUMA nodes", pair->owner,
+                      pair->user);
+    } else if (pair->common == NVML_TOPOLOGY_NODE) { /* how much slower is the processor's affair */
+        diagnosis_add(self, FINDING_FAR_APART, GPUIPC_SEVERITY_NOTE,
+                      "devices %u and %u: two host bridges of one NUMA node", pair->owner,
+                      pair->user);
     }
 }
 
