@@ -70,14 +70,42 @@ static unsigned count_of(const gpuipc_finding *findings, size_t count, gpuipc_se
 }
 
 /* The library's "auto" is the installed driver, and so is the tool's "cuda". */
-static const char *driver_choice(const options *wanted) {
-    return strcmp(wanted->driver, "cuda") == 0 ? "auto" : wanted->driver;
+static const char *driver_choice(const char *choice) {
+    return strcmp(choice, "cuda") == 0 ? "auto" : choice;
+}
+
+void doctor_look(const options *wanted, const session *at) {
+    static gpuipc_finding findings[GPUIPC_FINDING_COUNT];
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .driver = driver_choice(at->choice)};
+    size_t count = 0;
+    if (program_is_interrupted()) {
+        return;
+    }
+    watchdog_expect_long("looking at the machine", wanted->timeout_ms);
+    const gpuipc_status status =
+        gpuipc_diagnose(&config, GPUIPC_DIAGNOSE_LOOK_ONLY, findings, GPUIPC_FINDING_COUNT, &count);
+    watchdog_rest();
+    if (status != GPUIPC_OK) {
+        wrap_complain("the doctor could not look: %s", gpuipc_error_text());
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        report_add_finding(wanted->report, &findings[i]);
+    }
+    if (count > 0) {
+        report_say(wanted->report,
+                   "doctor: %zu finding%s by looking alone (%u block, %u slow); what to do: "
+                   "gpuipc-selftest doctor\n",
+                   count, count == 1 ? "" : "s", count_of(findings, count, GPUIPC_SEVERITY_BLOCKS),
+                   count_of(findings, count, GPUIPC_SEVERITY_SLOWS));
+    }
 }
 
 int doctor(const options *wanted) {
     static gpuipc_finding findings[GPUIPC_FINDING_COUNT];
     const gpuipc_context_config config = {.struct_size = sizeof(config),
-                                          .driver = driver_choice(wanted)};
+                                          .driver = driver_choice(wanted->driver)};
     size_t count = 0;
     watchdog_expect_long(
         "looking at the machine, and trying to share memory between every two devices of it, which is the "

@@ -4,9 +4,14 @@
 #define GPUIPC_SELFTEST_DOCTOR_H
 
 #include "options.h"
+#include "session.h"
 
 /** Prints what gpuipc_diagnose() finds.
  *  @return EXIT_PASS, or EXIT_FAIL when something blocks sharing */
 int doctor(const options *wanted);
+
+/** Adds to the report of another command what gpuipc_diagnose() finds by looking alone, with one line where that is
+ *  something. Nothing is tried, so it takes no time worth mentioning. */
+void doctor_look(const options *wanted, const session *at);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "crew.h"
+#include "doctor.h"
 #include "program.h"
 #include "role.h"
 #include "run.h"
@@ -194,6 +195,7 @@ int matrix(const options *wanted) {
     } while (run_again(wanted));
     print_all(wanted);
     transports_check(wanted);
+    doctor_look(wanted, &at);
     const tally found = {.passed = report_count(wanted->report, REPORT_PASS),
                          .failed = report_count(wanted->report, REPORT_FAIL)};
     code = run_summarize(wanted, &at, &found);

@@ -274,6 +274,10 @@ unsigned report_count(const report *self, report_status status) {
     return count;
 }
 
+bool report_judges_findings(const report *self) {
+    return strcmp(self->command, "doctor") == 0;
+}
+
 static bool print(const report *self, int exit_code) {
     switch (self->format) {
     case REPORT_LINES:

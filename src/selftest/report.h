@@ -120,6 +120,8 @@ void report_add_way(report *self, const report_way *way);
 void report_add_finding(report *self, const gpuipc_finding *finding);
 
 unsigned report_count(const report *self, report_status status);
+/** Whether findings count as results, in which one that blocks is a failure: to the doctor alone. Others have tried. */
+bool report_judges_findings(const report *self);
 
 /** Prints the formats that are made at the end, and writes the page. False, with a complaint, when that cannot be. */
 bool report_end(const report *self, int exit_code);

@@ -122,6 +122,12 @@ static void add_properties(mxml_node_t *suite, const report *self) {
         (void)snprintf(name, sizeof(name), "device %zu", i);
         add_property(list, name, self->devices[i].name);
     }
+    for (size_t i = 0; !report_judges_findings(self) && i < self->finding_count; i++) {
+        const gpuipc_finding *one = &self->findings[i];
+        char name[64];
+        (void)snprintf(name, sizeof(name), "finding %s %s", one->id, one->name);
+        add_property(list, name, one->evidence);
+    }
 }
 
 /* What did not come to its end, or not to a beginning; NULL: all was tried, or there was nothing to try. */
@@ -134,10 +140,11 @@ static const char *broken_by(const report *self, int exit_code) {
 
 static void set_counts(mxml_node_t *suite, const report *self, bool is_broken) {
     size_t blocks = 0;
-    for (size_t i = 0; i < self->finding_count; i++) {
+    const size_t judged = report_judges_findings(self) ? self->finding_count : 0;
+    for (size_t i = 0; i < judged; i++) {
         blocks += self->findings[i].severity == GPUIPC_SEVERITY_BLOCKS;
     }
-    set_count(suite, "tests", self->check_count + self->finding_count + is_broken);
+    set_count(suite, "tests", self->check_count + judged + is_broken);
     set_count(suite, "failures", report_count(self, REPORT_FAIL) + blocks);
     set_count(suite, "errors", is_broken);
     set_count(suite, "skipped", report_count(self, REPORT_SKIP));
@@ -185,7 +192,7 @@ bool report_print_junit(const report *self, FILE *into, int exit_code) {
     for (size_t i = 0; i < self->check_count; i++) {
         add_check(suite, self, &self->checks[i]);
     }
-    for (size_t i = 0; i < self->finding_count; i++) {
+    for (size_t i = 0; report_judges_findings(self) && i < self->finding_count; i++) {
         add_finding(suite, self, &self->findings[i]);
     }
     if (broken != NULL) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arguments.h"
+#include "doctor.h"
 #include "pair.h"
 #include "peer.h"
 #include "produce.h"
@@ -354,6 +355,9 @@ int run(const options *wanted) {
     } while (run_again(wanted));
     run_once(wanted, &at, &total);
     run_ways(wanted, &at, &total);
+    if (wanted->only_count == 0) {
+        doctor_look(wanted, &at);
+    }
     if (total.passed + total.failed > 0) {
         report_say(wanted->report,
                    "hand-over: from the producer's call of send until the buffer was open in the "

@@ -106,6 +106,40 @@ Test(selftest_json, without_a_driver_the_doctor_still_has_a_document) {
     cJSON_Delete(root);
 }
 
+static bool has_finding(const cJSON *root, const char *id) {
+    const cJSON *one;
+    cJSON_ArrayForEach(one, get(root, "findings")) {
+        if (strcmp(text_of(one, "id"), id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One document has the ways, the checks and what is in the way. */
+Test(selftest_json, a_run_and_the_matrix_have_findings_of_the_doctor) {
+    static const char *const rows[][8] = {
+        {"--driver=emulated", "--quick", "--json", NULL},
+        {"matrix", "--driver=emulated", "--device=0", "--peer=0", "--json", NULL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const selftest_outcome found =
+            selftest_run(rows[i], (selftest_words){"GPUIPC_EMULATED_MACHINE=p2p=none", NULL});
+        selftest_expect_code(&found, 0);
+        cJSON *root = cJSON_Parse(found.all);
+        cr_assert_not_null(root, "%s", found.all);
+        cr_assert(has_finding(root, "D10") && has_finding(root, "D18"), "%s", found.all);
+        cr_assert_gt(cJSON_GetArraySize(get(root, "transports")), 0);
+        cr_assert_gt(cJSON_GetArraySize(get(root, "checks")), 0);
+        cJSON_Delete(root);
+    }
+    const selftest_outcome found = selftest_run(
+        (selftest_words){"--driver=emulated", "--quick", "--only=share/0-0", "--json", NULL}, NULL);
+    cJSON *root = cJSON_Parse(found.all);
+    cr_assert_not_null(root, "%s", found.all);
+    cr_assert_eq(cJSON_GetArraySize(get(root, "findings")), 0, "%s", found.all);
+    cJSON_Delete(root);
+}
+
 Test(selftest_json, why_nothing_could_be_tried) {
     const selftest_outcome found =
         selftest_run((selftest_words){"--driver=emulated", "--json", NULL},

@@ -255,6 +255,7 @@ Test(selftest_report, tap) {
     cr_assert_str_eq(found.first, "TAP version 13");
     selftest_expect_text(&found, "\n1..10\nok 1 - share/0-1 # SKIP ");
     selftest_expect_text(&found, "ok 3 - share/0-0/1048576: ");
+    selftest_expect_text(&found, "\n# D18 NO_P2P: ");
     found = selftest_run((selftest_words){EMULATED, "--quick", ONE_PAIR, "--tap", NULL},
                          (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemCreate:1=2", NULL});
     selftest_expect_code(&found, 1);
