@@ -24,16 +24,15 @@
  *   and most programs use. As everywhere in CUDA, that ends a stream capture of a blocking stream.
  * - The library starts threads of four kinds only. A server has one that asks for it (::GPUIPC_SERVER_THREAD). A
  *   context has one while a stream waits for another process (::GPUIPC_RECEIVE_ASYNC,
- *   gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()): it sees to it that the stream goes on
- *   when that process ends, and ends itself when no stream waits any more. After a channel of turns whose graphs were
- *   captured it goes on until the context ends, or 32 more of their pages have. The process has one while
- *   buffers are released or loans returned behind the work of devices (gpuipc_buffer_drop(),
- *   gpuipc_buffer_drop_loan(), gpuipc_connection_receive_contents()) or returns are looked for
- *   (gpuipc_buffer_get_returns_wait_handle()). It stays a fifth of a second longer. The same one looks after a channel's
- *   readers.
- *   A subscription has one from the call on that gets its wait handle (gpuipc_subscription_get_wait_handle()).
+ *   gpuipc_buffer_await_ready_async(), gpuipc_buffer_await_returns_async()). It sees to it that the stream goes on when
+ *   that process ends, and ends itself when no stream waits any more. After a channel of turns whose graphs were
+ *   captured it goes on until the context ends, or 32 more of their pages have. The process has one while buffers are
+ *   released or loans returned behind the work of devices (gpuipc_buffer_drop(), gpuipc_buffer_drop_loan(),
+ *   gpuipc_connection_receive_contents()) or returns are looked for (gpuipc_buffer_get_returns_wait_handle()). It stays
+ *   a fifth of a second longer. The same one looks after a channel's readers. A subscription has one from the call on
+ *   that gets its wait handle (gpuipc_subscription_get_wait_handle()).
  * - A call that puts something on a stream waits, as any call of CUDA does, while the driver has no room for more on
- *   that stream (1,021 calls: measured on an H200, driver 580). "Blocking no" means: for nothing else.
+ *   that stream. It has room for 1,021 calls (measured on an H200, driver 580). "Blocking no" means: for nothing else.
  * - Waits go on when a signal handler has run, unless the context was made otherwise
  *   (::GPUIPC_CONTEXT_INTERRUPTIBLE): then any call that has a time-out may answer ::GPUIPC_ERR_INTERRUPTED.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
@@ -97,12 +96,12 @@ typedef void (*gpuipc_log_callback)(void *user_data, gpuipc_log_level level, con
  *  need the directory answer ::GPUIPC_ERR_NOT_SUPPORTED. */
 #define GPUIPC_CONTEXT_SHARED_DIRECTORY 0x1u
 
-/** Without the two small things that a context otherwise keeps alive because they make every hand-over
- *  faster (measured on an H200: 0.5 ms for each buffer sent, 1 ms for each one opened on another device
- *  than its own): a 2 MiB allocation with one exported handle, made when memory is first shared. And
- *  2 MiB of each device whose memory is opened here for another device, mapped there, made when that first
- *  happens. They end with the context. Where one cannot be made, hand-overs are only slower: the log says so
- *  once, and while memory or handles are short it is tried again, a second later at the earliest. */
+/** Without the two small things that a context otherwise keeps alive because they make every hand-over faster. One is a
+ *  2 MiB allocation with one exported handle, made when memory is first shared. The other is 2 MiB of each device whose
+ *  memory is opened here for another device, mapped there, made when that first happens. Measured on an H200, they save
+ *  0.5 ms for each buffer sent, and 1 ms for each one opened on another device than its own. They end with the context.
+ *  Where one cannot be made, hand-overs are only slower, and the log says so once. While memory or handles are short it
+ *  is tried again, a second later at the earliest. */
 #define GPUIPC_CONTEXT_NO_KEEP_ALIVE 0x2u
 
 /** Waiting calls answer ::GPUIPC_ERR_INTERRUPTED when a signal handler ran in the waiting thread, or
@@ -119,11 +118,11 @@ typedef struct gpuipc_context_config {
      *  or the absolute path of a library. NULL: the environment variable GPUIPC_CUDA_DRIVER, which
      *  is not read in a set-uid program, else "auto". "auto" never turns to the emulated driver. */
     const char *driver;
-    /** Directory in which names live, as an absolute path in UTF-8. It must be the user's own: with
-     *  mode 0700 on Linux; on Windows, which wants a local drive, with no right to change it for
-     *  anybody but the user, the system and the administrators. NULL: the environment variable
-     *  GPUIPC_RUNTIME_DIR, else $NVIDIA_DRA_LOCAL_IPC_DIR/gpuipc, $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and
-     *  the folder gpuipc in %LOCALAPPDATA% on Windows. Made when it is missing. */
+    /** Directory in which names live, as an absolute path in UTF-8. It must be the user's own, and on Linux have mode
+     *  0700. On Windows it must be on a local drive, with no right to change it for anybody but the user, the system
+     *  and the administrators. NULL: the environment variable GPUIPC_RUNTIME_DIR, else
+     *  $NVIDIA_DRA_LOCAL_IPC_DIR/gpuipc, $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and the folder gpuipc in
+     *  %LOCALAPPDATA% on Windows. Made when it is missing. */
     const char *runtime_directory;
     uint32_t flags; /**< GPUIPC_CONTEXT_* */
     /** Most buffers accepted in one message; 0: 4096. */
@@ -133,10 +132,9 @@ typedef struct gpuipc_context_config {
     gpuipc_log_callback log; /**< NULL: the library is silent */
     void
         *log_user_data; /**< given to log; to the end of the context and of everything made in it */
-    /** Most handles of this process's own buffers that are kept from their first hand-over on, so that
-     *  the next one needs no call of the driver: one descriptor or HANDLE per segment, until the buffer is
-     *  released. Beyond that they are made anew each time (some 20 us each). 0: 128;
-     *  ::GPUIPC_KEEP_NONE: none. */
+    /** Most handles of this process's own buffers that are kept from their first hand-over on, so that the next one
+     *  needs no call of the driver. Each is one descriptor or HANDLE per segment, until the buffer is released. Beyond
+     *  that they are made anew each time (some 20 us each). 0: 128; ::GPUIPC_KEEP_NONE: none. */
     uint32_t max_kept_handles;
     /** Most buffers of other processes whose memory stays mapped here after they were released, so that they
      *  open faster when they come again. The ones not used for longest go first. That keeps the memory
@@ -336,14 +334,14 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_create(gpuipc_context *con
                                                              gpuipc_buffer **out_buffer);
 
 /**
- * Makes a buffer of memory that the caller allocated: with cuMemCreate and cuMemMap, with cuMemAlloc or cudaMalloc
- * (it travels by legacy IPC), or from a stream-ordered pool that was made with a handle type. Memory of
- * cuMemCreate needs this system's handle type among its requestedHandleTypes. Its range may lie inside one mapping
- * or span several that touch, and all of them are shared. Of memory without a handle type, and of managed or
- * pinned host memory, only copies travel: ::GPUIPC_SEND_STAGED, gpuipc_connection_send_contents().
- * gpuipc_pointer_classify() tells which it is. Whole allocations travel: the receiver can reach what lies
- * beside the range. Memory that a buffer of this context has already is not wrapped a second time: the new buffer is a
- * view of that one, keeps its mapping, and is not mapped a second time by who opens both.
+ * Makes a buffer of memory that the caller allocated. It comes from cuMemCreate and cuMemMap, from cuMemAlloc or
+ * cudaMalloc (it travels by legacy IPC), or from a stream-ordered pool that was made with a handle type. Memory of
+ * cuMemCreate needs this system's handle type among its requestedHandleTypes. Its range may lie inside one mapping or
+ * span several that touch, and all of them are shared. Of memory without a handle type, and of managed or pinned host
+ * memory, only copies travel: ::GPUIPC_SEND_STAGED, gpuipc_connection_send_contents(). gpuipc_pointer_classify() tells
+ * which it is. Whole allocations travel: the receiver can reach what lies beside the range. Memory that a buffer of
+ * this context has already is not wrapped a second time: the new buffer is a view of that one, and keeps its mapping.
+ * Who opens both does not map it a second time either.
  * @param context the context that it is done in
  * @param out_buffer the new buffer
  * @param address device address of the first byte; for host memory, its host address
@@ -376,10 +374,10 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buff
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any
  * @blocking for the driver's unmapping. The last of legacy, p2p and host memory for what the devices have been
- *           given to do, unless a stream of this process waits for another process: then a later call frees
- *           it (another such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(),
- *           gpuipc_context_destroy(), or a creation that finds no memory). So it is where returns of the buffer are just
- *           looked for (gpuipc_buffer_get_returns_wait_handle())  @since 0.1
+ *           given to do, unless a stream of this process waits for another process. Then a later call frees it: another
+ *           such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(), gpuipc_context_destroy(), or a
+ *           creation that finds no memory. So it is where returns of the buffer are just looked for
+ *           (gpuipc_buffer_get_returns_wait_handle())  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_release(gpuipc_buffer *buffer);
 
@@ -412,7 +410,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_release_async(gpuipc_buffe
  *   or not passed by then, is left to the end of the process. In a forked child only host memory is freed.
  * - With the last object of a context that was destroyed, that thread ends the context.
  * - Memory of transports legacy, p2p and host is returned then, and freed by a later call, as
- *   gpuipc_buffer_release() says of it: to free it waits for the devices, and other threads' calls of the driver for that.
+ *   gpuipc_buffer_release() says of it. To free it waits for the devices, and other threads' calls of the driver wait
+ *   for that.
  * - Whatever was dropped since the last look shares one mark; at most one mark for each device is pending.
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any, also at the same time
@@ -538,12 +537,12 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *
 
 /**
  * Copies between two buffers of one context, on a stream. Where a device reaches both, that device
- * copies. Where none does, the copy goes through pinned host memory in pieces, which one device writes
- * while the other reads: at the speed of the slower bus, and faster than the driver's own copy without
- * peer access. For a direct copy let one device reach the other's buffer with
- * gpuipc_buffer_set_access(). Copies through host memory of more than four streams at a time, from one
- * device to another, wait for each other. The 32 MiB that each of the four takes stay with the context.
- * A stream that is being captured cannot take part in one (::GPUIPC_ERR_CUDA, and the capture ends).
+ * copies. Where none does, the copy goes through pinned host memory in pieces, which one device writes while the other
+ * reads. That has the speed of the slower bus, and is faster than the driver's own copy without peer access. For a
+ * direct copy let one device reach the other's buffer with gpuipc_buffer_set_access(). Copies through host memory of
+ * more than four streams at a time, from one device to another, wait for each other. The 32 MiB that each of the four
+ * takes stay with the context. A stream that is being captured cannot take part in one (::GPUIPC_ERR_CUDA, and the
+ * capture ends).
  * @param destination the buffer that is written
  * @param destination_offset in bytes, from its beginning
  * @param source the buffer that is read; it may be the same one, where the ranges do not overlap

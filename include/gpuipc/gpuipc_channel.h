@@ -7,8 +7,8 @@
  * it. A reader takes the frame, uses it and gives it back. None of these calls sends a message, exports or maps
  * anything. Without a stream none calls the driver, and none makes a system call but to wake or to wait.
  *
- * With a stream, each call is in the order of that stream: the contents are ready when the writer's stream comes to the
- * publication, and a slot is free when the reader's stream comes to where it was given back. With ::GPUIPC_NO_STREAM the
+ * With a stream, each call is in the order of that stream. The contents are ready when the writer's stream comes to the
+ * publication. A slot is free when the reader's stream comes to where it was given back. With ::GPUIPC_NO_STREAM the
  * caller has done his work on the slot when he calls. Either side may use either way, for each frame anew.
  *
  * A reader waits in gpuipc_subscription_take(), or in an event loop of its own
@@ -163,8 +163,9 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  *
  * Streams are at most some 62 frames behind the host. So a reader that has given back in the order of its stream, and whose
  * stream does not come to it, does not fill the queue of the writer's. Then this call waits, up to its timeout. Nobody is
- * dropped or skipped for that: it may be the writer's own work that takes so long. What the program puts on the stream besides may fill the queue: then the driver waits in the call that
- * comes next, and other calls of this channel wait for that one.
+ * dropped or skipped for that: it may be the writer's own work that takes so long. What the program puts on the stream
+ * besides may fill the queue. Then the driver waits in the call that comes next, and other calls of this channel wait
+ * for that one.
  * @param channel a live channel
  * @param stream a CUstream, which is to fill the slot; NULL: the default stream of the buffer's device;
  *        ::GPUIPC_NO_STREAM: the caller fills it when the call returns
@@ -190,12 +191,11 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *chan
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, which fills the slot; NULL: the default stream of the buffer's device; ::GPUIPC_NO_STREAM: it
  *        is filled
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded; or it was loaned
- *         for a stream that has not come to it, and is published without one),
- *         ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was captured),
- *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity; of turns, also fewer), ::GPUIPC_ERR_LIMIT (a header longer
- *         than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE.
- *         After an error it is still on loan
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded),
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (it was loaned for a stream that has not come to it, and is published without
+ *         one), ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was captured),
+ *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity; of turns, also fewer), ::GPUIPC_ERR_LIMIT (a header
+ *         longer than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE. After an error it is still on loan
  * @ownership ends the loan  @threads any
  * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions. Without a
  *           stream: up to 100 ms for one that the frame was loaned for  @since 0.1
@@ -376,15 +376,15 @@ gpuipc_subscription_check(gpuipc_subscription *subscription);
  * @param stream a CUstream, which uses the frame; NULL: the default stream of the subscription's device;
  *        ::GPUIPC_NO_STREAM: nothing uses it any more. In a channel of turns: the take is given up, and the turn is still
  *        this reader's
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back; it still has it: it is given
- *         back without a stream, and one that had the slot before has not come to that; or, of turns, only one of the two
- *         calls was captured),
- *         ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read is no frame),
- *         ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back),
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (it still has it: it is given back without a stream, and one that had the slot
+ *         before has not come to that), ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was
+ *         captured), ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read
+ *         is no frame), ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
- * @blocking while the stream's queue is full. Without a stream: up to 100 ms for one that gave the same slot back before, where
- *           the writer did not wait for it; other calls of this subscription wait as long. Where the driver has neither words
- *           nor host functions: for the stream  @since 0.1
+ * @blocking while the stream's queue is full. Without a stream: up to 100 ms for one that gave the same slot back
+ *           before, where the writer did not wait for it. Other calls of this subscription wait as long. Where the
+ *           driver has neither words nor host functions: for the stream  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_give_back(
     gpuipc_subscription *subscription, const gpuipc_frame *frame, gpuipc_stream stream);
@@ -445,7 +445,7 @@ gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t 
  * kernel goes on. The writer would have stored one more than that value. So a word that equals the value says: there are
  * no contents. The host learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later,
  * and from the next take in any case (::GPUIPC_ERR_PEER_CLOSED). A kernel that never stores is like a stream that never
- * comes to its word: the other side's calls end with their time-outs, and a writer may drop such a reader.
+ * comes to its word. The other side's calls end with their time-outs, and a writer may drop such a reader.
  */
 typedef struct gpuipc_word {
     uint64_t address; /**< of the word, for the device (CUdeviceptr) */

@@ -173,11 +173,11 @@ GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
 /** The contents are ready already: send waits for no GPU work. Wrong data if that is not true. */
 #define GPUIPC_SEND_READY 0x1u
 
-/** Send does not wait for the GPU work: the stream itself marks the point at which the contents are
- *  ready, and a receiver's stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. Send does wait where
- *  the device has neither 64-bit stream memory operations nor host functions. A stream that is being captured cannot mark anything:
- *  the call answers ::GPUIPC_ERR_CUDA, nothing leaves, and the capture goes on. A stream that has done all that it was
- *  given is given nothing. */
+/** Send does not wait for the GPU work: the stream itself marks the point at which the contents are ready. A receiver's
+ *  stream (::GPUIPC_RECEIVE_ASYNC) or its call waits for that. Send does wait where the device has neither 64-bit
+ *  stream memory operations nor host functions. A stream that is being captured cannot mark anything: the call answers
+ *  ::GPUIPC_ERR_CUDA, nothing leaves, and the capture goes on. A stream that has done all that it was given is given
+ *  nothing. */
 #define GPUIPC_SEND_ASYNC 0x2u
 /** As ::GPUIPC_SEND_ASYNC, with a legacy IPC event in place of gpuipc's own word in shared memory. Wants a
  *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. The
@@ -243,7 +243,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send(gpuipc_connection
 
 /** Neither the call nor a stream waits for contents that are not ready yet. Wait for them before use:
  *  gpuipc_buffer_await_ready(), gpuipc_buffer_await_ready_async(). Goes before ::GPUIPC_RECEIVE_ASYNC. The call waits
- *  all the same, on the host, for an event (::GPUIPC_SEND_EVENT): when its process has ended, nobody can tell any more
+ *  all the same, on the host, for an event (::GPUIPC_SEND_EVENT). When its process has ended, nobody can tell any more
  *  whether it was reached, so it is not left to later. */
 #define GPUIPC_RECEIVE_DEFERRED 0x4u
 
@@ -372,11 +372,11 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffe
                                                                     int timeout_ms);
 
 /**
- * What the caller's own event loop waits for to learn the same: it becomes readable (Linux) or signalled (Windows)
- * within some 20 ms after gpuipc_buffer_await_returns() would not wait any more, and stays so. Each call of this
- * function begins anew: what was handed over until now is waited for, and if all of it is back the handle is
- * ready at once. While one is waited for, a thread of the library looks at the words in shared memory by which
- * returns are told: nothing else tells of them.
+ * What the caller's own event loop waits for until every process that the buffer was sent to has returned it, or has
+ * ended. It becomes readable (Linux) or signalled (Windows) within some 20 ms after that, and stays so.
+ * gpuipc_buffer_await_returns() would not wait any more then. Each call of this function begins anew: what was handed
+ * over until now is waited for, and if all of it is back the handle is ready at once. While one is waited for, a thread
+ * of the library looks at the words in shared memory by which returns are told: nothing else tells of them.
  * @param buffer as for gpuipc_buffer_await_returns()
  * @param out_handle the same at each call
  * @errors ::GPUIPC_ERR_TOO_MANY_HANDLES

@@ -146,7 +146,8 @@ typedef struct gpuipc_finding {
  * Looks for everything of ::GPUIPC_FINDING_LIST that keeps processes on this machine from sharing GPU memory, makes it
  * slow, or stops other libraries. Works without a driver, and without rights. A finding is evidence, no verdict. So what
  * can be tried is tried: a name in the runtime directory (which is made if it is missing), and transport vmm between
- * all pairs of devices, as gpuipc_transport_query() does. What depends on the process at the other end is not known here.
+ * all pairs of devices. The trial is that of gpuipc_transport_query(). What depends on the process at the other end is
+ * not known here.
  * @param config of the context that a program would make, with driver and runtime directory; NULL for the defaults
  * @param flags 0, or ::GPUIPC_DIAGNOSE_LOOK_ONLY
  * @param findings room for @p capacity of them, the gravest first; may be NULL when that is 0

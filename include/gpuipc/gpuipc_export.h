@@ -20,7 +20,7 @@
 
 /** @def GPUIPC_CHECKED
  * gcc and clang warn where the status of such a call is not looked at. Calls that give something up
- * (release, close, destroy, drop) are not marked: what they answer is that it had been given up before, and no program
+ * (release, close, destroy, drop) are not marked. What they answer is that it had been given up before, and no program
  * can do anything about that. */
 #if defined(__GNUC__)
 #define GPUIPC_CHECKED __attribute__((warn_unused_result))

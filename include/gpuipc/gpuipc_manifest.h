@@ -19,8 +19,8 @@ extern "C" {
 /** The longest name of a range, in bytes without its end. */
 #define GPUIPC_RANGE_NAME_MAX 255
 
-/** A type of elements as DLPack has it (DLDataType), in the order of its bytes: a kind (::GPUIPC_ELEMENT_FLOAT and its
- *  like), the bits of one element, and how many of them make one (1, but for vectors). */
+/** A type of elements as DLPack has it (DLDataType), in the order of its bytes. They are a kind (::GPUIPC_ELEMENT_FLOAT
+ *  and its like), the bits of one element, and how many of them make one (1, but for vectors). */
 #define GPUIPC_ELEMENT_TYPE(kind, bits, lanes)                                                     \
     ((uint32_t)(kind) | (uint32_t)(bits) << 8 | (uint32_t)(lanes) << 16)
 #define GPUIPC_ELEMENT_INT         0u /**< signed */
@@ -79,7 +79,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_manifest_read(const void *bytes, 
                                                              size_t *out_count);
 
 /**
- * Finds one range of a manifest by its name: looks at the records one after the other until it is there, so it needs
+ * Finds one range of a manifest by its name. It looks at the records one after the other until it is there, so it needs
  * room for one, and checks no more than it has looked at. Of several of this name, the first.
  * @param bytes as gpuipc_manifest_read()
  * @param size how many they are

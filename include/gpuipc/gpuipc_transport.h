@@ -153,9 +153,8 @@ typedef struct gpuipc_transport_info {
  * pair (2 MiB on each device, a pattern written by one and verified by the other), and remembered by
  * the context. Remembered answers take less than a microsecond. A pair that is not available is no
  * failure of the call. Refusals that may pass (memory, handles, compute mode) are not remembered.
- * An owner that this process does not see: what vmm, legacy, fabric and host answer then is found with the
- * user's own device, and says so (::GPUIPC_PROOF_NONE); pool and p2p answer
- * ::GPUIPC_REASON_HIDDEN_DEVICE.
+ * Of an owner that this process does not see, pool and p2p answer ::GPUIPC_REASON_HIDDEN_DEVICE. What vmm, legacy,
+ * fabric and host answer then is found with the user's own device, and says so (::GPUIPC_PROOF_NONE).
  * @param transport which way is asked about
  * @param pair between which two devices
  * @param out_info filled in; struct_size is set by the caller
