@@ -463,7 +463,7 @@ typedef struct gpuipc_word {
  * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
  * then that was not said to be launched.
  * @param channel the one that it was loaned of
- * @param frame as for gpuipc_channel_publish()
+ * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device
  * @param words room for @p capacity of them; receives one for each reader that there is, all to be stored. May be NULL when
  *        capacity is 0

@@ -146,11 +146,12 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_get_peer(gpuipc_connec
                                                                    gpuipc_peer_info *out_peer);
 
 /**
- * The same for a connection: readable or signalled while a call that receives has something to do. That is when a
- * part of a message, contents or the end of the peer has come and was not received. It also is while a whole
- * message waits that was not taken (::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_OTHER_KIND, contents that are not ready yet).
- * It is so no more after a call that received all there was, or answered ::GPUIPC_ERR_TIMEOUT with nothing left. It
- * may be so for nothing: receive with a timeout of 0, which sets it right.
+ * What the caller's own event loop waits for, to receive: a descriptor that becomes readable (Linux), or an event that
+ * becomes signalled (Windows). It is so while a call that receives on this connection has something to do. That is when
+ * a part of a message, contents or the end of the peer has come and was not received. It also is while a whole message
+ * waits that was not taken (::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_OTHER_KIND, contents that are not ready yet). It is so
+ * no more after a call that received all there was, or answered ::GPUIPC_ERR_TIMEOUT with nothing left. It may be so
+ * for nothing: receive with a timeout of 0, which sets it right.
  * @param connection on which is received
  * @param out_handle the same at each call
  * @errors ::GPUIPC_ERR_BUSY (another thread is receiving), ::GPUIPC_ERR_TOO_MANY_HANDLES
@@ -377,7 +378,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffe
  * gpuipc_buffer_await_returns() would not wait any more then. Each call of this function begins anew: what was handed
  * over until now is waited for, and if all of it is back the handle is ready at once. While one is waited for, a thread
  * of the library looks at the words in shared memory by which returns are told: nothing else tells of them.
- * @param buffer as for gpuipc_buffer_await_returns()
+ * @param buffer a live buffer
  * @param out_handle the same at each call
  * @errors ::GPUIPC_ERR_TOO_MANY_HANDLES
  * @ownership the buffer's: wait for it, do nothing else with it, and not after the buffer was released
@@ -387,9 +388,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_get_returns_wait_handle(gp
                                                                               intptr_t *out_handle);
 
 /**
- * Lets a stream wait for the same. What is put on it afterwards runs when the buffer has been returned
- * everywhere; when a process ends without returning it, the stream goes on. A stream that waits already is made to wait
- * only for what was sent since.
+ * Lets a stream wait until every process that the buffer was sent to has returned it, or has ended. What is put on the
+ * stream afterwards runs then. A stream that waits already is made to wait only for what was sent since.
  * @param buffer a live buffer
  * @param stream NULL: the default stream of the buffer's device
  * @errors ::GPUIPC_ERR_CUDA (also for a stream that is being captured)

@@ -164,11 +164,14 @@ static inline gpuipc_status gpuipc_dlpack_make(gpuipc_buffer *buffer, const gpui
 
 /**
  * Makes a tensor of DLPack 1.x for a range of a buffer; one that may only be read says so in its flags.
- * @param buffer as gpuipc_dlpack_make()
- * @param range as gpuipc_dlpack_make()
- * @param out_tensor as gpuipc_dlpack_make()
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_OUT_OF_MEMORY, as gpuipc_dlpack_make()
- * @ownership as gpuipc_dlpack_make()  @threads any  @blocking no  @since 0.1
+ * @param buffer a live buffer; the tensor has a reference on it
+ * @param range what the tensor is: offset, shape, strides (all 0: compact) and element_type
+ *        (::GPUIPC_ELEMENT_TYPE); its name is not looked at
+ * @param out_tensor its deleter drops the buffer (gpuipc_buffer_drop()), on any thread
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer), ::GPUIPC_ERR_OUT_OF_MEMORY; these leave the
+ *         error record as it was
+ * @ownership the caller's, or the consumer's to whom it is given: one of them calls the deleter, once
+ * @threads any  @blocking no  @since 0.1
  */
 static inline gpuipc_status gpuipc_dlpack_make_versioned(gpuipc_buffer *buffer,
                                                          const gpuipc_range *range,

@@ -161,13 +161,13 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_return_loan_async(gpuipc_b
                                                                         gpuipc_stream stream);
 
 /**
- * Returns a loan from wherever the program is, as gpuipc_buffer_drop() gives up a buffer: a garbage collector, a destructor
- * at any time, a thread without a CUDA context. Makes no call of the driver. What the devices that may use the buffer have
- * been given until now may still use the part. When they have done it, a thread of the library returns the loan. So a
- * program that keeps the buffer for other parts need not know which streams used this one. What gpuipc_buffer_drop() says of
- * contexts and captures holds here, too. So does this: work of those devices that waits for something which its lender does
- * only after this loan is back never ends. A stream that awaits the lender's next mark in a ring of parts is such work:
- * return the loan on a stream there.
+ * Returns a loan from wherever the program is: a garbage collector, a destructor at any time, a thread without a CUDA
+ * context. Makes no call of the driver. What the devices that may use the buffer have been given until now may still
+ * use the part. When they have done it, a thread of the library returns the loan. So a program that keeps the buffer
+ * for other parts need not know which streams used this one. What gpuipc_buffer_drop() says of contexts and captures
+ * holds here, too. So does this: work of those devices that waits for something which its lender does only after this
+ * loan is back never ends. A stream that awaits the lender's next mark in a ring of parts is such work: return the loan
+ * on a stream there.
  * @param buffer the one by which it was taken; its memory is kept until the loan is returned, whoever releases it
  * @param loan as it was taken
  * @errors as gpuipc_buffer_return_loan()

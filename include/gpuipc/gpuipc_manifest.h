@@ -81,7 +81,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_manifest_read(const void *bytes, 
 /**
  * Finds one range of a manifest by its name. It looks at the records one after the other until it is there, so it needs
  * room for one, and checks no more than it has looked at. Of several of this name, the first.
- * @param bytes as gpuipc_manifest_read()
+ * @param bytes the manifest, not where another process can write meanwhile: copy them first
  * @param size how many they are
  * @param buffer_bytes length of the buffer that it describes: the range lies in it
  * @param name of the range, ended by 0
