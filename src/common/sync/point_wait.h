@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file The one place where anything of this process waits for words of another: a stream, looked after until it has
- *  passed; or the host, by point_await(). */
+/** @file Where anything of this process waits for words of another: a stream, looked after until it has passed; or the
+ *  host, by point_await(). ADR 10 lists who puts a stream's wait by itself. */
 #ifndef GPUIPC_POINT_WAIT_H
 #define GPUIPC_POINT_WAIT_H
 

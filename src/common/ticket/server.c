@@ -23,8 +23,6 @@ static struct {
     hash_table servers;
 } all;
 
-/* The one that this thread serves at the moment. */
-
 /* Its number is made of random numbers, by this process itself. */
 static uint64_t hash_of(const uint8_t id[16]) {
     return hash_bytes(0, id, 16);
