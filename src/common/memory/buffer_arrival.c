@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Buffers of memory that another process allocated. */
+/** @file Buffers that arrive: of memory that another process allocated, that comes home, or that a view is over. The public
+ *  gpuipc_buffer_open() is in ticket/ticket_open.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
