@@ -172,13 +172,21 @@ static gpuipc_status start(driver *drv) {
     if (drv->cuGetErrorString(result, &text) != CUDA_SUCCESS || text == NULL) {
         text = "the driver has no words for it";
     }
-    /* A started driver's answer in a forked child. Who has not used gpuipc before has no other sign of it. */
-    if (result == CUDA_ERROR_NOT_INITIALIZED) {
+    /* A started driver's answer in a forked child; os_fork_watch() came before (context_create). */
+    if (result == CUDA_ERROR_NOT_INITIALIZED && os_fork_generation() > 0) {
         return status_fail_cuda(
             GPUIPC_ERR_FORKED, result, "cuInit",
             "this process was forked from one in which CUDA was started, and CUDA does "
             "not survive fork(): %s",
             text);
+    }
+    /* Who has not used gpuipc before has no other sign of a fork; and machines that are not set up answer it, too. */
+    if (result == CUDA_ERROR_NOT_INITIALIZED) {
+        return status_fail_cuda(
+            GPUIPC_ERR_DRIVER_FAILED, result, "cuInit",
+            "%s (%s); it is also what a child is told that was forked after CUDA was started, "
+            "which does not survive fork()",
+            text, os_library_path(drv->library));
     }
     return status_fail_cuda(result == CUDA_ERROR_NO_DEVICE ? GPUIPC_ERR_NO_DEVICE
                                                            : GPUIPC_ERR_DRIVER_FAILED,
