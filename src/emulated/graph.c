@@ -23,7 +23,7 @@ CUresult graph_create(graph **out) {
     return CUDA_SUCCESS;
 }
 
-static void node_free(node *one) {
+static void node_destroy(node *one) {
     if (one->handle != NULL) {
         handle_remove((uintptr_t)one->handle);
     }
@@ -34,7 +34,7 @@ static void node_free(node *one) {
 
 void graph_free(graph *made) {
     for (size_t i = 0; i < made->count; i++) {
-        node_free(made->nodes[i]);
+        node_destroy(made->nodes[i]);
     }
     handle_remove((uintptr_t)made->handle);
     free(made->nodes);
@@ -90,7 +90,7 @@ CUresult graph_add(graph *to, unsigned lane, const operation *todo, const CUgrap
         one->handle = (CUgraphNode)(uintptr_t)handle_add(HANDLE_GRAPH_NODE, one);
     }
     if (one->handle == NULL) {
-        node_free(one);
+        node_destroy(one);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     one->of = to;

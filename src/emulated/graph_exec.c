@@ -35,7 +35,7 @@ typedef struct graph_exec {
 
 static graph_exec *all;
 
-static void exec_free(graph_exec *made) {
+static void exec_destroy(graph_exec *made) {
     for (graph_exec **link = &all; *link != NULL; link = &(*link)->next) {
         if (*link == made) {
             *link = made->next;
@@ -67,7 +67,7 @@ void graph_exec_forget(const context *ending) {
             is_there = is_there || made->lanes[i]->owner == ending;
         }
         if (is_there) {
-            exec_free(made);
+            exec_destroy(made);
             made = all; /* the lock may have been released meanwhile */
         } else {
             made = made->next;
@@ -143,7 +143,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
         result = made->handle == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
-        exec_free(made);
+        exec_destroy(made);
         return result;
     }
     driver.live.graph_execs++;
@@ -234,7 +234,7 @@ static CUresult destroy(CUgraphExec handle) {
     graph_exec *self;
     const CUresult result = exec_find(handle, &self);
     if (result == CUDA_SUCCESS) {
-        exec_free(self);
+        exec_destroy(self);
     }
     return result;
 }

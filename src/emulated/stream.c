@@ -7,7 +7,7 @@
 #include "capture.h"
 #include "handle_table.h"
 
-static void stream_free(stream *on) {
+static void stream_destroy(stream *on) {
     stream **link = &on->owner->streams;
     while (*link != on) {
         link = &(*link)->next;
@@ -26,7 +26,7 @@ static void free_finished(context *owner) {
     for (stream *on = owner->streams; on != NULL; on = next) {
         next = on->next;
         if (on->is_finished && !on->is_awaited) {
-            stream_free(on);
+            stream_destroy(on);
         }
     }
 }
@@ -97,7 +97,7 @@ CUresult stream_create(context *owner, unsigned flags, int priority, stream **ou
     }
     on->handle = (CUstream)(uintptr_t)handle_add(HANDLE_STREAM, on);
     if (on->handle == NULL) {
-        stream_free(on);
+        stream_destroy(on);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     on->flags = flags;
@@ -403,7 +403,7 @@ void stream_close(stream *on) {
     }
     on->is_closed = true;
     if (on->worker == NULL) {
-        stream_free(on);
+        stream_destroy(on);
         return;
     }
     state_announce();
@@ -412,6 +412,6 @@ void stream_close(stream *on) {
         while (!on->is_finished) {
             state_wait();
         }
-        stream_free(on);
+        stream_destroy(on);
     }
 }

@@ -44,7 +44,7 @@ static bool pieces_add(pieces *list, piece next) {
     return true;
 }
 
-static void pieces_free(pieces *list) {
+static void pieces_destroy(pieces *list) {
     for (size_t i = 0; i < list->count; i++) {
         allocation_release(list->item[i].memory);
         pinned_release(list->item[i].host);
@@ -334,8 +334,8 @@ void work_free(work *todo) {
     if (todo == NULL) {
         return;
     }
-    pieces_free(&todo->destination);
-    pieces_free(&todo->source);
+    pieces_destroy(&todo->destination);
+    pieces_destroy(&todo->source);
     free(todo->staged);
     free(todo);
 }

@@ -55,7 +55,7 @@ unsigned program_error_columns(void) {
 }
 
 /* With the words that have been converted; those behind them stay NULL. */
-static void free_words(char **words) {
+static void words_destroy(char **words) {
     for (size_t i = 0; words[i] != NULL; i++) {
         free(words[i]);
     }
@@ -86,11 +86,11 @@ int wmain(int count, wchar_t **wide) {
     if (status != GPUIPC_OK) {
         wrap_complain("FAIL: no memory for its arguments");
         if (words != NULL) {
-            free_words(words);
+            words_destroy(words);
         }
         return EXIT_FAIL;
     }
     int code = run_with_utf8(count, words);
-    free_words(words);
+    words_destroy(words);
     return code;
 }

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static void connection_free(os_connection *connection) {
+static void connection_destroy(os_connection *connection) {
     os_handle_close(&connection->interrupted);
     os_handle_close(&connection->reading);
     os_handle_close(&connection->writing);
@@ -47,7 +47,7 @@ gpuipc_status win32_connection_wrap(os_handle pipe, win32_pipe_end end,
     return GPUIPC_OK;
 
 free_connection:
-    connection_free(connection);
+    connection_destroy(connection);
     return status;
 }
 
@@ -221,5 +221,5 @@ bool os_connection_end(os_connection *connection, bool *out_peer_closed) {
 void os_connection_destroy(os_connection *connection) {
     os_connection_interrupt(connection);
     win32_watch_remove(connection);
-    connection_free(connection);
+    connection_destroy(connection);
 }

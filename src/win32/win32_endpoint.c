@@ -92,7 +92,7 @@ static bool instance_has_client(os_listener *listener, instance *self) {
     return self->has_client;
 }
 
-static void listener_free(os_listener *listener) {
+static void listener_destroy(os_listener *listener) {
     for (size_t i = 0; i < BACKLOG; i++) {
         os_handle_close(&listener->instances[i].event);
     }
@@ -139,7 +139,7 @@ static gpuipc_status listener_new(os_listener **out_listener) {
         status = win32_event_make(&listener->instances[i].event);
     }
     if (status != GPUIPC_OK) {
-        listener_free(listener);
+        listener_destroy(listener);
         return status;
     }
     *out_listener = listener;
@@ -194,7 +194,7 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     status = listener_listen(listener, path, name, log);
     if (status != GPUIPC_OK) {
         listener_close(listener);
-        listener_free(listener);
+        listener_destroy(listener);
         goto close_directory;
     }
     *out_listener = listener;
@@ -457,5 +457,5 @@ void os_listener_destroy(os_listener *listener) {
     if (listener->poller != NULL) {
         win32_poller_forget_listener(listener->poller);
     }
-    listener_free(listener);
+    listener_destroy(listener);
 }

@@ -139,7 +139,7 @@ void win32_watch_end(os_connection *connection) {
 }
 
 /** Frees it. Its place in the poller is left as it is. */
-static void watch_free(win32_watch *watch) {
+static void watch_destroy(win32_watch *watch) {
     os_connection *connection = watch->connection;
     AcquireSRWLockExclusive(&connection->watch_mutex);
     watch_take_back(watch);
@@ -216,7 +216,7 @@ void os_poller_remove_connection(os_poller *poller, os_connection *connection) {
     win32_watch *last = poller->watches[--poller->count];
     poller->watches[watch->index] = last;
     last->index = watch->index;
-    watch_free(watch);
+    watch_destroy(watch);
 }
 
 gpuipc_status os_poller_add_listener(os_poller *poller, os_listener *listener, void *tag) {
@@ -244,7 +244,7 @@ void os_poller_destroy(os_poller *poller) {
         win32_listener_detach(poller->listener);
     }
     for (size_t i = 0; i < poller->count; i++) {
-        watch_free(poller->watches[i]);
+        watch_destroy(poller->watches[i]);
     }
     free(poller->watches);
     os_handle_close(&poller->event);

@@ -10,7 +10,7 @@
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-static void lane_free(context *ctx, contents_lane *self, bool forked) {
+static void lane_destroy(context *ctx, contents_lane *self, bool forked) {
     const driver *drv = &ctx->driver;
     device_scope scope;
     if (self != NULL && !forked && device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
@@ -54,7 +54,7 @@ static gpuipc_status lane_make(context *ctx, uint32_t index, contents_lane **out
     gpuipc_status status = lane_fill(&ctx->driver, self);
     if (status != GPUIPC_OK) {
         gpuipc_error why = status_save();
-        lane_free(ctx, self, false);
+        lane_destroy(ctx, self, false);
         status_restore(&why);
         return status;
     }
@@ -99,11 +99,11 @@ static gpuipc_status ring_new(context *ctx, bool sends, contents_ring **out_ring
     return GPUIPC_OK;
 }
 
-static void ring_free(contents_ring *self, bool forked) {
+static void ring_destroy(contents_ring *self, bool forked) {
     context *ctx = self->context;
     device_scope scope;
     for (uint32_t i = 0; i < ctx->device_count; i++) {
-        lane_free(ctx, self->lanes[i], forked);
+        lane_destroy(ctx, self->lanes[i], forked);
     }
     if (self->device != GPUIPC_DEVICE_NONE && !forked &&
         device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
@@ -136,7 +136,7 @@ gpuipc_status contents_ring_create(struct context *ctx, point_peer *peer,
         (status = os_memory_map(self->handle, CONTENTS_RING_BYTES, true, &self->slots)) !=
             GPUIPC_OK) {
         gpuipc_error why = status_save();
-        ring_free(self, false);
+        ring_destroy(self, false);
         status_restore(&why);
         return status;
     }
@@ -224,7 +224,7 @@ static bool is_ready(deferred *item) {
 }
 
 static void end_deferred(deferred *item, bool forked) {
-    ring_free((contents_ring *)item, forked);
+    ring_destroy((contents_ring *)item, forked);
 }
 
 void contents_words_destroy(point_page *words) {
@@ -239,7 +239,7 @@ void contents_ring_destroy(contents_ring *self, bool forked) {
         return;
     }
     if (forked) {
-        ring_free(self, true);
+        ring_destroy(self, true);
         return;
     }
     if (!self->sends && ring_is_idle(self)) {
@@ -248,7 +248,7 @@ void contents_ring_destroy(contents_ring *self, bool forked) {
         contents_tell_end(self, FOR_EVER, STAGING_SLOTS);
     }
     if (self->device == GPUIPC_DEVICE_NONE && ring_is_idle(self)) {
-        ring_free(self, false); /* which makes no call that waits */
+        ring_destroy(self, false); /* which makes no call that waits */
         return;
     }
     self->deferred =

@@ -93,7 +93,7 @@ static bool is_through(context *ctx, const half *self, os_deadline deadline) {
 }
 
 /* Freeing waits for all streams, so it would wait for another process with one that does. */
-static void slots_free(context *ctx, const staging_ring *self) {
+static void slots_release(context *ctx, const staging_ring *self) {
     device_scope scope;
     if (self->slots == NULL || !deferred_free_begins()) {
         return;
@@ -106,10 +106,10 @@ static void slots_free(context *ctx, const staging_ring *self) {
 }
 
 /* Slots that a copy may still use are left to the end of the process; streams end when they are through. */
-static void ring_free(context *ctx, staging_ring *self, os_deadline deadline, bool forked) {
+static void ring_destroy(context *ctx, staging_ring *self, os_deadline deadline, bool forked) {
     if (!forked) {
         if (is_through(ctx, &self->reader, deadline) && is_through(ctx, &self->writer, deadline)) {
-            slots_free(ctx, self);
+            slots_release(ctx, self);
         }
         half_end(ctx, &self->reader);
         half_end(ctx, &self->writer);
@@ -153,7 +153,7 @@ static gpuipc_status ring_make(context *ctx, uint32_t writer, uint32_t reader,
         (status = half_make(ctx, &self->reader)) != GPUIPC_OK ||
         (status = half_make(ctx, &self->writer)) != GPUIPC_OK) {
         gpuipc_error why = status_save();
-        ring_free(ctx, self, os_deadline_after(0), false); /* nothing was put on its streams */
+        ring_destroy(ctx, self, os_deadline_after(0), false); /* nothing was put on its streams */
         status_restore(&why);
         return status;
     }
@@ -228,7 +228,7 @@ static gpuipc_status ring_take(context *ctx, uint32_t writer, uint32_t reader, g
 static void end(context *ctx, bool is_forked) {
     list_link *at;
     while ((at = list_take(&ctx->staging->rings)) != NULL) {
-        ring_free(ctx, LIST_ITEM(at, staging_ring, link), ctx->ends_by, is_forked);
+        ring_destroy(ctx, LIST_ITEM(at, staging_ring, link), ctx->ends_by, is_forked);
     }
 }
 

@@ -47,7 +47,7 @@ static bool is_left(const export_table *self) {
     return list_has(&self->context->points->left, &self->listed);
 }
 
-static void table_free(export_table *self, bool forked) {
+static void table_destroy(export_table *self, bool forked) {
     for (uint32_t i = 0; i < self->page_count; i++) {
         if (forked) {
             point_page_unreference(self->pages[i].page, true);
@@ -65,7 +65,7 @@ static void table_free(export_table *self, bool forked) {
 static void end_if_over(export_table *self) {
     if (is_left(self) && self->busy.count == 0) {
         list_remove(&self->listed);
-        table_free(self, false);
+        table_destroy(self, false);
     }
 }
 
@@ -96,7 +96,7 @@ static void make_free(export_record *self) {
 /* The ready word must have been written as well before the point is given out again: a stream that writes it later would put
  * the value of one hand-over over that of the next. Where the connection is over nothing is given out any more. What the
  * peer still has open counts as long, whether or not the buffer is there: marks and loans are for him as well. */
-static void free_if_over(export_record *self) {
+static void make_free_if_over(export_record *self) {
     const point_word released = point_released_word(&self->at);
     if (self->of == NULL && self->event == NULL && point_is_reached(&released) &&
         (is_left(self->table) || point_is_reached(&self->written))) {
@@ -120,14 +120,14 @@ static bool export_settle(export_record *self) {
         list_remove(&self->listed);
         list_append(&self->of->returned, &self->listed);
     }
-    free_if_over(self);
+    make_free_if_over(self);
     return is_moved;
 }
 
 void export_forget_buffer(export_record *self) {
     export_table *table = self->table;
     self->of = NULL;
-    free_if_over(self);
+    make_free_if_over(self);
     end_if_over(table);
 }
 
@@ -360,7 +360,7 @@ void export_end_all(struct context *ctx, bool forked) {
                 leave_buffers(one);
             }
             forget_all(one);
-            table_free(one, forked);
+            table_destroy(one, forked);
         }
     }
 }

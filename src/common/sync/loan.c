@@ -224,7 +224,7 @@ void loan_page_end(point_page *page) {
 /* ---- lending ---------------------------------------------------------------------------------- */
 
 /* Its ready word must have been written as well before it is given out again. The mutex is held. */
-static void free_if_over(loan_table *table, loan *self) {
+static void make_free_if_over(loan_table *table, loan *self) {
     if (is_over(table, self) && point_is_reached(&self->written)) {
         list_remove(&self->listed);
         if (self->value < VALUE_MAX) {
@@ -233,10 +233,10 @@ static void free_if_over(loan_table *table, loan *self) {
     }
 }
 
-static void free_some(loan_table *table, size_t most) {
+static void make_some_free(loan_table *table, size_t most) {
     const size_t count = table->busy.count < most ? table->busy.count : most;
     for (size_t i = 0; i < count; i++) {
-        free_if_over(table, LIST_ITEM(list_turn(&table->busy), loan, listed));
+        make_free_if_over(table, LIST_ITEM(list_turn(&table->busy), loan, listed));
     }
 }
 
@@ -245,7 +245,7 @@ static loan *take_free(loan_table *table) {
         return &table->loans[table->used++];
     }
     if (table->free.count == 0) {
-        free_some(table, table->busy.count);
+        make_some_free(table, table->busy.count);
     }
     return LIST_ITEM(list_take(&table->free), loan, listed);
 }
@@ -271,7 +271,7 @@ static gpuipc_status take(context *ctx, loan **out_loan, mark *out_mark) {
         return status;
     }
     look(table);
-    free_some(table, LOOKS);
+    make_some_free(table, LOOKS);
     loan *one = take_free(table);
     if (one == NULL) {
         return status_fail(GPUIPC_ERR_LIMIT,

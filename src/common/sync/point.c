@@ -121,7 +121,7 @@ gpuipc_status point_await(const point_word *words, size_t count, const atomic_bo
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
-static void page_free(point_page *self, bool forked) {
+static void page_destroy(point_page *self, bool forked) {
     if (self->words != NULL) {
         os_memory_unmap(self->words, POINT_PAGE_BYTES);
     }
@@ -180,7 +180,7 @@ gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_pag
     }
     status = os_memory_create("gpuipc-points", POINT_PAGE_BYTES, &self->handle);
     if (status != GPUIPC_OK || (status = map(self, self->handle)) != GPUIPC_OK) {
-        page_free(self, false);
+        page_destroy(self, false);
         return status;
     }
     if (peer == NULL) {
@@ -209,7 +209,7 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
     status = self->opened == NULL ? status_out_of_memory(POINT_COUNT * sizeof(*self->opened))
                                   : map(self, handle);
     if (status != GPUIPC_OK) {
-        page_free(self, false);
+        page_destroy(self, false);
         return status;
     }
     const point_word taken = {self, TAKEN_WORD, 1};
@@ -333,14 +333,14 @@ static void end_deferred(deferred *item, bool forked) {
     if (!forked) {
         point_page_unregister(self);
     }
-    page_free(self, forked);
+    page_destroy(self, forked);
 }
 
 /* The mutex is held. To unregister memory waits for the devices; nobody asks about its process until then. */
 static void end_page(point_page *self) {
     if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self) &&
         (self->trail == NULL || trail_is_untouched(self->trail))) {
-        page_free(self, false);
+        page_destroy(self, false);
     } else {
         os_handle_close(&self->handle);
         point_peer_unreference(self->peer, false);
@@ -362,7 +362,7 @@ void point_page_unreference(point_page *self, bool forked) {
         return;
     }
     if (forked) {
-        page_free(self, true);
+        page_destroy(self, true);
         return;
     }
     os_mutex *mutex = &self->context->points->mutex;

@@ -53,7 +53,7 @@ static watch_group *group_at(list_link *at) {
     return LIST_ITEM(at, watch_group, link);
 }
 
-static void entry_free(watch_entry *entry, bool forked) {
+static void entry_destroy(watch_entry *entry, bool forked) {
     list_remove(&entry->link);
     import_record_unreference(entry->of, forked);
     point_page_unreference(entry->word.page, forked);
@@ -69,7 +69,7 @@ static void entry_end(watch_entry *entry) {
     } else {
         import_record_passed(entry->of);
     }
-    entry_free(entry, false);
+    entry_destroy(entry, false);
 }
 
 /* The stream goes on, with contents that are not valid where it is the contents that it waited for. */
@@ -86,7 +86,7 @@ static watch_page *page_at(list_link *at) {
     return LIST_ITEM(at, watch_page, link);
 }
 
-static void page_free(watch_page *self, bool forked) {
+static void page_destroy(watch_page *self, bool forked) {
     list_remove(&self->link);
     self->page->watched = NULL;
     point_page_unreference(self->page, forked);
@@ -132,7 +132,7 @@ static void look_at_page(watch_page *self) {
         deferred_wait_ends();
     }
     if (have_passed && !is_kept) {
-        page_free(self, false);
+        page_destroy(self, false);
     }
 }
 
@@ -426,7 +426,7 @@ void watch_tidy(struct context *ctx) {
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-static void free_queue(linked_list *self, bool forked) {
+static void queue_clear(linked_list *self, bool forked) {
     while (self->first != NULL) {
         watch_entry *entry = entry_of(self->first);
         /* What a stream has not passed by now it may still touch: the page stays, to the end of the process. */
@@ -434,27 +434,27 @@ static void free_queue(linked_list *self, bool forked) {
             point_page_reference(entry->word.page);
             deferred_wait_ends();
         }
-        entry_free(entry, forked);
+        entry_destroy(entry, forked);
     }
 }
 
-static void free_pages(linked_list *self, bool forked) {
+static void pages_clear(linked_list *self, bool forked) {
     while (self->first != NULL) {
         watch_page *page = page_at(self->first);
         if (!forked && !page->is_kept) {
             point_page_reference(page->page);
             deferred_wait_ends();
         }
-        page_free(page, forked);
+        page_destroy(page, forked);
     }
 }
 
-static void free_all(watch *self, bool forked) {
-    free_queue(&self->returns, forked);
+static void clear_all(watch *self, bool forked) {
+    queue_clear(&self->returns, forked);
     while (self->groups.first != NULL) {
         watch_group *group = group_at(self->groups.first);
-        free_queue(&group->waits, forked);
-        free_pages(&group->pages, forked);
+        queue_clear(&group->waits, forked);
+        pages_clear(&group->pages, forked);
         group_end(group, forked);
     }
 }
@@ -484,7 +484,7 @@ static void end(context *ctx, bool is_forked) {
         join(thread);
         let_all_go(self, ctx->ends_by);
     }
-    free_all(self, is_forked);
+    clear_all(self, is_forked);
     if (is_forked) {
         forget(self->thread); /* what it had locked stays so */
     } else {

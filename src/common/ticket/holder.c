@@ -30,7 +30,7 @@ static holder *holder_of(list_link *at) {
 }
 
 /* Nobody refers to it any more. */
-static void holder_free(holder *self, bool forked) {
+static void holder_destroy(holder *self, bool forked) {
     list_remove(&self->in_row);
     os_process_watch_destroy(self->watch);
     quota_return(&self->charge);
@@ -122,7 +122,7 @@ static void end_with_holder(hold *self, bool forked) {
     holder *by = self->in->by;
     end_hold(self, forked);
     if (by->holds.count == 0 && by->peer == NULL) {
-        holder_free(by, forked);
+        holder_destroy(by, forked);
     }
 }
 
@@ -234,7 +234,7 @@ static bool sweep_one(linked_list *row, holder *one, uint32_t *io_most) {
     const bool gone = point_page_is_abandoned(one->page);
     *io_most -= reap_some(one, *io_most, gone);
     if (one->holds.count == 0) {
-        holder_free(one, false);
+        holder_destroy(one, false);
         return true;
     }
     if (gone || one->next_look != NULL) {
@@ -311,7 +311,7 @@ void holder_leave(holder *self, linked_list *row, os_poller *woken) {
     self->process = NULL;
     (void)reap_some(self, SWEPT_AT_ONCE, false);
     if (self->holds.count == 0) {
-        holder_free(self, false);
+        holder_destroy(self, false);
     } else {
         wait_in_row(self, row, woken);
     }
@@ -319,7 +319,7 @@ void holder_leave(holder *self, linked_list *row, os_poller *woken) {
 
 void holder_abandon(holder *self) {
     self->peer = NULL;
-    holder_free(self, true);
+    holder_destroy(self, true);
 }
 
 bool holder_take_room(holder *self) {

@@ -44,7 +44,7 @@ static share *find(share_table *self, const ticket *wanted) {
     return is_right ? found : NULL;
 }
 
-static void free_share(share *self, bool forked) {
+static void share_destroy(share *self, bool forked) {
     hold_list_clear(&self->holds, forked);
     admission_destroy(self->admitted, forked);
     free(self);
@@ -56,7 +56,7 @@ static void forget(share_table *self, share *gone) {
     list_remove(&gone->in_buried);
     expiry_remove(&self->dated, &gone->expires);
     if (gone->in_use == 0) {
-        free_share(gone, false);
+        share_destroy(gone, false);
     }
 }
 
@@ -115,7 +115,7 @@ void share_table_destroy(share_table *self, bool forked) {
         share *gone = share_of(at);
         next = table_next(&self->shares, at);
         offer_unreference(gone->offer, forked);
-        free_share(gone, forked);
+        share_destroy(gone, forked);
     }
     table_clear(&self->shares);
     expiry_heap_destroy(&self->dated);
@@ -178,7 +178,7 @@ gpuipc_status share_add(share_table *self, offer *of, const share_limits *limits
     }
     os_mutex_unlock(&self->mutex);
     if (status != GPUIPC_OK) {
-        free_share(made, false);
+        share_destroy(made, false);
     }
     return status;
 }
@@ -307,7 +307,7 @@ void share_settle(share_table *self, share_grant *grant, bool has_left, const po
     }
     of->in_use--;
     if (of->in_use == 0 && !table_has(&of->by_id)) {
-        free_share(of, false);
+        share_destroy(of, false);
     }
     os_mutex_unlock(&self->mutex);
     offer_unreference(used_up, false);

@@ -321,7 +321,7 @@ static gpuipc_status import_pointer(context *ctx, const driver_reference_key *ke
 }
 
 /* The driver does not count: the first free ends an imported pointer (measured on an H200, driver 580). */
-static void free_pointer(context *ctx, const driver_reference_key *key, uint64_t value) {
+static void pointer_release(context *ctx, const driver_reference_key *key, uint64_t value) {
     (void)key;
     (void)ctx->driver.cuMemFree(value);
 }
@@ -380,7 +380,7 @@ static CUmemoryPool pool_of(const buffer *self) {
 static gpuipc_status open_pointer(buffer *self) {
     /* The bytes need not be the same each time: the driver leaves some as they were. */
     static const driver_reference_maker maker = {
-        .make = import_pointer, .undo = free_pointer, .value_tells = true};
+        .make = import_pointer, .undo = pointer_release, .value_tells = true};
     segment *of = &self->segments[0];
     driver_reference_key key = {.kind = REFERENCE_POINTER,
                                 .device = GPUIPC_DEVICE_NONE,
