@@ -79,6 +79,8 @@ static const struct {
     {"readlink", 0, NULL, "whether the peer numbers processes otherwise is not known then"},
     {"syscall(SYS_futex, FUTEX_WAKE)", 0, NULL,
      "whether anybody sleeps is a matter of moments; who does looks again by himself after 50 ms at most"},
+    {"syscall(SYS_futex, FUTEX_WAIT)", 0, NULL,
+     "who sleeps for a frame or a slot looks again, whatever ended that; whether he sleeps is a matter of moments"},
     {"ioctl(SIOCOUTQ)", 0, NULL, "what cannot be known counts as taken"},
     {"poll(at once)", 0, NULL, "what cannot be known now is asked again, or counts as not so"},
     {"memfd_create", EINVAL, NULL, "an older kernel does not know a flag: tried without"},
