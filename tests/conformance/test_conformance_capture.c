@@ -132,6 +132,21 @@ Test(capture, cannot_be_waited_for) {
     graph_check_invalid("programming guide: that makes the capture invalid", stream);
 }
 
+/* Unlike its context, and that of another stream. */
+Test(capture, and_the_id_of_its_stream) {
+    unsigned long long id = 0;
+    CUcontext of = NULL;
+    if (!drv.has_streamid) {
+        cr_skip("the driver has no cuStreamGetId");
+    }
+    graph_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK("measured: its context may be asked", CUDA_SUCCESS, drv.cuStreamGetCtx(stream, &of));
+    CHECK("measured: another one's id, too", CUDA_SUCCESS, drv.cuStreamGetId(other, &id));
+    CHECK("measured: not its id", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+          drv.cuStreamGetId(stream, &id));
+    graph_check_invalid("measured: that makes the capture invalid", stream);
+}
+
 Test(capture, that_is_invalid_takes_nothing) {
     CUdeviceptr plain = 0;
     CUevent event = NULL;

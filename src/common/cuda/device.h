@@ -61,7 +61,7 @@ typedef struct device_scope {
     bool is_pushed;  /**< it was not current before */
     bool is_relaxed; /**< the capture mode is */
     uint64_t
-        stream_id; /**< of the stream that was entered briefly, which no other one gets, as its handle; 0: not known */
+        stream_id; /**< of a stream that is not being captured, which no other one gets, as its handle; 0: not known */
     const void *outer_of;
     uint32_t outer_index; /**< what device_entered() says outside */
 } device_scope;
@@ -85,6 +85,10 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
  *  something on it. The capture mode is relaxed for a default stream alone. */
 gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                           device_scope *out_scope);
+
+/** The same for one that is not being captured, else ERR_CUDA. Its id is known then. */
+gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream stream,
+                                              uint32_t index, device_scope *out_scope);
 
 /** The device whose primary context this thread has entered and not left, of those of this context; GPUIPC_DEVICE_NONE:
  *  none, or the context of a stream that is no primary one. */

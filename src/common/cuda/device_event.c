@@ -40,7 +40,7 @@ static gpuipc_status hold_primary(context *ctx, bool *out_is_new) {
 gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                  device_scope *out_scope) {
     bool is_new = false;
-    gpuipc_status status = device_enter_stream_briefly(ctx, stream, index, out_scope);
+    gpuipc_status status = device_enter_uncaptured_briefly(ctx, stream, index, out_scope);
     if (status != GPUIPC_OK || device_entered(ctx) != GPUIPC_DEVICE_NONE) {
         return status;
     }
@@ -49,7 +49,7 @@ gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint
         return GPUIPC_OK;
     }
     device_leave(out_scope);
-    return status == GPUIPC_OK ? device_enter_stream_briefly(ctx, stream, index, out_scope)
+    return status == GPUIPC_OK ? device_enter_uncaptured_briefly(ctx, stream, index, out_scope)
                                : status;
 }
 

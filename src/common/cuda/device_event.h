@@ -18,7 +18,7 @@ gpuipc_status device_current(const struct context *ctx, uint32_t *out_index);
 gpuipc_status device_event_new(struct context *ctx, unsigned flags, CUevent *out_event,
                                uint32_t *out_index);
 
-/** Enters the CUDA context of a stream as device_enter_stream_briefly() does. If that is the primary one of a device which
+/** Enters the CUDA context of a stream as device_enter_uncaptured_briefly() does. If that is the primary one of a device which
  *  the library has not used yet, it does so from here on. */
 gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                  device_scope *out_scope);

@@ -93,7 +93,8 @@ static gpuipc_status context_of(const context *ctx, gpuipc_stream stream, CUcont
                        "asking for the context of the caller's stream");
 }
 
-/* Of the current CUDA context, where it is a default one. */
+/* Not of one that is being captured: to ask for its id ends the capture (measured on an H100, driver 580). For a default one
+ * of the current CUDA context. */
 static uint64_t id_of(const driver *drv, gpuipc_stream stream) {
     unsigned long long id = 0;
     return drv->has_streamid && drv->cuStreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
@@ -154,26 +155,45 @@ static gpuipc_status push(const driver *drv, CUcontext wanted, device_scope *sco
     return status;
 }
 
-static gpuipc_status enter_default_stream(struct context *ctx, gpuipc_stream stream, uint32_t index,
+gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                           device_scope *out_scope) {
-    gpuipc_status status = device_enter(ctx, index, out_scope);
+    device_scope scope = {.driver = &ctx->driver};
+    CUcontext wanted;
+    if (device_is_default_stream(stream)) {
+        return device_enter(ctx, index, out_scope);
+    }
+    gpuipc_status status = context_of(ctx, stream, &wanted);
+    if (status == GPUIPC_OK && (status = push(&ctx->driver, wanted, &scope)) == GPUIPC_OK) {
+        begin(ctx, find_primary(ctx, wanted), &scope);
+        *out_scope = scope;
+    }
+    return status;
+}
+
+static gpuipc_status enter_uncaptured_default(struct context *ctx, gpuipc_stream stream,
+                                              uint32_t index, device_scope *out_scope) {
+    gpuipc_status status = device_enter_uncaptured(ctx, stream, index, out_scope);
     if (status == GPUIPC_OK) {
         out_scope->stream_id = id_of(&ctx->driver, stream);
     }
     return status;
 }
 
-gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                          device_scope *out_scope) {
+gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream stream,
+                                              uint32_t index, device_scope *out_scope) {
     const driver *drv = &ctx->driver;
     device_scope scope = {.driver = drv};
     CUcontext wanted;
     uint32_t of;
     if (device_is_default_stream(stream)) {
-        return enter_default_stream(ctx, stream, index, out_scope);
+        return enter_uncaptured_default(ctx, stream, index, out_scope);
+    }
+    gpuipc_status status = device_check_capture(ctx, stream);
+    if (status != GPUIPC_OK) {
+        return status;
     }
     scope.stream_id = id_of(drv, stream);
-    gpuipc_status status = find_context(ctx, stream, scope.stream_id, &wanted, &of);
+    status = find_context(ctx, stream, scope.stream_id, &wanted, &of);
     if (status == GPUIPC_OK && (status = push(drv, wanted, &scope)) == GPUIPC_OK) {
         begin(ctx, of, &scope);
         *out_scope = scope;

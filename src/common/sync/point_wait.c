@@ -11,19 +11,16 @@
 gpuipc_status point_can_wait(const point_waiter *self, bool *out_can, uint64_t *out_stream_id) {
     device_scope scope;
     gpuipc_status status =
-        device_enter_stream_briefly(self->context, self->stream, self->device, &scope);
+        device_enter_uncaptured_briefly(self->context, self->stream, self->device, &scope);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = device_check_capture(self->context, self->stream);
-    if (status == GPUIPC_OK) {
-        *out_can = point_has_stream_waits(self->context);
-    }
+    *out_can = point_has_stream_waits(self->context);
     if (out_stream_id != NULL) {
         *out_stream_id = scope.stream_id;
     }
     device_leave(&scope);
-    return status;
+    return GPUIPC_OK;
 }
 
 /* Those before the failure are over when the passage is reached. A word of this process alone is written like anything

@@ -226,11 +226,6 @@ gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = device_check_capture(ctx, stream);
-    if (status != GPUIPC_OK) {
-        device_leave(&entered.scope);
-        return status;
-    }
     entered.can_wait = point_has_stream_waits(ctx);
     *out_stream = entered;
     return GPUIPC_OK;
