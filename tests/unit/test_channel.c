@@ -111,7 +111,11 @@ Test(channel, a_reader_of_the_newest_counts_what_it_missed) {
     gpuipc_reader_info info = channel_case_reader();
     cr_assert_eq(info.state, GPUIPC_READER_ACTIVE);
     cr_assert_eq(info.passed_over, 15);
+    channel_case_send();
+    channel_case_send();
+    check_reader(16, 1);
     check_ok(gpuipc_subscription_close(reader));
+    check_reader(16, 0);
 }
 
 Test(channel, a_late_reader_begins_where_it_wants) {

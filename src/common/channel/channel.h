@@ -124,9 +124,10 @@ extern const offer_channel channel_offered;
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why);
 /** Looks which have ended or closed. @return whether there are any left */
 bool channel_look_at_readers(channel *self);
-/** What a reader has: frames that wait for it, and frames that it has taken and not given back. */
-void channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
-                        uint32_t *out_held);
+/** What a reader has: frames that wait for it, and frames that it has taken and not given back.
+ *  @return frames that it was offered, and that it has passed over since */
+uint32_t channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
+                            uint32_t *out_held);
 /** Tells all that there will be no more, and gives all up. @param forked in a child */
 void channel_readers_end(channel *self, bool forked);
 /** Offers a frame to a reader. */

@@ -49,6 +49,11 @@ void channel_offer(channel *self, channel_reader *reader, uint32_t slot) {
     }
 }
 
+/* Who takes the newest has passed over all that it was offered before. */
+static bool is_passed_over(const channel *self, const channel_reader *reader, uint64_t number) {
+    return reader->delivery == GPUIPC_DELIVERY_NEWEST && number != self->number;
+}
+
 /* ---- the end of a reader ----------------------------------------------------------------------- */
 
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why) {
@@ -61,7 +66,9 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
         slot->awaited &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
-            (void)channel_change(reader->page, i, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN);
+            reader->passed_over +=
+                channel_change(reader->page, i, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN) &&
+                is_passed_over(self, reader, slot->number);
             const point_word returned = channel_returned_word(reader->page, i, slot->number);
             point_raise(&returned);
             slot->holders &= ~bit;
@@ -392,8 +399,9 @@ const offer_channel channel_offered = {.attach = attach, .detach = detach, .leav
 
 /* ---- who they are ------------------------------------------------------------------------------ */
 
-void channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
-                        uint32_t *out_held) {
+uint32_t channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
+                            uint32_t *out_held) {
+    uint32_t passed_over = 0;
     *out_lag = 0;
     *out_held = 0;
     for (uint32_t i = 0; reader->page != NULL && i < self->config.slots; i++) {
@@ -404,27 +412,14 @@ void channel_count_held(const channel *self, const channel_reader *reader, uint3
         }
         const uint64_t state = channel_read(reader->page, channel_entry(i, CHANNEL_STATE));
         if (state == channel_state_of(slot->number, CHANNEL_OFFERED)) {
-            (*out_lag)++;
+            const bool is_over = is_passed_over(self, reader, slot->number);
+            passed_over += is_over;
+            *out_lag += !is_over;
         } else if (state != channel_state_of(slot->number, CHANNEL_GIVEN)) {
             (*out_held)++;
         }
     }
-}
-
-/* Who takes the newest has passed over all that it was offered before. */
-static void pass_over_older(const channel *self, const channel_reader *reader,
-                            gpuipc_reader_info *info) {
-    const uint32_t offered = info->lag;
-    info->lag = 0;
-    for (uint32_t i = 0; i < self->config.slots && offered > 0; i++) {
-        const channel_slot *slot = &self->slots[i];
-        if (slot->number == self->number && (slot->holders & bit_of(self, reader)) != 0 &&
-            channel_read(reader->page, channel_entry(i, CHANNEL_STATE)) ==
-                channel_state_of(slot->number, CHANNEL_OFFERED)) {
-            info->lag = 1;
-        }
-    }
-    info->passed_over += offered - info->lag;
+    return passed_over;
 }
 
 static gpuipc_reader_info describe(const channel *self, const channel_reader *reader) {
@@ -435,10 +430,7 @@ static gpuipc_reader_info describe(const channel *self, const channel_reader *re
                                .delivery = (uint32_t)reader->delivery,
                                .captured = reader->captured};
     if (self->config.turns == 0) {
-        channel_count_held(self, reader, &info.lag, &info.held);
-        if (reader->delivery == GPUIPC_DELIVERY_NEWEST) {
-            pass_over_older(self, reader, &info);
-        }
+        info.passed_over += channel_count_held(self, reader, &info.lag, &info.held);
     } else {
         info.held = reader->page != NULL && !turn_is_free(reader->page);
     }

@@ -206,7 +206,7 @@ static void drop_greedy(channel *self) {
         channel_reader *reader = &self->readers[i];
         uint32_t lag;
         uint32_t held;
-        channel_count_held(self, reader, &lag, &held);
+        (void)channel_count_held(self, reader, &lag, &held);
         if (reader->page != NULL && held > reader->max_held) {
             context_log_peer(self->context,
                              "channel: dropped the reader of process %" PRIu64

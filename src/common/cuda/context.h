@@ -12,11 +12,11 @@
 #include "cuda/device.h"
 #include "driver.h"
 
+#define CONTEXT_KNOWN_STREAMS 64u
+
 /**
  * What the areas keep in a context is theirs alone (context_part); api/context_create.c says in which order.
  */
-#define CONTEXT_KNOWN_STREAMS 64u
-
 typedef struct context {
     object object;
     driver driver;
@@ -80,7 +80,7 @@ gpuipc_status context_acquire(gpuipc_context *handle, context **out_context);
 /** Gives a reference up. NULL does nothing. */
 void context_unreference(context *self);
 
-/** How long a call may wait. It asks no clock before it has to. */
+/** How long a call may wait, from the first time on that it has to. It asks no clock before. */
 typedef struct time_limit {
     context *context;
     int timeout_ms;

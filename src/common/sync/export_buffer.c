@@ -164,6 +164,16 @@ static void forget_streams(buffer_exports *self) {
     }
 }
 
+/* In a child: another thread may have been about to change the list, so that only its order can be relied on. */
+static void free_streams(buffer_exports *self) {
+    list_link *next;
+    for (list_link *at = self->streams.first; at != NULL; at = next) {
+        next = at->next;
+        free(STREAM(at));
+    }
+    self->streams = (linked_list){0};
+}
+
 /* Those of a list from its end on: they are in their order, but for those of a buffer that came home and ended.
  * @param words NULL: they are counted only */
 static size_t copy_own(const buffer_exports *self, uint64_t awaited, point_words *words) {
@@ -236,7 +246,7 @@ static void leave_list(linked_list *from, linked_list *to, buffer_exports *heir)
 
 void export_forget(buffer_exports *self, bool forked) {
     if (forked) {
-        forget_streams(self);
+        free_streams(self);
         return; /* the mutex may be held for ever */
     }
     os_mutex_lock(&self->context->points->mutex);
