@@ -356,14 +356,11 @@ static bool counts(const point_page *page) {
     return page->watched != NULL && !page->watched->is_kept;
 }
 
-/* Those for one page count as one that waits for another process. The mutex is held.
- * @param out_is_new it did not count yet */
-static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot,
-                              bool *out_is_new) {
+/* Those for one page count as one that waits for another process. The mutex is held. */
+static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot) {
     point_page *page = word->page;
     watch_group *group = NULL;
     gpuipc_status status = start(self);
-    *out_is_new = !counts(page);
     if (status == GPUIPC_OK && page->watched == NULL &&
         (status = group_of(self, page->peer, &group)) == GPUIPC_OK) {
         watch_page *made = calloc(1, sizeof(*made));
@@ -385,22 +382,22 @@ static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot
 
 gpuipc_status watch_add_slot(struct context *ctx, const point_word *word, uint32_t slot) {
     watch *self = ctx->watch;
-    bool is_new = false;
     gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&self->mutex);
-    const bool is_counted = counts(word->page);
+    bool is_counted = counts(word->page);
     if (is_counted) {
-        status = add_slot(self, word, slot, &is_new);
+        status = add_slot(self, word, slot);
     }
     os_mutex_unlock(&self->mutex);
     if (is_counted) {
         return status;
     }
-    deferred_wait_begins();
+    deferred_wait_begins(); /* under no lock; another thread may have come first meanwhile */
     os_mutex_lock(&self->mutex);
-    status = add_slot(self, word, slot, &is_new);
+    is_counted = counts(word->page);
+    status = add_slot(self, word, slot);
     os_mutex_unlock(&self->mutex);
-    if (status != GPUIPC_OK || !is_new) {
+    if (status != GPUIPC_OK || is_counted) {
         deferred_wait_ends();
     }
     return status;
