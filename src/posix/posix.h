@@ -107,6 +107,9 @@ typedef struct posix_address {
  *  ERR_NOT_FOUND when it is missing and not made. @p out_fd is registered. */
 gpuipc_status posix_directory_open(const char *path, bool shared, bool create, int *out_fd);
 
+/** The rights that the file of a socket has once it is made: its own user's, and its group's where that shares the directory. */
+mode_t posix_socket_rights(bool shared);
+
 /** The address that @p name has in a directory (whose path is not looked at when abstract). */
 gpuipc_status posix_address_make(const char *directory_path, const char *name,
                                  posix_address *out_address);

@@ -4,10 +4,12 @@
 #include "posix.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <linux/sockios.h>
@@ -77,24 +79,47 @@ static gpuipc_status connect_failed(int code, const posix_address *address) {
     }
 }
 
-/** One try. ERR_NOT_FOUND and ERR_TIMEOUT (a full backlog) may pass; other failures will not. */
-static gpuipc_status connection_try(int fd, const posix_address *address, const char *path,
-                                    bool shared) {
-    int directory = -1;
+static int socket_connect(int fd, int directory, const posix_address *address) {
     int code;
-    if (address->file != 0) {
-        gpuipc_status status = posix_directory_open(path, shared, false, &directory);
-        if (status != GPUIPC_OK) {
-            return status;
-        }
-    }
     do {
         code = posix_address_do(connect, fd, directory, address);
     } while (code == EINTR);
+    return code;
+}
+
+/* Who listens has bound the socket and not given it its rights yet, of which the umask takes some: posix_endpoint.c. */
+static bool is_just_made(int directory, const posix_address *address, bool shared) {
+    struct stat found;
+    return fstatat(directory, address->socket.sun_path + address->file, &found,
+                   AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISSOCK(found.st_mode) && (found.st_mode & 07777u) != posix_socket_rights(shared);
+}
+
+/** One try.
+ *  @param out_may_pass whether a failure may pass: nobody is there yet, or it is busy (a full backlog) */
+static gpuipc_status connection_try(int fd, const posix_address *address, const char *path,
+                                    bool shared, bool *out_may_pass) {
+    int directory = -1;
+    bool just_made = false;
+    if (address->file != 0) {
+        gpuipc_status status = posix_directory_open(path, shared, false, &directory);
+        if (status != GPUIPC_OK) {
+            *out_may_pass = status == GPUIPC_ERR_NOT_FOUND;
+            return status;
+        }
+    }
+    int code = socket_connect(fd, directory, address);
+    if (code == EACCES && directory >= 0) {
+        just_made = is_just_made(directory, address, shared);
+        code = socket_connect(fd, directory, address); /* it may have got its rights in between */
+    }
     if (directory >= 0) {
         posix_register_close(directory);
     }
-    return code == 0 ? GPUIPC_OK : connect_failed(code, address);
+    const gpuipc_status status = code == 0 ? GPUIPC_OK : connect_failed(code, address);
+    *out_may_pass = status == GPUIPC_ERR_NOT_FOUND || status == GPUIPC_ERR_TIMEOUT ||
+                    (code == EACCES && just_made);
+    return status;
 }
 
 gpuipc_status os_connection_open(const os_directory *directory, const char *name,
@@ -120,8 +145,8 @@ gpuipc_status os_connection_open(const os_directory *directory, const char *name
     bool shared = directory != NULL && directory->shared;
     unsigned pause = 0;
     for (;;) {
-        status = connection_try(fd, &address, path, shared);
-        bool may_pass = status == GPUIPC_ERR_NOT_FOUND || status == GPUIPC_ERR_TIMEOUT;
+        bool may_pass;
+        status = connection_try(fd, &address, path, shared, &may_pass);
         if (!may_pass || os_deadline_passed(deadline)) {
             break;
         }

@@ -157,6 +157,10 @@ gpuipc_status posix_directory_open(const char *path, bool shared, bool create, i
     return GPUIPC_OK;
 }
 
+mode_t posix_socket_rights(bool shared) {
+    return shared ? 0660 : 0600;
+}
+
 /** man 7 unix, "Abstract": sun_path begins with a null byte, and the size of the address says where
  *  the name ends. */
 static gpuipc_status address_make_abstract(const char *name, posix_address *address) {

@@ -175,7 +175,7 @@ static gpuipc_status rights_set(const os_listener *listener, mode_t rights, stru
 /** With the directory locked. The socket's own rights are what its file gets, less the umask (net/unix/af_unix.c,
  *  unix_bind_bsd()), so that the file never has more; and until listen() a connect is refused. */
 static gpuipc_status name_make(os_listener *listener, bool shared) {
-    const mode_t rights = shared ? 0660 : 0600;
+    const mode_t rights = posix_socket_rights(shared);
     struct stat made;
     if (fchmod(listener->fd, rights) != 0) {
         return posix_fail(errno, "fchmod", "the rights of a socket cannot be set");

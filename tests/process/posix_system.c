@@ -124,7 +124,11 @@ void system_become_as(const char *user, char **arguments) {
     }
 }
 
+bool system_set_rights(const char *path, unsigned mode, unsigned group) {
+    return chown(path, (uid_t)-1, group) == 0 && chmod(path, mode) == 0;
+}
+
 bool system_share_directory(const char *path, unsigned group) {
     /* The set-group-ID bit of a directory hands its group on to new files: inode(7). */
-    return chown(path, (uid_t)-1, group) == 0 && chmod(path, S_ISGID | 0770) == 0;
+    return system_set_rights(path, S_ISGID | 0770, group);
 }

@@ -16,6 +16,8 @@ bool system_is_root(void);
 /** From now on another user, with no other groups. */
 bool system_become_user(unsigned user);
 
+bool system_set_rights(const char *path, unsigned mode, unsigned group);
+
 /** A directory of ours that the group @p group may use as well, and whose files get that group. */
 bool system_share_directory(const char *path, unsigned group);
 

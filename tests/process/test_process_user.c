@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Another user: kept out by the directory, by the credentials, or let in by a policy. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include "check.h"
 #include "marks.h"
+#include "os.h"
 #include "partner.h"
 #include "posix_system.h"
 
@@ -69,6 +71,38 @@ Test(user, is_kept_out_by_the_directory) {
     partner_do(&other, "GPUIPC_ERR_UNSAFE_DIRECTORY", "connect %s 1000", at.name);
     partner_do(&other, "GPUIPC_ERR_", "listen elsewhere");
     partner_end(&other);
+    process_case_end(&at);
+}
+
+/* Until a new socket has its rights it is waited for as one that is not there; what has them and refuses does so at once. */
+Test(user, waits_for_the_rights_of_a_new_socket) {
+    partner other;
+    char name[UNIQUE_NAME_MAX];
+    char path[RUNTIME_DIRECTORY_MAX + UNIQUE_NAME_MAX + 8];
+    gpuipc_connection *connection;
+    need_root();
+    begin_shared();
+    unique_name(name);
+    policy_answer = 1;
+    gpuipc_listener *listener = listen_in_shared(&with_policy, name);
+    start_other_user(&other, (const char *const[]){"shared", "admit", NULL});
+    (void)snprintf(path, sizeof(path), "%s/%s.sock", at.directory, name);
+    cr_assert(system_set_rights(path, 0640, OTHER_USER));
+    uint64_t begin_ns = os_clock_ns();
+    partner_do(&other, "GPUIPC_ERR_ACCESS_DENIED", "connect %s 100", name);
+    cr_assert_geq(os_clock_ns() - begin_ns, UINT64_C(100000000));
+
+    cr_assert(system_set_rights(path, 0660, OTHER_USER - 1));
+    begin_ns = os_clock_ns();
+    partner_do(&other, "GPUIPC_ERR_ACCESS_DENIED", "connect %s %d", name, PATIENCE_MS);
+    cr_assert_lt(os_clock_ns() - begin_ns, (uint64_t)PATIENCE_MS * 1000000);
+
+    cr_assert(system_set_rights(path, 0660, OTHER_USER));
+    partner_do(&other, "GPUIPC_OK", "connect %s %d", name, PATIENCE_MS);
+    check_ok(gpuipc_listener_accept(listener, PATIENCE_MS, &connection));
+    check_ok(gpuipc_connection_close(connection));
+    partner_end(&other);
+    check_ok(gpuipc_listener_close(listener));
     process_case_end(&at);
 }
 
