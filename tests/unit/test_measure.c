@@ -76,6 +76,22 @@ Test(measure_machine, with_little_memory_is_measured_with_less) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+/* What trials have left until somebody may wait for the devices is no measurement's loss. */
+Test(measure_machine, with_many_pairs_is_measured_with_as_much_each_time) {
+    gpuipc_context *made = machine_context("devices=2;memory=40M");
+    for (size_t i = 0; i < EVERY; i++) {
+        for (uint32_t each = 0; each < 4; each++) {
+            const gpuipc_transport_pair pair = machine_pair(each / 2, each % 2);
+            gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+            if (machine_ask(made, every[i], &pair).available) {
+                check_ok(gpuipc_transport_measure(made, every[i], &pair, &measured));
+                cr_assert_eq(measured.bytes, 4u << 20);
+            }
+        }
+    }
+    check_ok(gpuipc_context_destroy(made));
+}
+
 Test(measure_machine, without_memory_is_not_measured) {
     gpuipc_context *made = machine_context("memory=2M");
     const gpuipc_transport_pair pair = machine_pair(0, 0);

@@ -12,6 +12,7 @@
 #include "query/figures.h"
 #include "query/transport_probe.h"
 #include "query/transport_query.h"
+#include "sync/deferred.h"
 #include "transport/transport.h"
 
 /* One copy, at most: below the 512 MiB from which giving a peer access takes milliseconds (measured on an
@@ -336,6 +337,7 @@ static uint64_t bytes_to_use(context *ctx, uint32_t owner, uint32_t user) {
 static gpuipc_status measure(context *ctx, gpuipc_transport which, uint32_t owner, uint32_t user,
                              gpuipc_measurement *out) {
     gpuipc_status status = GPUIPC_ERR_OUT_OF_DEVICE_MEMORY;
+    (void)deferred_work_off(ctx); /* what trials have left, since they wait for no device */
     for (uint64_t bytes = bytes_to_use(ctx, owner, user);
          bytes >= BYTES_MIN && status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY; bytes /= 2) {
         status = try_bytes(ctx, which, owner, user, bytes, out);
