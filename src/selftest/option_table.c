@@ -61,8 +61,8 @@ static const struct {
      "auto (default, or what GPUIPC_CUDA_DRIVER says): the installed CUDA driver, and without one or a device the "
      "emulated one; cuda: the installed driver, never the emulated one; PATH: this library"},
     {"device", OPTION_DEVICE, required_argument,
-     TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(PEER_GIVE) | BIT(PEER_END), "=N",
-     "only memory of this device (default: every device)"},
+     TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(DOCTOR) | BIT(PEER_GIVE) | BIT(PEER_END),
+     "=N", "only memory of this device (default: every device)"},
     {"peer", OPTION_PEER, optional_argument,
      TRIES | BIT(PRODUCE) | BIT(CONSUME) | CHANNELS | BIT(DOCTOR), "=N",
      "only users on this device (default: every device; consume: the owner)"},
@@ -109,9 +109,9 @@ static const struct {
      "writes JUnit's XML, as CI systems read it, as well"},
     {"ascii", OPTION_ASCII, no_argument, ALL, "",
      "lines for people without colours, and without letters that are not ASCII"},
-    {"verbose", 'v', no_argument, ALL & ~BIT(LIST), "",
-     "says every step; doctor: also what is not so; also -v"},
-    {"help", 'h', no_argument, ALL, "", "this text; behind a command, the command's; also -h"},
+    {"verbose", OPTION_VERBOSE, no_argument, ALL & ~BIT(LIST), "",
+     "says every step; doctor: also what is not so"},
+    {"help", OPTION_HELP, no_argument, ALL, "", "this text; behind a command, the command's"},
     {"version", OPTION_VERSION, no_argument, ALL, "", "the version"},
     {"parent", OPTION_PARENT, required_argument, MEETS, "", NULL},
     {"pairs", OPTION_PAIRS, required_argument, BIT(PRODUCE), "", NULL},
@@ -130,6 +130,9 @@ static const struct {
     {OPTION_PEER, BIT(DOCTOR), "[=LINE]",
      "alone: prints a line, and waits; with that line, where the other end is: compares the two, and tries what they can "
      "share"},
+    {OPTION_DEVICE, BIT(DOCTOR), "=N",
+     "with --peer: whose memory is given (default: the first); with the line: which other device takes part (default: the "
+     "first one that both ends see)"},
     {OPTION_SIZE, BIT(CHANNEL), "=SIZE",
      "how large a frame is, such as 64M (K, M and G are powers of 1024); may be repeated (default: 8M; on the emulated "
      "driver 256K)"},
@@ -152,6 +155,26 @@ const struct option *option_table(void) {
         made[i] = (struct option){
             .name = rows[i].name, .has_arg = rows[i].has_argument, .val = rows[i].value};
     }
+    return made;
+}
+
+static bool has_letter(size_t row) {
+    return rows[row].value < OPTION_DRIVER;
+}
+
+const char *option_table_letters(void) {
+    static char made[2 * ROWS + 2];
+    size_t used = 0;
+    made[used++] = ':';
+    for (size_t i = 0; i < ROWS; i++) {
+        if (has_letter(i)) {
+            made[used++] = (char)rows[i].value;
+            if (rows[i].has_argument == required_argument) {
+                made[used++] = ':';
+            }
+        }
+    }
+    made[used] = '\0';
     return made;
 }
 
@@ -229,12 +252,16 @@ static void print_options(unsigned which) {
         }
         const char *argument;
         const char *help = help_of(i, which, &argument);
+        char also[16] = "";
         (void)snprintf(word, sizeof(word), "--%s%s", rows[i].name, argument);
+        if (has_letter(i)) {
+            (void)snprintf(also, sizeof(also), "; also -%c", rows[i].value);
+        }
         if (4 + strlen(word) <= (size_t)beginning) {
-            print_help("  %-*s  %s", beginning - 4, word, help);
+            print_help("  %-*s  %s%s", beginning - 4, word, help, also);
         } else {
             (void)printf("  %s\n", word);
-            print_help("%*s%s", beginning, "", help);
+            print_help("%*s%s%s", beginning, "", help, also);
         }
     }
 }

@@ -7,25 +7,28 @@
 
 #include "options.h"
 
-/** What getopt_long answers for each. */
+/** What getopt_long answers for each: its letter where it has one. */
 enum {
+    OPTION_DEVICE = 'd',
+    OPTION_HELP = 'h',
+    OPTION_JSON = 'j',
+    OPTION_QUICK = 'q',
+    OPTION_SIZE = 's',
+    OPTION_TIMEOUT = 't',
+    OPTION_VERBOSE = 'v',
+    OPTION_VERSION = 'V',
     OPTION_DRIVER = 256,
-    OPTION_DEVICE,
     OPTION_PEER,
     OPTION_ADMIT,
-    OPTION_SIZE,
     OPTION_NAME,
-    OPTION_TIMEOUT,
     OPTION_TICKET,
     OPTION_BENCH_COPY,
     OPTION_MEASURE,
     OPTION_MEMBERS,
     OPTION_ONLY,
-    OPTION_QUICK,
     OPTION_FULL,
     OPTION_REQUIRE,
     OPTION_MIN_GBPS,
-    OPTION_JSON,
     OPTION_CSV,
     OPTION_TAP,
     OPTION_MARKDOWN,
@@ -33,7 +36,6 @@ enum {
     OPTION_JUNIT,
     OPTION_ASCII,
     OPTION_DURATION,
-    OPTION_VERSION,
     OPTION_PARENT,
     OPTION_PAIRS,
     OPTION_UNTIL,
@@ -43,6 +45,9 @@ enum {
 
 /** For getopt_long; the last one is all zero. Static. */
 const struct option *option_table(void);
+
+/** The letters, likewise; a missing argument is told from an unknown option. Static. */
+const char *option_table_letters(void);
 
 /** The command of this word, with how many words may follow it. False: it is none. */
 bool option_table_command(const char *word, command *out_command, int *out_words);

@@ -236,7 +236,7 @@ static bool take(options *self, int option, int *out_exit_code) {
         self->by_ticket = true;
         self->ticket = optarg;
         return true;
-    case 'v':
+    case OPTION_VERBOSE:
         self->verbose = true;
         return true;
     case OPTION_MEASURE:
@@ -255,7 +255,7 @@ static bool take(options *self, int option, int *out_exit_code) {
     case OPTION_PARENT:
         return read_number(optarg, UINT32_MAX, &self->parent) ||
                complain("--parent", optarg, "a process");
-    case 'h':
+    case OPTION_HELP:
         self->wants_help = true; /* of the command, which is not known yet */
         return true;
     case OPTION_VERSION:
@@ -337,6 +337,10 @@ static bool check_peer(options *self) {
         wrap_complain("--admit is for doctor --peer, where another process comes");
         return false;
     }
+    if (self->device != DEVICE_ANY && !self->has_peer) {
+        wrap_complain("--device is for doctor --peer: the doctor looks at every device");
+        return false;
+    }
     if (self->has_peer && self->line == NULL &&
         (self->format != REPORT_LINES || self->page != NULL || self->junit != NULL)) {
         wrap_complain("the end that prints the line makes no report; the end that gets it does");
@@ -395,7 +399,8 @@ static bool read_words(options *self, int count, char **arguments, int *out_exit
     given seen = {{false}};
     int option;
     opterr = 0;
-    while ((option = getopt_long(count, arguments, ":hv", option_table(), NULL)) != -1) {
+    while ((option = getopt_long(count, arguments, option_table_letters(), option_table(), NULL)) !=
+           -1) {
         if (option == '?' || option == ':') {
             complain_option(arguments[optind - 1]);
         }

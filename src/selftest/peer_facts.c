@@ -9,8 +9,9 @@
 #include "diagnose/diagnosis.h"
 
 /* How a line begins; the number is counted up when a field gets another meaning. */
-#define LINE_BEGINS "gpuipc-peer1"
-#define FIELD_NAME  "name"
+#define LINE_BEGINS  "gpuipc-peer1"
+#define FIELD_NAME   "name"
+#define FIELD_DEVICE "device"
 /* Of a namespace that is the machine's first one. */
 #define FIRST "first"
 /* What a value may have: nothing that a shell expands or breaks at, and neither ',' nor '='. */
@@ -148,7 +149,8 @@ void peer_facts_find(const session *at, peer_facts *out_facts) {
 
 const char *peer_facts_write(const peer_facts *facts, char line[PEER_LINE_MAX]) {
     size_t used =
-        (size_t)snprintf(line, PEER_LINE_MAX, LINE_BEGINS "," FIELD_NAME "=%s", facts->name);
+        (size_t)snprintf(line, PEER_LINE_MAX, LINE_BEGINS "," FIELD_NAME "=%s," FIELD_DEVICE "=%s",
+                         facts->name, facts->device);
     for (size_t i = 0; i < FACT_COUNT; i++) {
         const char *value = facts->values[i];
         const size_t needed = strlen(rows[i].key) + strlen(value) + 2;
@@ -166,6 +168,10 @@ static char *place_of(peer_facts *into, const char *field, size_t length, size_t
     if (length == strlen(FIELD_NAME) && strncmp(field, FIELD_NAME, length) == 0) {
         *out_capacity = PEER_NAME_MAX;
         return into->name;
+    }
+    if (length == strlen(FIELD_DEVICE) && strncmp(field, FIELD_DEVICE, length) == 0) {
+        *out_capacity = REPORT_UUID_MAX;
+        return into->device;
     }
     *out_capacity = PEER_VALUE_MAX;
     for (size_t i = 0; i < FACT_COUNT; i++) {
@@ -196,7 +202,7 @@ bool peer_facts_read(const char *line, peer_facts *out_facts) {
         place[length] = '\0';
         field = value + length;
     }
-    if (facts.name[0] == '\0') {
+    if (facts.name[0] == '\0' || facts.device[0] == '\0') {
         return false;
     }
     *out_facts = facts;
@@ -219,12 +225,10 @@ const char *peer_fact_label(peer_fact which) {
 }
 
 /* UUIDs stand with a "+" between them. */
-static bool find_uuid(const char *uuids, const char *uuid, size_t length, size_t *out_place) {
-    size_t place = 0;
-    for (const char *found = uuids; *found != '\0'; place++) {
+static bool has_uuid(const char *uuids, const char *uuid, size_t length) {
+    for (const char *found = uuids; *found != '\0';) {
         const size_t other = strcspn(found, "+");
         if (length == other && strncmp(uuid, found, length) == 0) {
-            *out_place = place;
             return true;
         }
         found += other + (found[other] == '+');
@@ -232,15 +236,14 @@ static bool find_uuid(const char *uuids, const char *uuid, size_t length, size_t
     return false;
 }
 
-bool peer_facts_find_gpu(const peer_facts *of, const char *uuid, size_t *out_place) {
-    return find_uuid(of->values[FACT_GPUS], uuid, strlen(uuid), out_place);
+bool peer_facts_have_gpu(const peer_facts *of, const char *uuid) {
+    return has_uuid(of->values[FACT_GPUS], uuid, strlen(uuid));
 }
 
 static bool has_common_gpu(const char *mine, const char *theirs) {
     for (const char *uuid = mine; *uuid != '\0';) {
         const size_t length = strcspn(uuid, "+");
-        size_t place;
-        if (find_uuid(theirs, uuid, length, &place)) {
+        if (has_uuid(theirs, uuid, length)) {
             return true;
         }
         uuid += length + (uuid[length] == '+');

@@ -35,12 +35,13 @@ typedef enum peer_fact {
 #define PEER_LINE_MAX 3072
 
 typedef struct peer_facts {
-    char name[PEER_NAME_MAX]; /**< where the end that printed the line is met */
+    char name[PEER_NAME_MAX];     /**< where the end that printed the line is met */
+    char device[REPORT_UUID_MAX]; /**< the UUID of the device whose memory it gives */
     char values[FACT_COUNT]
                [PEER_VALUE_MAX]; /**< empty: not known, or there is no such thing there */
 } peer_facts;
 
-/** What is so at this end, now. The name stays empty. */
+/** What is so at this end, now. The name and the device stay empty. */
 void peer_facts_find(const session *at, peer_facts *out_facts);
 
 /** One word without anything that a shell takes for its own. @return line */
@@ -57,8 +58,8 @@ typedef enum peer_relation {
 } peer_relation;
 peer_relation peer_facts_compare(const peer_facts *here, const peer_facts *there, peer_fact which);
 
-/** Where a GPU stands among those of an end. False: it sees none of that UUID, or has not told it. */
-bool peer_facts_find_gpu(const peer_facts *of, const char *uuid, size_t *out_place);
+/** False: that end sees no GPU of that UUID, or has not told it. */
+bool peer_facts_have_gpu(const peer_facts *of, const char *uuid);
 
 /** "PID namespace" */
 const char *peer_fact_label(peer_fact which);

@@ -249,7 +249,7 @@ static void converse(giver *self) {
 }
 
 /* Random, so that no two are taken for each other, and what is left of one harms no other. */
-static bool listen(giver *self, peer_facts *facts) {
+static bool listen(giver *self, char name[PEER_NAME_MAX]) {
     uint8_t random[8];
     gpuipc_endpoint_config room;
     role *at = &self->role;
@@ -263,23 +263,30 @@ static bool listen(giver *self, peer_facts *facts) {
         return false;
     }
     os_directory_sweep(&(os_directory){.shared = at->options->admit != NULL}, NAME_BEGINS);
-    int used = snprintf(facts->name, sizeof(facts->name), NAME_BEGINS);
+    int used = snprintf(name, PEER_NAME_MAX, NAME_BEGINS);
     for (size_t i = 0; i < sizeof(random); i++) {
-        used += snprintf(facts->name + used, sizeof(facts->name) - (size_t)used, "%02x", random[i]);
+        used += snprintf(name + used, PEER_NAME_MAX - (size_t)used, "%02x", random[i]);
     }
     return role_check(at,
-                      gpuipc_listener_open(at->session.context, facts->name,
+                      gpuipc_listener_open(at->session.context, name,
                                            admit_config(at->options, &room), &self->listener),
                       "opening the endpoint");
 }
 
 /* The other end has to admit this one as well. */
-static void print_line(const giver *self, const char name[PEER_NAME_MAX]) {
+static bool print_line(giver *self, const char name[PEER_NAME_MAX]) {
     char line[PEER_LINE_MAX];
     peer_facts facts;
-    const char *admitted = self->role.options->admit;
-    peer_facts_find(&self->role.session, &facts); /* now the runtime directory is there */
+    gpuipc_device_info device;
+    role *at = &self->role;
+    const char *admitted = at->options->admit;
+    peer_facts_find(&at->session, &facts); /* now the runtime directory is there */
     memcpy(facts.name, name, PEER_NAME_MAX);
+    if (!role_check(at, session_device(&at->session, peer_device(at), &device),
+                    "describing a device")) {
+        return false;
+    }
+    (void)report_uuid(&device, facts.device);
     wrap_say("run this where the other end is:\ngpuipc-selftest doctor --peer=%s",
              peer_facts_write(&facts, line));
     if (admitted == NULL) {
@@ -289,16 +296,14 @@ static void print_line(const giver *self, const char name[PEER_NAME_MAX]) {
                  strcmp(admitted, ADMIT_GROUP) == 0 ? admitted : facts.values[FACT_USER],
                  ADMIT_RECIPE);
     }
+    return true;
 }
 
 static int give(giver *self) {
-    peer_facts facts = {.name = ""};
+    char name[PEER_NAME_MAX] = "";
     role *at = &self->role;
-    if (!listen(self, &facts)) {
+    if (!listen(self, name) || (at->options->parent == 0 && !print_line(self, name))) {
         return EXIT_FAIL;
-    }
-    if (at->options->parent == 0) {
-        print_line(self, facts.name);
     }
     role_step(at, "waiting for the other end");
     const os_deadline deadline = os_deadline_after(CARRY_WAITS * at->options->timeout_ms);

@@ -478,7 +478,8 @@ static void climb(leader *self, ladder *on) {
 
 /* ---- the devices ---------------------------------------------------------------------------- */
 
-/* The device of the other end's memory, which is its first one, and another one that both ends see; by their numbers here. */
+/* The device of the other end's memory, and the one that is asked for, or another one that both ends see; by their numbers
+ * here. */
 static bool find_pair(const leader *self, uint32_t *out_owner, uint32_t *out_user) {
     const session *at = &self->role.session;
     uint32_t owner = DEVICE_ANY;
@@ -486,14 +487,13 @@ static bool find_pair(const leader *self, uint32_t *out_owner, uint32_t *out_use
     for (uint32_t i = 0; i < at->info.device_count; i++) {
         gpuipc_device_info info;
         char uuid[REPORT_UUID_MAX];
-        size_t place;
         if (session_device(at, i, &info) != GPUIPC_OK ||
-            !peer_facts_find_gpu(&self->there, report_uuid(&info, uuid), &place)) {
+            !peer_facts_have_gpu(&self->there, report_uuid(&info, uuid))) {
             continue;
         }
-        if (place == 0) {
+        if (strcmp(uuid, self->there.device) == 0) {
             owner = i;
-        } else if (user == DEVICE_ANY) {
+        } else if (user == DEVICE_ANY && run_is_chosen(self->role.options->device, i)) {
             user = i;
         }
     }
@@ -564,7 +564,8 @@ int peer_lead(const options *wanted) {
     if (code == EXIT_PASS) {
         wanted->report->driver = self.role.session.info;
         platform_ask(&wanted->report->platform, &self.role.session, &wanted->report->facts);
-        code = lead(&self);
+        code = run_has_device(&self.role.session, "--device", wanted->device) ? lead(&self)
+                                                                              : EXIT_USAGE;
         role_end(&self.role);
     }
     return code;

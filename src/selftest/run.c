@@ -83,7 +83,7 @@ bool run_is_late(const options *wanted, double seconds) {
            (double)(os_clock_ns() - wanted->report->started_ns) / 1e9 >= seconds;
 }
 
-static bool has_device(const session *at, const char *option, uint32_t device) {
+bool run_has_device(const session *at, const char *option, uint32_t device) {
     if (device == DEVICE_ANY || device < at->info.device_count) {
         return true;
     }
@@ -165,8 +165,8 @@ int run_begin(const options *wanted, session *out_session) {
     }
     watchdog_rest();
     describe(wanted->report, out_session);
-    if (!has_device(out_session, "--device", wanted->device) ||
-        !has_device(out_session, "--peer", wanted->peer)) {
+    if (!run_has_device(out_session, "--device", wanted->device) ||
+        !run_has_device(out_session, "--peer", wanted->peer)) {
         run_end(wanted, out_session);
         return EXIT_USAGE;
     }

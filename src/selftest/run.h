@@ -34,6 +34,10 @@ bool run_is_late(const options *wanted, double seconds);
 /** How many pairs of devices are meant by --device and --peer. */
 unsigned run_pair_count(const options *wanted, const session *at);
 
+/** Whether there is this device, or it is DEVICE_ANY; says so where not.
+ *  @param option that asked for it */
+bool run_has_device(const session *at, const char *option, uint32_t device);
+
 /** Whether a device is meant by --device or --peer. */
 bool run_is_chosen(uint32_t chosen, uint32_t device);
 

@@ -76,6 +76,45 @@ Test(selftest_peer, another_device_is_climbed_with_as_well) {
     selftest_peer_expect(giver, "done: every rung was climbed", 0);
 }
 
+/* Each end says which device takes part. */
+Test(selftest_peer, the_devices_are_those_that_were_asked_for) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver =
+        selftest_peer_start_as((selftest_words){"--device=1", NULL}, NULL, option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, "--device=0", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "pass  facts: compared; different: none");
+    selftest_expect_text(&found, "\npass  device 1 -> device 0, vmm, rung 4, streams of both ");
+    selftest_expect_text(&found, "\npass  device 1 -> device 0, verdict: PASS: every rung ");
+    selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
+/* The other end's device takes part in any case; there is no second one then. */
+Test(selftest_peer, the_other_ends_device_makes_no_pair) {
+    char option[SELFTEST_OPTION_MAX];
+    child_process *giver = selftest_peer_start(option);
+    const selftest_outcome found =
+        selftest_run((selftest_words){"doctor", option, "--device=0", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 0);
+    selftest_expect_text(&found, "\npass  verdict: PASS: every rung was climbed");
+    cr_assert_null(strstr(found.all, "device 0 ->"));
+    selftest_peer_expect(giver, "done: every rung was climbed", 0);
+}
+
+Test(selftest_peer, a_device_that_is_not_there_is_refused_at_either_end) {
+    char option[SELFTEST_OPTION_MAX];
+    selftest_outcome found =
+        selftest_run((selftest_words){"doctor", "--peer", "--device=2", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 2);
+    child_process *giver = selftest_peer_start(option);
+    found = selftest_run((selftest_words){"doctor", option, "--device=2", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 2);
+    child_destroy(giver);
+    found = selftest_run((selftest_words){"doctor", "--device=0", EMULATED, NULL}, NULL);
+    selftest_expect_code(&found, 2);
+}
+
 /* The first end's device does not reach the other one, against what the second end's driver promises. */
 Test(selftest_peer, a_broken_way_between_two_devices_fails_for_them_alone) {
     char option[SELFTEST_OPTION_MAX];
