@@ -46,8 +46,7 @@ static void make(helper_state *self, const char *arguments) {
     if (sscanf(arguments, " %64s", name) == 1) {
         config.name = name;
     }
-    gpuipc_status status =
-        server == NULL ? gpuipc_server_create(self->context, NULL, &server) : GPUIPC_OK;
+    gpuipc_status status = server == NULL ? helper_serve(self, &server) : GPUIPC_OK;
     if (status == GPUIPC_OK) {
         status = gpuipc_channel_create(server, &config, &channel, &made);
     }
@@ -114,7 +113,8 @@ static void loan(helper_state *self, const char *arguments) {
 
 /* subscribe-name NAME TIMEOUT */
 static void subscribe_name(helper_state *self, const char *arguments) {
-    gpuipc_subscription_config config = {.struct_size = sizeof(config)};
+    gpuipc_subscription_config config = {.struct_size = sizeof(config),
+                                         .policy = helper_endpoint(self).policy};
     char name[GPUIPC_NAME_MAX + 1] = "";
     int length = 0;
     (void)sscanf(arguments, " %64s%n", name, &length);
@@ -125,7 +125,8 @@ static void subscribe_name(helper_state *self, const char *arguments) {
 
 /* subscribe TEXT DELIVERY HELD */
 static void subscribe(helper_state *self, const char *arguments) {
-    gpuipc_subscription_config config = {.struct_size = sizeof(config)};
+    gpuipc_subscription_config config = {.struct_size = sizeof(config),
+                                         .policy = helper_endpoint(self).policy};
     char text[GPUIPC_TICKET_TEXT_SIZE] = "";
     int length = 0;
     gpuipc_ticket wanted;

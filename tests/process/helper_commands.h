@@ -65,6 +65,9 @@ void helper_point_end(void);
 /** What an endpoint of the helper's is opened with. */
 gpuipc_endpoint_config helper_endpoint(const helper_state *self);
 
+/** A server with a thread of its own, which admits the same. */
+gpuipc_status helper_serve(const helper_state *self, gpuipc_server **out_server);
+
 /** Releases every buffer. */
 gpuipc_status helper_release(helper_state *self);
 

@@ -13,10 +13,17 @@ void helper_ticket_end(void) {
     server = NULL;
 }
 
+gpuipc_status helper_serve(const helper_state *self, gpuipc_server **out_server) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config),
+                                         .flags = GPUIPC_SERVER_THREAD,
+                                         .policy = helper_endpoint(self).policy};
+    return gpuipc_server_create(self->context, &config, out_server);
+}
+
 /* serve: its server has a thread of its own */
 static void serve(helper_state *self, const char *arguments) {
     (void)arguments;
-    helper_say_status(gpuipc_server_create(self->context, NULL, &server));
+    helper_say_status(helper_serve(self, &server));
 }
 
 /* serve-end */

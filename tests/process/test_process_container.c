@@ -125,60 +125,75 @@ Test(container, memory_goes_both_ways_between_namespaces) {
     end();
 }
 
-/* Neither sees the other's process id. */
-Test(container, tickets_and_channels_between_two_namespaces) {
-    partner writer;
-    const char *text = writer.answer + strlen("GPUIPC_OK ");
-    begin_contained(&writer);
-    start_contained(&other, (const char *const[]){"contained-users", NULL});
-    partner_do(&writer, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
-    partner_do(&writer, "GPUIPC_OK", "fill 5 4096");
-    partner_do(&writer, "GPUIPC_OK", "serve");
-    partner_do(&writer, "GPUIPC_OK", "share 0 0 0 0");
+/* What the writer has is read by the other one; neither sees the other's process id. */
+static void check_tickets_and_channels(partner *writer) {
+    const char *text = writer->answer + strlen("GPUIPC_OK ");
+    partner_do(writer, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(writer, "GPUIPC_OK", "fill 5 4096");
+    partner_do(writer, "GPUIPC_OK", "serve");
+    partner_do(writer, "GPUIPC_OK", "share 0 0 0 0");
     partner_do(&other, "GPUIPC_OK", "ticket %s", text);
     partner_do(&other, "GPUIPC_OK", "check 5 4096");
 
-    partner_do(&writer, "GPUIPC_OK", "channel 4 frames");
+    partner_do(writer, "GPUIPC_OK", "channel 4 frames");
     partner_do(&other, "GPUIPC_OK", "subscribe-name frames %d", PATIENCE_MS);
-    partner_do(&writer, "GPUIPC_OK", "publish-frames 1 3");
+    partner_do(writer, "GPUIPC_OK", "publish-frames 1 3");
     partner_do(&other, "GPUIPC_OK", "read-frames 3");
 
     /* Who dies is missed, though nobody can ask for it by its number. */
-    partner_do(&writer, "GPUIPC_OK", "publish-frames 4 2");
-    partner_kill(&writer);
+    partner_do(writer, "GPUIPC_OK", "publish-frames 4 2");
+    partner_kill(writer);
     partner_do(&other, "GPUIPC_ERR_PEER_CLOSED 2 0", "read-frames 100");
     partner_end(&other);
     process_case_end(&at);
+}
+
+Test(container, tickets_and_channels_between_two_namespaces) {
+    partner writer;
+    begin_contained(&writer);
+    start_contained(&other, (const char *const[]){"contained-users", NULL});
+    check_tickets_and_channels(&writer);
+}
+
+/* ---- all namespaces, and another user ------------------------------------------------------- */
+
+/* A directory for both; only root becomes another user.
+ *  @param user what the other one is called here */
+static void begin_users(unsigned user) {
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY};
+    if (!system_is_root()) {
+        cr_skip_test("only root can start a process of another user");
+    }
+    process_case_begin(&at, &config);
+    cr_assert(system_share_directory(at.directory, user));
+}
+
+/* @param container as process_helper has it */
+static void start_other_user(partner *self, const char *container) {
+    start_contained(self, (const char *const[]){"shared", "admit", container, NULL});
+    /* What a driver opens when a device is used first may be the first user's alone. */
+    partner_do(self, "GPUIPC_OK", "create 1 4096 0 0");
+    partner_do(self, "GPUIPC_OK", "fill 0 0");
+    partner_do(self, "GPUIPC_OK", "release");
+    partner_do(self, "GPUIPC_OK", "user %u", OTHER_USER);
 }
 
 static int admit(void *user_data, const gpuipc_peer_info *peer) {
     return strcmp(peer->user, user_data) == 0;
 }
 
-/* Only root becomes another user.
- *  @param container as process_helper has it
- *  @param user what the other one is called here */
 static void check_other_user(const char *container, unsigned user) {
     char wanted[16];
     const gpuipc_endpoint_config with_policy = {
         .struct_size = sizeof(with_policy), .policy = admit, .policy_user_data = wanted};
-    const gpuipc_context_config config = {.struct_size = sizeof(config),
-                                          .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY};
     gpuipc_listener *listener;
     char name[UNIQUE_NAME_MAX];
-    if (!system_is_root()) {
-        cr_skip_test("only root can start a process of another user");
-    }
-    process_case_begin(&at, &config);
+    begin_users(user);
     (void)snprintf(wanted, sizeof(wanted), "%u", user);
-    cr_assert(system_share_directory(at.directory, user));
-    start_contained(&other, (const char *const[]){"shared", "admit", container, NULL});
+    start_other_user(&other, container);
     unique_name(name);
     check_ok(gpuipc_listener_open(at.context, name, &with_policy, &listener));
-    partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0");
-    partner_do(&other, "GPUIPC_OK", "fill 0 0");
-    partner_do(&other, "GPUIPC_OK", "release");
-    partner_do(&other, "GPUIPC_OK", "user %u", OTHER_USER);
     partner_do(&other, "GPUIPC_OK", "connect %s %d", name, PATIENCE_MS);
     check_ok(gpuipc_listener_accept(listener, PATIENCE_MS, &connection));
     gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 4096);
@@ -198,4 +213,27 @@ Test(container, memory_goes_to_another_user_of_other_namespaces) {
 
 Test(container, memory_goes_to_another_user_of_another_user_namespace) {
     check_other_user("contained-mapped", SYSTEM_MAPPED_FIRST + OTHER_USER);
+}
+
+/* Each of the two writes once: the other one is this user, in namespaces of its own as well. */
+static void check_users_serve(const char *container, unsigned user) {
+    const char *const this_user[] = {"shared", "admit", "contained", NULL};
+    partner writer;
+    begin_users(user);
+    start_other_user(&writer, container);
+    start_contained(&other, this_user);
+    check_tickets_and_channels(&writer);
+
+    begin_users(user);
+    start_contained(&writer, this_user);
+    start_other_user(&other, container);
+    check_tickets_and_channels(&writer);
+}
+
+Test(container, tickets_and_channels_between_users_of_two_namespaces) {
+    check_users_serve("contained", OTHER_USER);
+}
+
+Test(container, tickets_and_channels_between_users_of_two_user_namespaces) {
+    check_users_serve("contained-mapped", SYSTEM_MAPPED_FIRST + OTHER_USER);
 }
