@@ -343,14 +343,14 @@ end_page:
     return status;
 }
 
+/* Writers in many threads leave it free often, and never for long: pauses that grow would miss that. */
 static bool lock_in_time(channel *self) {
     const os_deadline deadline = os_deadline_after(ATTACH_MS);
-    unsigned pause = 0;
-    while (!os_mutex_try_lock(&self->mutex)) {
+    while (!try_for_a_while(self)) {
         if (os_deadline_passed(deadline)) {
             return false;
         }
-        os_sleep_ms(os_backoff_next(&pause, deadline));
+        os_sleep_ms(1);
     }
     return true;
 }
