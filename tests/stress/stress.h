@@ -6,7 +6,7 @@
  *     stress_NAME [--seconds N] [--seed N]
  *     stress_long [--frames N] [--plant WHAT]         (what it does so often; what it must see: stress_long.c)
  *     stress_threads [--calls N]    (besides: of each thread at most)
- *     stress_channel [--frames N] [--kill-every N]    (besides: it ends with so many frames; a kill after so many)
+ *     stress_channel [--frames N] [--kill-every N] [--growth]    (it ends with so many frames; a kill after so many)
  *
  * Without arguments: seed 1, and as long as form.h says. Exit code 0: every answer was one that may be, and nothing was
  * left behind; 1: what was wrong, with the seed; 4: it hung, and where.

@@ -3,6 +3,10 @@
  * @file One writer and four readers in processes of their own, one of which is killed and replaced again and again. Frames
  * of any size are filled and read on streams and without, in any mixture; and by kernels, which host functions play. Every frame that a reader gets is whole, and
  * whoever wants every frame gets every frame.
+ *
+ *     stress_channel [--frames N] [--kill-every N] [--growth]
+ *
+ * --growth, after so many frames: neither the writer nor the readers that lived all the time have grown.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -12,6 +16,7 @@
 
 #include "child.h"
 #include "driver.h"
+#include "growth.h"
 #include "helper.h"
 #include "os.h"
 #include "stress.h"
@@ -215,7 +220,14 @@ static bool step(reader *self) {
     return true;
 }
 
-/* DIRECTORY TICKET DELIVERY SEED SECONDS */
+/* One in ten is for what a process keeps. */
+static void begin_growth(uint64_t frames) {
+    if (frames > 0) {
+        growth_begin(frames / 10, frames);
+    }
+}
+
+/* DIRECTORY TICKET DELIVERY SEED SECONDS FRAMES-OF-GROWTH */
 static int run_reader(char **arguments) {
     static reader self;
     gpuipc_subscription_config config = {.struct_size = sizeof(config), .max_held = HELD};
@@ -225,6 +237,8 @@ static int run_reader(char **arguments) {
                       (unsigned)strtoul(arguments[4], NULL, 10));
     self.random = stress_state(1000);
     self.delivery = (gpuipc_delivery)strtol(arguments[2], NULL, 10);
+    const uint64_t frames = strtoull(arguments[5], NULL, 10);
+    begin_growth(frames);
     config.delivery = self.delivery;
     gpuipc_context *context = stress_context(arguments[0]);
     begin_device();
@@ -236,6 +250,12 @@ static int run_reader(char **arguments) {
     }
     helper_say("open");
     while (step(&self)) {
+        if (frames > 0) {
+            growth_look(self.count);
+        }
+    }
+    if (frames > 0) {
+        growth_judge("reader");
     }
     STRESS_OK(gpuipc_subscription_close(self.subscription));
     end_device();
@@ -246,17 +266,21 @@ static int run_reader(char **arguments) {
 
 /* ---- the writer ------------------------------------------------------------------------------ */
 
-static child_process *start_reader(gpuipc_delivery delivery, uint64_t seed) {
+/* @param growth_frames 0: it comes later, or does not take every frame */
+static child_process *start_reader(gpuipc_delivery delivery, uint64_t seed,
+                                   uint64_t growth_frames) {
     char kind[8];
     char seed_text[32];
     char seconds[32];
+    char frames[32];
     const char *const arguments[] = {"reader",  directory, ticket_text, kind,
-                                     seed_text, seconds,   NULL};
+                                     seed_text, seconds,   frames,      NULL};
     char answer[CHILD_LINE_MAX];
     child_process *made = NULL;
     (void)snprintf(kind, sizeof(kind), "%d", (int)delivery);
     (void)snprintf(seed_text, sizeof(seed_text), "%" PRIu64, seed);
     (void)snprintf(seconds, sizeof(seconds), "%u", stress_seconds());
+    (void)snprintf(frames, sizeof(frames), "%" PRIu64, growth_frames);
     STRESS_OK(child_start("stress_channel", arguments, NULL, &made));
     STRESS_EXPECT(child_expect_line(made, "open", answer, STRESS_SOON_MS));
     return made;
@@ -339,10 +363,13 @@ int main(int argc, char **argv) {
     uint64_t sequence = 0;
     unsigned killed = 0;
     gpuipc_server *server = NULL;
-    if (argc == 7 && strcmp(argv[1], "reader") == 0) {
+    if (argc == 8 && strcmp(argv[1], "reader") == 0) {
         return run_reader(argv + 2);
     }
-    stress_begin("channel", argc, argv);
+    const bool growth = argc > 1 && strcmp(argv[argc - 1], "--growth") == 0;
+    stress_begin("channel", argc - growth, argv);
+    const uint64_t growth_frames = growth ? stress_frames() : 0;
+    begin_growth(growth_frames);
     STRESS_EXPECT(runtime_directory_make(directory));
     uint64_t random = stress_state(0);
     gpuipc_context *context = stress_context(directory);
@@ -351,19 +378,26 @@ int main(int argc, char **argv) {
     gpuipc_channel *channel = make_channel(context, server);
     for (int i = 0; i < READERS; i++) {
         readers[i] = start_reader(i == 2 ? GPUIPC_DELIVERY_NEWEST : GPUIPC_DELIVERY_ALL,
-                                  stress_seed() + (uint64_t)i);
+                                  stress_seed() + (uint64_t)i, i < 2 ? growth_frames : 0);
     }
     const uint32_t kill_every = (uint32_t)stress_kill_every(KILL_EVERY);
     while (stress_goes_on() && sequence < stress_frames()) {
         write_frame(channel, &random, &sequence);
+        if (growth) {
+            growth_look(sequence);
+        }
         if (sequence > 0 && stress_random(&random, kill_every) == 0) {
             child_end end;
             child_kill(readers[VICTIM]);
             STRESS_OK(child_wait(readers[VICTIM], STRESS_SOON_MS, &end));
             child_destroy(readers[VICTIM]);
-            readers[VICTIM] =
-                start_reader((gpuipc_delivery)stress_random(&random, 2), stress_seed() + ++killed);
+            readers[VICTIM] = start_reader((gpuipc_delivery)stress_random(&random, 2),
+                                           stress_seed() + ++killed, 0);
         }
+    }
+    if (growth) {
+        STRESS_EXPECT(sequence == growth_frames); /* the time was enough */
+        growth_judge("writer");
     }
     while (sequence == 0) {
         write_frame(channel, &random, &sequence);

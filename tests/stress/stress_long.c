@@ -15,10 +15,9 @@
 
 #include "child.h"
 #include "form.h"
+#include "growth.h"
 #include "helper.h"
 #include "os.h"
-#include "process_size.h"
-#include "slope.h"
 #include "stress.h"
 #include "unique.h"
 
@@ -37,73 +36,13 @@
 #define SHORT_SECONDS 300u
 #define FULL_SECONDS  7200u
 
-/* ---- what is measured ----------------------------------------------------------------------------- */
-
-enum {
-    HANDLES,
-    MAPPINGS,
-    ADDRESSES,
-    OBJECTS,
-    RESIDENT,
-    MEASURES
-};
-
-static const char *const measure_names[MEASURES] = {"handles", "mappings", "bytes of addresses",
-                                                    "objects of the driver", "resident bytes"};
+/* ---- what is done ------------------------------------------------------------------------------------ */
 
 static struct {
     uint64_t cycles; /* in all */
     uint64_t done;
-    size_t count; /* samples */
-    double x[SLOPE_SAMPLES];
-    double y[MEASURES][SLOPE_SAMPLES];
     const char *plant;
 } run;
-
-static void sample(void) {
-    const uint64_t measured = run.cycles - WARM_CYCLES;
-    process_size now;
-    if (run.count == SLOPE_SAMPLES ||
-        run.done < WARM_CYCLES + measured * (run.count + 1) / SLOPE_SAMPLES) {
-        return;
-    }
-    STRESS_EXPECT(process_size_get(&now));
-    run.x[run.count] = (double)run.done;
-    run.y[HANDLES][run.count] = (double)now.handles;
-    run.y[MAPPINGS][run.count] = (double)now.mappings;
-    run.y[ADDRESSES][run.count] = (double)now.address_bytes;
-    run.y[OBJECTS][run.count] = (double)stress_driver_objects();
-    run.y[RESIDENT][run.count] = (double)now.resident_bytes;
-    run.count++;
-}
-
-/* A sanitizer keeps what was freed for a while: its memory grows until it has enough of it. */
-static bool is_judged(int measure) {
-    return (measure != RESIDENT && measure != ADDRESSES) || !STRESS_SANITIZED;
-}
-
-/* In the short form a few pages more are as much as this for each cycle; what is left behind is planted above it. */
-static double least_seen(int measure) {
-    return measure == RESIDENT || measure == ADDRESSES ? (double)form_choose(64, 0) : 0;
-}
-
-static void judge(const char *who) {
-    bool grows = false;
-    char line[256];
-    STRESS_EXPECT(run.count == SLOPE_SAMPLES);
-    for (int i = 0; i < MEASURES; i++) {
-        const slope found = slope_of(run.x, run.y[i]);
-        (void)snprintf(line, sizeof(line),
-                       "%s: %s: %.0f, at the end %.0f; slope %.6f +- %.6f a cycle%s", who,
-                       measure_names[i], run.y[i][0], run.y[i][SLOPE_SAMPLES - 1], found.per_x,
-                       found.error, is_judged(i) ? "" : " (not judged)");
-        (void)fprintf(stderr, "%s\n", line);
-        grows = grows || (is_judged(i) && slope_grows(&found) && found.per_x > least_seen(i));
-    }
-    if (grows) {
-        stress_fail("%s grows", who);
-    }
-}
 
 static void leave_behind(void) {
     if (run.plant == NULL) {
@@ -124,8 +63,7 @@ static void leave_behind(void) {
 }
 
 static void end_cycle(void) {
-    run.done++;
-    sample();
+    growth_look(++run.done);
 }
 
 /* ---- messages ------------------------------------------------------------------------------------- */
@@ -164,6 +102,7 @@ static int run_opener(char **arguments) {
     stress_begin_peer("long", strtoull(arguments[2], NULL, 10),
                       (unsigned)strtoul(arguments[3], NULL, 10));
     run.cycles = strtoull(arguments[1], NULL, 10);
+    growth_begin(WARM_CYCLES, run.cycles);
     gpuipc_context *within = stress_context(arguments[0]);
     while (run.done < run.cycles) {
         gpuipc_connection *with = NULL;
@@ -173,7 +112,7 @@ static int run_opener(char **arguments) {
         }
         STRESS_OK(gpuipc_connection_close(with));
     }
-    judge("opener");
+    growth_judge("opener");
     STRESS_OK(gpuipc_context_destroy(within));
     return stress_end("over");
 }
@@ -242,7 +181,7 @@ int main(int argc, char **argv) {
     run.cycles =
         stress_frames() == UINT64_MAX ? form_choose(SHORT_CYCLES, FULL_CYCLES) : stress_frames();
     run.cycles -= run.cycles % PER_CONNECTION;
-    STRESS_EXPECT(run.cycles >= WARM_CYCLES + SLOPE_SAMPLES * PER_CONNECTION);
+    growth_begin(WARM_CYCLES, run.cycles);
     STRESS_EXPECT(runtime_directory_make(directory));
     self.within = stress_context(directory);
     STRESS_OK(gpuipc_server_create(self.within, NULL, &self.server));
@@ -256,7 +195,7 @@ int main(int argc, char **argv) {
         }
         STRESS_OK(gpuipc_connection_close(with));
     }
-    judge("sharer");
+    growth_judge("sharer");
     end_opener(&self);
     STRESS_OK(gpuipc_listener_close(self.listener));
     STRESS_OK(gpuipc_server_destroy(self.server));
