@@ -329,7 +329,8 @@ static void waits_grow(context *ctx, point_page *page, point_word *passages, uin
     }
 }
 
-Test(growth, of_a_look_after_streams_that_wait) {
+/* A look at few and then many of them. The peer is this process, which lives. */
+static void check_looking(const char *what, bool has_peer_closed) {
     static point_word passages[MANY_WAITS];
     const os_deadline deadline = os_deadline_after(SOON_MS);
     uint32_t count = 0;
@@ -341,6 +342,10 @@ Test(growth, of_a_look_after_streams_that_wait) {
     core_pair_open(&pair, core_context, core_context);
     check_ok(connection_acquire(pair.client, &end));
     check_ok(point_page_create(ctx, end->other_end, &page));
+    if (has_peer_closed) {
+        check_ok(gpuipc_connection_close(pair.server));
+        pair.server = NULL;
+    }
     waits_grow(ctx, page, passages, &count, FEW);
     const uint64_t few_ns = thread_time_of(look, ctx, 20);
     waits_grow(ctx, page, passages, &count, MANY_WAITS);
@@ -356,7 +361,66 @@ Test(growth, of_a_look_after_streams_that_wait) {
     connection_unreference(end);
     core_pair_close(&pair);
     context_unreference(ctx);
-    check_growth("a look after streams", few_ns, many_ns, MANY_WAITS);
+    check_growth(what, few_ns, many_ns, MANY_WAITS);
+}
+
+Test(growth, of_a_look_after_streams_that_wait) {
+    check_looking("a look after streams", false);
+}
+
+Test(growth, of_a_look_after_streams_whose_peer_has_closed) {
+    check_looking("a look after streams whose peer has closed", true);
+}
+
+#define MANY_PAGES 2000u
+
+/* Pages of channels that were given up, which graphs may still touch. */
+static void pages_grow(context *ctx, point_peer *peer, trail *of, point_page **pages,
+                       uint32_t *count, uint32_t wanted) {
+    for (; *count < wanted; ++*count) {
+        point_page **page = &pages[*count];
+        check_ok(point_page_create(ctx, peer, page));
+        (*page)->trail = of;
+        trail_reference(of);
+        point_page_sent(*page); /* so that it has no descriptor */
+        atomic_store(&(*page)->is_captured, true);
+        atomic_store(&(*page)->is_given_up, true);
+        const point_word word = {*page, 0, 1};
+        check_ok(watch_add_slot(ctx, &word, 0));
+    }
+}
+
+Test(growth, of_a_look_after_pages_that_were_given_up) {
+    static point_page *pages[MANY_PAGES];
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    uint32_t count = 0;
+    core_pair pair;
+    connection *end;
+    context *ctx;
+    trail *of;
+    check_ok(context_acquire(core_context, &ctx));
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(connection_acquire(pair.client, &end));
+    check_ok(trail_new(ctx, &of));
+    pages_grow(ctx, end->other_end, of, pages, &count, FEW);
+    const uint64_t few_ns = thread_time_of(look, ctx, 20);
+    pages_grow(ctx, end->other_end, of, pages, &count, MANY_PAGES);
+    const uint64_t many_ns = thread_time_of(look, ctx, 20);
+    while (count > 0) {
+        atomic_store(&pages[--count]->is_captured, false);
+    }
+    while (!deferred_is_quiet()) {
+        cr_assert_not(os_deadline_passed(deadline));
+        watch_collect(ctx);
+    }
+    while (count < MANY_PAGES) {
+        point_page_unreference(pages[count++], false);
+    }
+    trail_unreference(of, false);
+    connection_unreference(end);
+    core_pair_close(&pair);
+    context_unreference(ctx);
+    check_growth("a look after pages that were given up", few_ns, many_ns, MANY_PAGES);
 }
 
 /* ---- what lingers ---------------------------------------------------------------------------- */

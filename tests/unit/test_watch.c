@@ -198,6 +198,84 @@ Test(watch, a_word_that_is_taken_back_is_stored_again) {
     point_page_unreference(page, false);
 }
 
+#define MANY_WAITS 1000u /* more than one look looks at */
+
+/* Waits for words that nobody has written, the first of the page's. */
+static void begin_waits(point_page *page, point_word *passages, uint32_t first, uint32_t end) {
+    for (uint32_t i = first; i < end; i++) {
+        const point_word word = {page, i, 1};
+        check_ok(passage_take(ctx, page, &passages[i]));
+        check_ok(begin_wait(ctx, &word, &passages[i], NULL));
+    }
+}
+
+static uint32_t count_reached(point_page *page) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < MANY_WAITS; i++) {
+        const point_word word = {page, i, 1};
+        count += point_is_reached(&word);
+    }
+    return count;
+}
+
+static void end_waits(const point_word *passages) {
+    for (uint32_t i = 0; i < MANY_WAITS; i++) {
+        passage_cancel(&passages[i]);
+    }
+    wait_until_idle();
+}
+
+/* However many wait: in the look that sees the end, and later ones as they are added. */
+Test(watch, the_end_of_a_process_lets_all_streams_go_at_once) {
+    static point_word passages[MANY_WAITS];
+    point at;
+    point_page *page = page_make(&dead, &at);
+    begin_waits(page, passages, 0, MANY_WAITS / 2);
+    watch_collect(ctx);
+    cr_assert_eq(count_reached(page), MANY_WAITS / 2);
+    begin_waits(page, passages, MANY_WAITS / 2, MANY_WAITS);
+    cr_assert_eq(count_reached(page), MANY_WAITS);
+    end_waits(passages);
+    point_page_unreference(page, false);
+}
+
+/* What a living one has closed without having taken the page in, and what it had taken in. */
+static void check_closing(bool has_taken) {
+    static point_word passages[MANY_WAITS];
+    core_pair pair;
+    connection *end;
+    point_page *page;
+    point_page *theirs = NULL;
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(connection_acquire(pair.client, &end));
+    check_ok(point_page_create(ctx, end->other_end, &page));
+    if (has_taken) {
+        check_ok(point_page_open(ctx, end->other_end, page->handle, &theirs));
+    }
+    begin_waits(page, passages, 0, MANY_WAITS / 2);
+    watch_collect(ctx);
+    cr_assert_eq(count_reached(page), 0);
+    check_ok(gpuipc_connection_close(pair.server));
+    pair.server = NULL;
+    watch_collect(ctx);
+    cr_assert_eq(count_reached(page), has_taken ? 0 : MANY_WAITS / 2);
+    begin_waits(page, passages, MANY_WAITS / 2, MANY_WAITS);
+    cr_assert_eq(count_reached(page), has_taken ? 0 : MANY_WAITS);
+    end_waits(passages);
+    point_page_unreference(theirs, false);
+    point_page_unreference(page, false);
+    connection_unreference(end);
+    core_pair_close(&pair);
+}
+
+Test(watch, who_closes_without_a_page_lets_its_streams_go) {
+    check_closing(false);
+}
+
+Test(watch, who_closes_and_has_a_page_still_writes_it) {
+    check_closing(true);
+}
+
 /* Where nobody can say whether the process lives, the end of the connection is its end. */
 Test(watch, a_connection_that_ended_counts_where_the_process_is_not_known) {
     point at;

@@ -28,10 +28,18 @@ typedef struct watch_page {
     point_word words[TRAIL_SLOTS]; /* what the latest waits for */
 } watch_page;
 
+/* What is known of a peer: each is for good, and says more than those before it. */
+typedef enum peer_end {
+    PEER_IS_THERE,
+    PEER_HAS_CLOSED,
+    PEER_IS_GONE
+} peer_end;
+
 /* The streams that wait for one peer. */
 typedef struct watch_group {
     list_link link;
-    point_peer *peer;  /* a reference */
+    point_peer *peer; /* a reference */
+    peer_end end;
     linked_list waits; /* the one not looked at for longest first */
     linked_list pages; /* likewise */
 } watch_group;
@@ -106,6 +114,37 @@ static void let_page_go(const watch_page *self) {
     }
 }
 
+/* Whether nobody is there any more to write words of the page's. One that closed before it took the page in never
+ * takes it in. */
+static bool is_abandoned(const watch_group *by, const point_page *page) {
+    return by->end == PEER_IS_GONE ||
+           (by->end == PEER_HAS_CLOSED && page->opened == NULL && !point_page_is_taken(page));
+}
+
+static void let_abandoned_go(const watch_group *by, const watch_entry *entry) {
+    if (is_abandoned(by, entry->word.page)) {
+        let_go(entry);
+    }
+}
+
+/* Of one that was given up, too: a peer that lives may take back what let the streams go. */
+static void let_abandoned_page_go(const watch_group *by, const watch_page *page) {
+    if (is_abandoned(by, page->page) || atomic_load(&page->page->is_given_up)) {
+        let_page_go(page);
+    }
+}
+
+/* Once for all that there is: from here on each is let go as it is added, and again as it is looked at in turn. */
+static void group_set_end(watch_group *self, peer_end end) {
+    self->end = end;
+    for (list_link *at = self->waits.first; at != NULL; at = at->next) {
+        let_abandoned_go(self, entry_of(at));
+    }
+    for (list_link *at = self->pages.first; at != NULL; at = at->next) {
+        let_abandoned_page_go(self, page_at(at));
+    }
+}
+
 /* ---- looking: the mutex is held ---------------------------------------------------------------- */
 
 /* Asks the driver, which does not keep it waiting: not even while another thread waits for room in a stream's queue
@@ -136,61 +175,44 @@ static void look_at_page(watch_page *self) {
     }
 }
 
-static void look_at_pages(linked_list *self) {
-    for (size_t left = self->count < LOOKS ? self->count : LOOKS; left > 0; left--) {
-        look_at_page(page_at(list_turn(self)));
+static void look_at_pages(watch_group *self) {
+    for (size_t left = self->pages.count < LOOKS ? self->pages.count : LOOKS; left > 0; left--) {
+        watch_page *page = page_at(list_turn(&self->pages));
+        let_abandoned_page_go(self, page);
+        look_at_page(page);
     }
 }
 
 /* Ends those whose streams have passed. That a word is reached is not enough: a stream that comes to it later finds what
- * the peer has made of it meanwhile. */
-static void look_at_queue(linked_list *self) {
+ * the peer has made of it meanwhile. So is one that was let go.
+ * @param by of streams that wait; NULL: of those that write */
+static void look_at_queue(linked_list *self, const watch_group *by) {
     size_t looks = 0;
     for (size_t left = self->count; left > 0 && looks < LOOKS; left--) {
         watch_entry *entry = entry_of(list_turn(self));
         if (point_is_reached(&entry->passage)) {
             entry_end(entry);
-        } else {
-            looks++;
+            continue;
+        }
+        looks++;
+        if (by != NULL) {
+            let_abandoned_go(by, entry);
         }
     }
 }
 
-/* Lets go those whose words nobody is there any more to write. */
-static void let_go_abandoned(const watch_group *group, bool is_gone) {
-    for (list_link *at = group->waits.first; at != NULL; at = at->next) {
-        if (is_gone || point_page_is_abandoned(entry_of(at)->word.page)) {
-            let_go(entry_of(at));
-        }
-    }
-    for (list_link *at = group->pages.first; at != NULL; at = at->next) {
-        if (is_gone || point_page_is_abandoned(page_at(at)->page)) {
-            let_page_go(page_at(at));
-        }
-    }
-}
-
-/* A peer that lives may take back what let them go. */
-static void let_go_given_up(const watch_group *group) {
-    for (list_link *at = group->pages.first; at != NULL; at = at->next) {
-        if (atomic_load(&page_at(at)->page->is_given_up)) {
-            let_page_go(page_at(at));
-        }
-    }
-}
-
-/* What a process wrote before its end is there when its end is seen: it is looked at before its words. */
+/* The peer is looked at before its words: what a process wrote before its end is there when its end is seen. */
 static void look_at_group(watch *self, watch_group *group) {
     os_mutex_lock(&self->context->points->mutex);
-    const bool is_gone = point_peer_is_gone(group->peer);
-    const bool has_closed = point_peer_has_closed(group->peer);
+    const peer_end end = point_peer_is_gone(group->peer)      ? PEER_IS_GONE
+                         : point_peer_has_closed(group->peer) ? PEER_HAS_CLOSED
+                                                              : PEER_IS_THERE;
     os_mutex_unlock(&self->context->points->mutex);
-    look_at_queue(&group->waits);
-    if (is_gone || has_closed) {
-        let_go_abandoned(group, is_gone);
+    look_at_queue(&group->waits, group);
+    if (end > group->end) {
+        group_set_end(group, end);
     }
-    let_go_given_up(group);
-    look_at_pages(&group->pages);
+    look_at_pages(group);
 }
 
 static void group_end(watch_group *group, bool forked) {
@@ -204,7 +226,7 @@ static void group_end(watch_group *group, bool forked) {
 
 static void look(watch *self) {
     const size_t count = self->groups.count;
-    look_at_queue(&self->returns);
+    look_at_queue(&self->returns, NULL);
     for (size_t left = count < LOOKS ? count : LOOKS; left > 0; left--) {
         watch_group *group = group_at(list_turn(&self->groups));
         look_at_group(self, group);
@@ -326,6 +348,9 @@ static gpuipc_status add(watch *self, const watch_entry *what) {
         import_record_reference(what->of);
         *entry = *what;
         list_append(group != NULL ? &group->waits : &self->returns, &entry->link);
+        if (group != NULL) {
+            let_abandoned_go(group, entry);
+        }
     }
     os_mutex_unlock(&self->mutex);
     if (status != GPUIPC_OK) {
@@ -361,8 +386,10 @@ static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot
     point_page *page = word->page;
     watch_group *group = NULL;
     gpuipc_status status = start(self);
-    if (status == GPUIPC_OK && page->watched == NULL &&
-        (status = group_of(self, page->peer, &group)) == GPUIPC_OK) {
+    if (status == GPUIPC_OK) {
+        status = group_of(self, page->peer, &group);
+    }
+    if (status == GPUIPC_OK && page->watched == NULL) {
         watch_page *made = calloc(1, sizeof(*made));
         if (made == NULL) {
             return status_out_of_memory(sizeof(*made));
@@ -376,6 +403,7 @@ static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot
         page->watched->is_kept = false;
         page->watched->slots |= UINT64_C(1) << slot;
         page->watched->words[slot] = *word;
+        let_abandoned_page_go(group, page->watched);
     }
     return status;
 }
@@ -459,10 +487,11 @@ static void clear_all(watch *self, bool forked) {
 /* A stream that has other work first passes when that is done. */
 static void let_all_go(watch *self, os_deadline deadline) {
     unsigned pause = 0;
-    for (look(self); !has_nothing(self) && !os_deadline_passed(deadline); look(self)) {
-        for (list_link *at = self->groups.first; at != NULL; at = at->next) {
-            let_go_abandoned(group_at(at), true);
-        }
+    look(self);
+    for (list_link *at = self->groups.first; at != NULL; at = at->next) {
+        group_set_end(group_at(at), PEER_IS_GONE);
+    }
+    for (; !has_nothing(self) && !os_deadline_passed(deadline); look(self)) {
         os_sleep_ms(os_backoff_next(&pause, deadline));
     }
 }
