@@ -2,7 +2,6 @@
 /** @file The calling thread's error record, and the names and sentences of the statuses. */
 #include "base/status.h"
 
-#include <gpuipc/gpuipc_version.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,10 +24,6 @@ static GPUIPC_THREAD_LOCAL struct {
 
 thread_scope *status_thread_scope(void) {
     return &own.scope;
-}
-
-uint32_t gpuipc_version(void) {
-    return GPUIPC_VERSION;
 }
 
 const char *gpuipc_status_name(gpuipc_status status) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/struct_size.h"
 #include "cuda/context.h"
 #include "cuda/driver_reference.h"
 
@@ -219,4 +220,60 @@ gpuipc_status device_allocation_prop(const device *self, CUmemAllocationProp *ou
     prop.allocFlags.gpuDirectRDMACapable = self->rdma_capable ? 1 : 0;
     *out_prop = prop;
     return GPUIPC_OK;
+}
+
+/* ---- what the program asks ------------------------------------------------------------------ */
+
+gpuipc_status gpuipc_device_count(gpuipc_context *handle, uint32_t *out_count) {
+    status_enter(__func__);
+    context *self;
+    gpuipc_status status;
+    if (out_count == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "out_count is NULL");
+    }
+    status = context_acquire(handle, &self);
+    if (status == GPUIPC_OK) {
+        *out_count = self->device_count;
+        context_unreference(self);
+    }
+    return status;
+}
+
+gpuipc_status gpuipc_device_get_info(gpuipc_context *handle, uint32_t index,
+                                     gpuipc_device_info *out_info) {
+    status_enter(__func__);
+    context *self;
+    gpuipc_status status =
+        struct_size_check(out_info, STRUCT_SIZE_UP_TO(gpuipc_device_info, why_not));
+    if (status != GPUIPC_OK || (status = context_acquire(handle, &self)) != GPUIPC_OK) {
+        return status;
+    }
+    status = device_check(self, index);
+    if (status == GPUIPC_OK) {
+        struct_size_write(out_info, &self->devices[index].info, sizeof(gpuipc_device_info));
+    }
+    context_unreference(self);
+    return status;
+}
+
+gpuipc_status gpuipc_device_find(gpuipc_context *handle, const gpuipc_uuid *uuid,
+                                 uint32_t *out_device) {
+    status_enter(__func__);
+    context *self;
+    if (uuid == NULL || out_device == NULL) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "uuid or out_device is NULL");
+    }
+    gpuipc_status status = context_acquire(handle, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    uint32_t index = device_find(self, uuid);
+    if (index == GPUIPC_DEVICE_NONE) {
+        status = status_fail(GPUIPC_ERR_DEVICE_NOT_FOUND,
+                             "no device that this process sees has this UUID");
+    } else {
+        *out_device = index;
+    }
+    context_unreference(self);
+    return status;
 }
