@@ -198,8 +198,8 @@ static CUresult import(os_handle handle, int way, const uint8_t *id, allocation 
 }
 
 CUresult allocation_import_as(intptr_t native, int way, allocation **out) {
-    const os_handle borrowed = {native}; /* a mapping needs it only while it is made */
-    return import(borrowed, way, NULL, out);
+    const os_handle given = {native}; /* a mapping needs it only while it is made */
+    return import(given, way, NULL, out);
 }
 
 CUresult allocation_import(intptr_t native, allocation **out) {

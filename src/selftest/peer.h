@@ -25,7 +25,7 @@
 #include "role.h"
 
 /** What the leader's second program prints when the other end has its memory. */
-#define PEER_SAYS_LENT "lent"
+#define PEER_SAYS_HANDED "handed"
 
 /** How much each end makes; its last word is no part of the pattern: what the streams store. */
 #define PEER_BYTES          (UINT64_C(1) << 20)
@@ -53,7 +53,7 @@ int peer_lead(const options *wanted);
  *  @param user the device of this program */
 void peer_run(const options *wanted, const session *at, uint32_t owner, uint32_t user);
 
-/** Lends memory to the end that prints the line, and waits to be killed. @return EXIT_FAIL: it was not */
+/** Hands memory over to the end that prints the line, and waits to be killed. @return EXIT_FAIL: it was not */
 int peer_end(const options *wanted);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See peer.h: the leader's second program, which lends memory and is killed. */
+/** @file See peer.h: the leader's second program, which hands memory over and is killed. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "admit.h"
 #include "peer.h"
 
-static bool lend(role *at) {
+static bool hand_over(role *at) {
     char line[ROLE_LINE_MAX];
     gpuipc_buffer *buffer;
     gpuipc_endpoint_config room;
@@ -18,23 +18,23 @@ static bool lend(role *at) {
         !peer_make(at, peer_device(at), GPUIPC_TRANSPORT_VMM, pattern_consumer, &buffer)) {
         return false;
     }
-    bool is_lent = role_say(at, buffer, "lend %" PRIu64, PEER_BYTES) &&
-                   role_hear(at, "taken", line, NULL) != NULL;
-    if (is_lent) {
-        puts(PEER_SAYS_LENT);
+    bool is_handed = role_say(at, buffer, "lend %" PRIu64, PEER_BYTES) &&
+                     role_hear(at, "taken", line, NULL) != NULL;
+    if (is_handed) {
+        puts(PEER_SAYS_HANDED);
         (void)fflush(stdout);
         (void)role_hear(at, NULL, line, NULL); /* nothing comes */
-        is_lent = role_fail(at, "this program was not killed in time");
+        is_handed = role_fail(at, "this program was not killed in time");
     }
     (void)gpuipc_buffer_release(buffer);
-    return is_lent;
+    return is_handed;
 }
 
 int peer_end(const options *wanted) {
     role at;
     int code = role_begin(&at, wanted, "other end");
     if (code == EXIT_PASS) {
-        (void)lend(&at);
+        (void)hand_over(&at);
         puts(at.failure);
         role_end(&at);
         code = EXIT_FAIL;

@@ -124,7 +124,7 @@ static bool be_resident(giver *self, gpuipc_buffer *theirs) {
 
 /* ---- the death of either ---- */
 
-/* The other end's second program lends memory, and is killed: what it lent stays, for who has it open. */
+/* The other end's second program hands memory over, and is killed: what it has handed over stays, for who has it open. */
 static bool outlive(giver *self, gpuipc_buffer *theirs, const char *bytes) {
     char line[ROLE_LINE_MAX];
     uint64_t size = 0;
@@ -148,10 +148,10 @@ static bool outlive(giver *self, gpuipc_buffer *theirs, const char *bytes) {
 }
 
 static bool tell_outcome(giver *self) {
-    return self->has_outlived
-               ? role_say(&self->role, NULL, "right")
-               : role_fail(&self->role, "after the death of its owner: %s",
-                           self->outlived[0] != '\0' ? self->outlived : "no memory was lent");
+    return self->has_outlived ? role_say(&self->role, NULL, "right")
+                              : role_fail(&self->role, "after the death of its owner: %s",
+                                          self->outlived[0] != '\0' ? self->outlived
+                                                                    : "no memory was handed over");
 }
 
 /* As a process that is killed: nothing is given back, and no destructor runs. Its name is, so that no file stays. */

@@ -172,14 +172,14 @@ static void hang_up(leader *self, arm *on) {
 }
 
 /* Until it says that the other end has its memory. */
-static bool await_lent(leader *self, child *program) {
+static bool await_handed(leader *self, child *program) {
     char line[ROLE_LINE_MAX];
     role *at = &self->role;
     const os_deadline deadline = os_deadline_after(RUNG_WAITS * at->options->timeout_ms);
     size_t which;
     gpuipc_status status;
     while ((status = child_next(&program, 1, deadline, &which, line, sizeof(line))) == GPUIPC_OK) {
-        if (strcmp(line, PEER_SAYS_LENT) == 0) {
+        if (strcmp(line, PEER_SAYS_HANDED) == 0) {
             return true;
         }
         if (strncmp(line, ROLE_STEP, strlen(ROLE_STEP)) != 0) {
@@ -205,9 +205,9 @@ static bool own_death_is_noticed(leader *self, arm *on) {
     if (!role_check(at, child_start(words.list, &program), "starting a program to be killed")) {
         return false;
     }
-    const bool is_lent = await_lent(self, program);
+    const bool is_handed = await_handed(self, program);
     child_destroy(program);
-    return is_lent && answers(self, on) && role_say(at, NULL, "outcome") &&
+    return is_handed && answers(self, on) && role_say(at, NULL, "outcome") &&
            role_hear(at, "right", line, NULL) != NULL;
 }
 

@@ -170,57 +170,58 @@ DWORD win32_pipe_finish(HANDLE pipe, OVERLAPPED *operation, HANDLE interrupted,
  *  @return 0: it is done; ERROR_OPERATION_ABORTED: taken back; other codes: how it ended */
 DWORD win32_pipe_take_back(HANDLE pipe, OVERLAPPED *operation);
 
-/* ---- handles lent to the peer: win32_ledger.c ---------------------------------------------- */
+/* ---- handles exported to the peer: win32_ledger.c ---------------------------------------------- */
 
 /** The handles of one packet as the sender put them into the receiver: those of the message, and
  *  with the first packet one more before them, the ledger's (see there). */
-#define WIN32_LENT_MAX (OS_PACKET_HANDLES_MAX + 1)
+#define WIN32_EXPORTED_MAX (OS_PACKET_HANDLES_MAX + 1)
 
 /** One packet's handles that the receiver has not taken yet. */
-typedef struct win32_loan {
-    struct win32_loan *next;
+typedef struct win32_export {
+    struct win32_export *next;
     uint64_t number; /**< of the packet, among those with handles; from 1 on */
     bool has_ledger;
     size_t count;
-    uint64_t values[WIN32_LENT_MAX]; /**< their numbers in the receiver */
-} win32_loan;
+    uint64_t values[WIN32_EXPORTED_MAX]; /**< their numbers in the receiver */
+} win32_export;
 
 /** A sender's side of a ledger. Zero is its start. */
-typedef struct win32_lender {
+typedef struct win32_exporter {
     os_handle process; /**< the receiver, with the right to duplicate; meaningful with page */
     os_handle section; /**< the ledger; meaningful with page */
     void *page;        /**< NULL: no handle was sent yet */
     bool ledger_sent;
-    uint64_t sent;      /**< packets with handles so far */
-    win32_loan *oldest; /**< not taken yet, as far as is known */
-    win32_loan *newest;
-} win32_lender;
+    uint64_t sent;        /**< packets with handles so far */
+    win32_export *oldest; /**< not taken yet, as far as is known */
+    win32_export *newest;
+} win32_exporter;
 
 /** A receiver's side. Zero is its start. */
-typedef struct win32_borrower {
+typedef struct win32_importer {
     void *page;
     uint64_t taken; /**< packets with handles so far */
     bool refused;   /**< one was refused: nothing is taken any more */
-} win32_borrower;
+} win32_importer;
 
 /** Puts handles into the peer, which are no pseudo-handles (those can be duplicated, too). On failure
  *  none is left there.
- *  @param out_loan to be handed to win32_lender_keep (sent) or win32_lender_take_back (not) */
-gpuipc_status win32_lender_lend(win32_lender *lender, const os_peer *peer, const os_handle *handles,
-                                size_t count, win32_loan **out_loan);
-void win32_lender_keep(win32_lender *lender, win32_loan *loan);
-void win32_lender_take_back(win32_lender *lender, win32_loan *loan);
+ *  @param out_export to be handed to win32_exporter_keep (sent) or win32_exporter_take_back (not) */
+gpuipc_status win32_exporter_export(win32_exporter *exporter, const os_peer *peer,
+                                    const os_handle *handles, size_t count,
+                                    win32_export **out_export);
+void win32_exporter_keep(win32_exporter *exporter, win32_export *export);
+void win32_exporter_take_back(win32_exporter *exporter, win32_export *export);
 
 /** Ends it. @p peer_closed: the peer's end is closed, so what it has not taken it never will, and is
  *  closed in it here. */
-void win32_lender_end(win32_lender *lender, bool peer_closed);
+void win32_exporter_end(win32_exporter *exporter, bool peer_closed);
 
 /** Takes the handles of packet @p number, of which the first is the ledger if @p has_ledger.
  *  ERR_PROTOCOL, and then nothing is taken from now on.
  *  @param out_handles room for @p count, less the ledger */
-gpuipc_status win32_borrower_take(win32_borrower *borrower, uint64_t number, bool has_ledger,
+gpuipc_status win32_importer_take(win32_importer *importer, uint64_t number, bool has_ledger,
                                   const uint64_t *values, size_t count, os_handle *out_handles);
-void win32_borrower_end(win32_borrower *borrower);
+void win32_importer_end(win32_importer *importer);
 
 /* ---- connections: win32_connection.c, win32_packet.c ---------------------------------------- */
 
@@ -243,8 +244,8 @@ struct os_connection {
     uint32_t look_us;  /**< os_connection_set_look() */
     size_t rest_bytes; /**< received since it was stopped, with envelopes */
     bool rest_is_over; /**< nothing of what is left is taken any more */
-    win32_lender lender;
-    win32_borrower borrower;
+    win32_exporter exporter;
+    win32_importer importer;
     SRWLOCK watch_mutex;     /**< guards the next two; with it the pipe of a watch is open */
     win32_watch *watch;      /**< NULL: in no poller */
     bool has_empty;          /**< an empty message came, and waiting for it has used it up */
@@ -253,7 +254,7 @@ struct os_connection {
 };
 
 /** The most bytes of a packet with its envelope. */
-#define WIN32_FRAME_BYTES_MAX (24u + 8u * WIN32_LENT_MAX + OS_PACKET_BYTES_MAX)
+#define WIN32_FRAME_BYTES_MAX (24u + 8u * WIN32_EXPORTED_MAX + OS_PACKET_BYTES_MAX)
 
 /** Makes a connection of a connected pipe, which is the connection's only on success. */
 gpuipc_status win32_connection_wrap(os_handle pipe, win32_pipe_end end,

@@ -147,7 +147,7 @@ bool os_connection_is_read(os_connection *connection) {
 }
 
 /** Whether the other end is closed, with connection->use held and the pipe open. Where the system does not say, it is
- *  not. A peer that lives may just be taking what was lent to it, so that closing it there could close something else.
+ *  not. A peer that lives may just be taking what was exported to it, so that closing it there could close something else.
  *  @param out_unread bytes, which hide that it is closed */
 static bool pipe_has_ended(const os_connection *connection, DWORD *out_unread) {
     *out_unread = 0;
@@ -175,8 +175,8 @@ void os_connection_stop(os_connection *connection) {
 /** With connection->use held alone. */
 static void pipe_close(os_connection *connection, bool peer_closed) {
     os_handle_close(&connection->pipe); /* first: see os_connection_end() */
-    win32_lender_end(&connection->lender, peer_closed);
-    win32_borrower_end(&connection->borrower);
+    win32_exporter_end(&connection->exporter, peer_closed);
+    win32_importer_end(&connection->importer);
 }
 
 /* Closing the pipe is what makes the peer see the end; it may still read what was sent. A client's

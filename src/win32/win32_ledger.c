@@ -31,11 +31,11 @@ static _Atomic uint64_t *page_taken(void *page) {
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the ledger's word is shared between processes");
 
 /** Opens the receiver and makes the page; once. */
-static gpuipc_status lender_begin(win32_lender *lender, const os_peer *peer) {
+static gpuipc_status exporter_begin(win32_exporter *exporter, const os_peer *peer) {
     os_handle process;
     os_handle section;
     void *page;
-    if (lender->page != NULL) {
+    if (exporter->page != NULL) {
         return GPUIPC_OK;
     }
     gpuipc_status status = win32_peer_open_for_handles(peer, &process);
@@ -50,9 +50,9 @@ static gpuipc_status lender_begin(win32_lender *lender, const os_peer *peer) {
     if (status != GPUIPC_OK) {
         goto close_section;
     }
-    lender->process = process;
-    lender->section = section;
-    lender->page = page;
+    exporter->process = process;
+    exporter->section = section;
+    exporter->page = page;
     return GPUIPC_OK;
 
 close_section:
@@ -64,11 +64,11 @@ close_process:
 
 /** Closes in the receiver what it does not know of, or never took. Through a handle of our own, which
  *  takes the other's place: learn.microsoft.com, DuplicateHandle, DUPLICATE_CLOSE_SOURCE. */
-static void loan_close_there(const win32_lender *lender, const win32_loan *loan) {
-    for (size_t i = 0; i < loan->count; i++) {
+static void export_close_there(const win32_exporter *exporter, const win32_export *export) {
+    for (size_t i = 0; i < export->count; i++) {
         HANDLE back;
-        if (DuplicateHandle(win32_handle_native(lender->process),
-                            (HANDLE)(uintptr_t)loan->values[i], GetCurrentProcess(), &back, 0,
+        if (DuplicateHandle(win32_handle_native(exporter->process),
+                            (HANDLE)(uintptr_t) export->values[i], GetCurrentProcess(), &back, 0,
                             FALSE, DUPLICATE_SAME_ACCESS | DUPLICATE_CLOSE_SOURCE)) {
             CloseHandle(back);
         }
@@ -76,23 +76,23 @@ static void loan_close_there(const win32_lender *lender, const win32_loan *loan)
 }
 
 /** Forgets the loans that the receiver has taken. */
-static void lender_settle(win32_lender *lender) {
-    uint64_t taken = lender->page != NULL ? atomic_load(page_taken(lender->page)) : 0;
-    while (lender->oldest != NULL && lender->oldest->number <= taken) {
-        win32_loan *loan = lender->oldest;
-        lender->oldest = loan->next;
-        free(loan);
+static void exporter_settle(win32_exporter *exporter) {
+    uint64_t taken = exporter->page != NULL ? atomic_load(page_taken(exporter->page)) : 0;
+    while (exporter->oldest != NULL && exporter->oldest->number <= taken) {
+        win32_export *export = exporter->oldest;
+        exporter->oldest = export->next;
+        free(export);
     }
-    if (lender->oldest == NULL) {
-        lender->newest = NULL;
+    if (exporter->oldest == NULL) {
+        exporter->newest = NULL;
     }
 }
 
-static gpuipc_status lend_failed(const win32_lender *lender, DWORD code, os_handle handle) {
+static gpuipc_status export_failed(const win32_exporter *exporter, DWORD code, os_handle handle) {
     /* A process that is just ending refuses handles before it counts as ended; the right to give it
      * some we have. */
     if (code == ERROR_ACCESS_DENIED ||
-        WaitForSingleObject(win32_handle_native(lender->process), 0) == WAIT_OBJECT_0) {
+        WaitForSingleObject(win32_handle_native(exporter->process), 0) == WAIT_OBJECT_0) {
         return win32_fail_as(GPUIPC_ERR_PEER_CLOSED, code, "DuplicateHandle",
                              "the process at the other end has ended");
     }
@@ -104,81 +104,83 @@ static gpuipc_status lend_failed(const win32_lender *lender, DWORD code, os_hand
                       (long long)handle.value);
 }
 
-/** Puts one more handle into the peer and on the loan. */
-static gpuipc_status loan_add(const win32_lender *lender, win32_loan *loan, os_handle handle) {
+/** Puts one more handle into the peer and on the export. */
+static gpuipc_status export_add(const win32_exporter *exporter, win32_export *export,
+                                os_handle handle) {
     HANDLE there;
     if (!DuplicateHandle(GetCurrentProcess(), win32_handle_native(handle),
-                         win32_handle_native(lender->process), &there, 0, FALSE,
+                         win32_handle_native(exporter->process), &there, 0, FALSE,
                          DUPLICATE_SAME_ACCESS)) {
-        return lend_failed(lender, GetLastError(), handle);
+        return export_failed(exporter, GetLastError(), handle);
     }
-    loan->values[loan->count++] = (uint64_t)(uintptr_t)there;
+    export->values[export->count++] = (uint64_t)(uintptr_t)there;
     return GPUIPC_OK;
 }
 
-gpuipc_status win32_lender_lend(win32_lender *lender, const os_peer *peer, const os_handle *handles,
-                                size_t count, win32_loan **out_loan) {
-    gpuipc_status status = lender_begin(lender, peer);
+gpuipc_status win32_exporter_export(win32_exporter *exporter, const os_peer *peer,
+                                    const os_handle *handles, size_t count,
+                                    win32_export **out_export) {
+    gpuipc_status status = exporter_begin(exporter, peer);
     if (status != GPUIPC_OK) {
         return status;
     }
-    lender_settle(lender);
-    win32_loan *loan = calloc(1, sizeof(*loan));
-    if (loan == NULL) {
-        return status_out_of_memory(sizeof(*loan));
+    exporter_settle(exporter);
+    win32_export *export = calloc(1, sizeof(*export));
+    if (export == NULL) {
+        return status_out_of_memory(sizeof(*export));
     }
-    loan->number = lender->sent + 1;
-    loan->has_ledger = !lender->ledger_sent;
-    if (loan->has_ledger) {
-        status = loan_add(lender, loan, lender->section);
+    export->number = exporter->sent + 1;
+    export->has_ledger = !exporter->ledger_sent;
+    if (export->has_ledger) {
+        status = export_add(exporter, export, exporter->section);
     }
     for (size_t i = 0; i < count && status == GPUIPC_OK; i++) {
-        status = loan_add(lender, loan, handles[i]);
+        status = export_add(exporter, export, handles[i]);
     }
     if (status != GPUIPC_OK) {
-        win32_lender_take_back(lender, loan);
+        win32_exporter_take_back(exporter, export);
         return status;
     }
-    *out_loan = loan;
+    *out_export = export;
     return GPUIPC_OK;
 }
 
-void win32_lender_keep(win32_lender *lender, win32_loan *loan) {
-    lender->sent = loan->number;
-    lender->ledger_sent = true;
-    if (lender->newest != NULL) {
-        lender->newest->next = loan;
+void win32_exporter_keep(win32_exporter *exporter, win32_export *export) {
+    exporter->sent = export->number;
+    exporter->ledger_sent = true;
+    if (exporter->newest != NULL) {
+        exporter->newest->next = export;
     } else {
-        lender->oldest = loan;
+        exporter->oldest = export;
     }
-    lender->newest = loan;
+    exporter->newest = export;
 }
 
-void win32_lender_take_back(win32_lender *lender, win32_loan *loan) {
-    loan_close_there(lender, loan);
-    free(loan);
+void win32_exporter_take_back(win32_exporter *exporter, win32_export *export) {
+    export_close_there(exporter, export);
+    free(export);
 }
 
-void win32_lender_end(win32_lender *lender, bool peer_closed) {
-    lender_settle(lender);
-    while (lender->oldest != NULL) {
-        win32_loan *loan = lender->oldest;
-        lender->oldest = loan->next;
+void win32_exporter_end(win32_exporter *exporter, bool peer_closed) {
+    exporter_settle(exporter);
+    while (exporter->oldest != NULL) {
+        win32_export *export = exporter->oldest;
+        exporter->oldest = export->next;
         if (peer_closed) {
-            loan_close_there(lender, loan);
+            export_close_there(exporter, export);
         }
-        free(loan);
+        free(export);
     }
-    if (lender->page != NULL) {
-        os_memory_unmap(lender->page, PAGE_BYTES);
-        os_handle_close(&lender->section);
-        os_handle_close(&lender->process);
+    if (exporter->page != NULL) {
+        os_memory_unmap(exporter->page, PAGE_BYTES);
+        os_handle_close(&exporter->section);
+        os_handle_close(&exporter->process);
     }
-    memset(lender, 0, sizeof(*lender));
+    memset(exporter, 0, sizeof(*exporter));
 }
 
 /** Maps the ledger that came with the first packet. */
-static gpuipc_status borrower_begin(win32_borrower *borrower, os_handle section) {
+static gpuipc_status importer_begin(win32_importer *importer, os_handle section) {
     uint64_t bytes;
     void *page;
     gpuipc_status status = os_memory_inspect(section, &bytes);
@@ -188,7 +190,7 @@ static gpuipc_status borrower_begin(win32_borrower *borrower, os_handle section)
                      : os_memory_map(section, PAGE_BYTES, true, &page);
     }
     if (status == GPUIPC_OK) {
-        borrower->page = page;
+        importer->page = page;
     }
     /* Most likely the peer kept the right to write back. */
     return status == GPUIPC_ERR_OS ? status_change(GPUIPC_ERR_PROTOCOL) : status;
@@ -200,27 +202,27 @@ static void handles_give_back(os_handle *handles, size_t count) {
     }
 }
 
-static gpuipc_status borrower_take(win32_borrower *borrower, uint64_t number, bool has_ledger,
+static gpuipc_status importer_take(win32_importer *importer, uint64_t number, bool has_ledger,
                                    const uint64_t *values, size_t count, os_handle *out_handles) {
-    os_handle claimed[WIN32_LENT_MAX];
-    if (number != borrower->taken + 1 || has_ledger != (borrower->page == NULL)) {
+    os_handle claimed[WIN32_EXPORTED_MAX];
+    if (number != importer->taken + 1 || has_ledger != (importer->page == NULL)) {
         return status_fail(GPUIPC_ERR_PROTOCOL,
                            "the peer's packets with handles are numbered wrong: %llu after %llu",
-                           (unsigned long long)number, (unsigned long long)borrower->taken);
+                           (unsigned long long)number, (unsigned long long)importer->taken);
     }
     gpuipc_status status = win32_handle_claim(values, count, claimed);
     if (status != GPUIPC_OK) {
         return status;
     }
     if (has_ledger) {
-        status = borrower_begin(borrower, claimed[0]);
+        status = importer_begin(importer, claimed[0]);
         if (status != GPUIPC_OK) {
             handles_give_back(claimed, count);
             return status;
         }
     }
-    borrower->taken = number;
-    atomic_store(page_taken(borrower->page), number);
+    importer->taken = number;
+    atomic_store(page_taken(importer->page), number);
     if (has_ledger) {
         os_handle_close(&claimed[0]);
     }
@@ -230,17 +232,17 @@ static gpuipc_status borrower_take(win32_borrower *borrower, uint64_t number, bo
     return GPUIPC_OK;
 }
 
-gpuipc_status win32_borrower_take(win32_borrower *borrower, uint64_t number, bool has_ledger,
+gpuipc_status win32_importer_take(win32_importer *importer, uint64_t number, bool has_ledger,
                                   const uint64_t *values, size_t count, os_handle *out_handles) {
-    if (borrower->refused) {
+    if (importer->refused) {
         return status_fail(GPUIPC_ERR_PROTOCOL, "an earlier packet of this peer was refused");
     }
-    gpuipc_status status = borrower_take(borrower, number, has_ledger, values, count, out_handles);
-    borrower->refused = status != GPUIPC_OK && status != GPUIPC_ERR_OUT_OF_MEMORY;
+    gpuipc_status status = importer_take(importer, number, has_ledger, values, count, out_handles);
+    importer->refused = status != GPUIPC_OK && status != GPUIPC_ERR_OUT_OF_MEMORY;
     return status;
 }
 
-void win32_borrower_end(win32_borrower *borrower) {
-    os_memory_unmap(borrower->page, PAGE_BYTES);
-    memset(borrower, 0, sizeof(*borrower));
+void win32_importer_end(win32_importer *importer) {
+    os_memory_unmap(importer->page, PAGE_BYTES);
+    memset(importer, 0, sizeof(*importer));
 }

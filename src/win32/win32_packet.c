@@ -38,17 +38,17 @@ static uint64_t get_number(const unsigned char *at, size_t size) {
 }
 
 /** Writes the whole frame. @return its size */
-static size_t frame_put(unsigned char *frame, const win32_loan *loan, const void *bytes,
+static size_t frame_put(unsigned char *frame, const win32_export *export, const void *bytes,
                         size_t size) {
-    size_t count = loan != NULL ? loan->count : 0;
+    size_t count = export != NULL ? export->count : 0;
     memcpy(frame, envelope_magic, sizeof(envelope_magic));
     put_number(frame + 4, 2, ENVELOPE_VERSION);
-    put_number(frame + 6, 2, loan != NULL && loan->has_ledger ? FLAG_LEDGER : 0);
+    put_number(frame + 6, 2, export != NULL && export->has_ledger ? FLAG_LEDGER : 0);
     put_number(frame + 8, 4, count);
     put_number(frame + 12, 4, size);
-    put_number(frame + 16, 8, loan != NULL ? loan->number : 0);
+    put_number(frame + 16, 8, export != NULL ? export->number : 0);
     for (size_t i = 0; i < count; i++) {
-        put_number(frame + ENVELOPE_BYTES + 8 * i, 8, loan->values[i]);
+        put_number(frame + ENVELOPE_BYTES + 8 * i, 8, export->values[i]);
     }
     memcpy(frame + ENVELOPE_BYTES + 8 * count, bytes, size);
     return ENVELOPE_BYTES + 8 * count + size;
@@ -134,7 +134,7 @@ static gpuipc_status handles_check(const os_handle *handles, size_t count) {
 
 static gpuipc_status packet_send(os_connection *connection, const void *bytes, size_t size,
                                  const os_handle *handles, size_t count, os_deadline deadline) {
-    win32_loan *loan = NULL;
+    win32_export *export = NULL;
     const os_peer *peer;
     gpuipc_status status = win32_connection_usable(connection);
     if (status == GPUIPC_OK) {
@@ -143,20 +143,20 @@ static gpuipc_status packet_send(os_connection *connection, const void *bytes, s
     if (status == GPUIPC_OK && count > 0) {
         status = win32_connection_peer(connection, &peer);
         if (status == GPUIPC_OK) {
-            status = win32_lender_lend(&connection->lender, peer, handles, count, &loan);
+            status = win32_exporter_export(&connection->exporter, peer, handles, count, &export);
         }
     }
     if (status != GPUIPC_OK) {
         return status;
     }
-    size_t whole = frame_put(connection->frame_out, loan, bytes, size);
+    size_t whole = frame_put(connection->frame_out, export, bytes, size);
     status = frame_write(connection, whole, deadline);
-    if (loan != NULL && status == GPUIPC_OK) {
-        win32_lender_keep(&connection->lender, loan);
-    } else if (loan != NULL) {
+    if (export != NULL && status == GPUIPC_OK) {
+        win32_exporter_keep(&connection->exporter, export);
+    } else if (export != NULL) {
         /* The receiver never saw their numbers. */
         gpuipc_error why = status_save();
-        win32_lender_take_back(&connection->lender, loan);
+        win32_exporter_take_back(&connection->exporter, export);
         status_restore(&why);
     }
     return status;
@@ -229,7 +229,7 @@ static gpuipc_status frame_read(os_connection *connection, os_deadline deadline,
 /** Takes the handles of the packet that lies in frame_in. */
 static gpuipc_status frame_take(os_connection *connection, const envelope *found,
                                 os_handle *handles, size_t *out_count) {
-    uint64_t values[WIN32_LENT_MAX];
+    uint64_t values[WIN32_EXPORTED_MAX];
     if (found->handle_count == 0) {
         *out_count = 0;
         return GPUIPC_OK;
@@ -238,7 +238,7 @@ static gpuipc_status frame_take(os_connection *connection, const envelope *found
         values[i] = get_number(connection->frame_in + ENVELOPE_BYTES + 8 * i, 8);
     }
     gpuipc_status status =
-        win32_borrower_take(&connection->borrower, found->number, found->has_ledger, values,
+        win32_importer_take(&connection->importer, found->number, found->has_ledger, values,
                             found->handle_count, handles);
     if (status == GPUIPC_OK) {
         *out_count = found->handle_count - (found->has_ledger ? 1 : 0);
@@ -275,12 +275,12 @@ static gpuipc_status packet_receive(os_connection *connection, packet *received,
         status = frame_read(connection, deadline, &size);
     } while (may_pass(status) && --left > 0);
     if (status != GPUIPC_OK) {
-        connection->borrower.refused |= status == GPUIPC_ERR_PROTOCOL;
+        connection->importer.refused |= status == GPUIPC_ERR_PROTOCOL;
         return status;
     }
     status = frame_get(connection->frame_in, size, &received->found);
     if (status != GPUIPC_OK) {
-        connection->borrower.refused = true;
+        connection->importer.refused = true;
         return status;
     }
     left = tries;

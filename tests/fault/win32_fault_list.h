@@ -9,10 +9,10 @@
 #define NO_MEMORY ERROR_NOT_ENOUGH_MEMORY, ERROR_NO_SYSTEM_RESOURCES
 
 /** X(identifier, name, is_transient, codes). The first is what all later calls fail with. For PeekNamedPipe that is that the other
- *  end is closed. Windows never says so of a peer that lives and may just be taking what was lent to it; the sender then closes
+ *  end is closed. Windows never says so of a peer that lives and may just be taking what was exported to it; the sender then closes
  *  that in the peer. Under Wine that may hang in the scenario "serve": DuplicateHandle has a thread of the peer's do it, which
  *  has a handle of the order. Where that handle has got the number to be closed, it is closed with it. With a memory error
- *  first nothing hangs; but then what was lent stays in the peer, as it must where nobody says whether it has closed. */
+ *  first nothing hangs; but then what was exported stays in the peer, as it must where nobody says whether it has closed. */
 #define WIN32_FAULT_LIST(X)                                                                        \
     X(CANCEL, "CancelIoEx", false, ERROR_NOT_FOUND)                                                \
     X(CLOSE, "CloseHandle", false, ERROR_INVALID_HANDLE)                                           \

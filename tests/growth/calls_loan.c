@@ -17,11 +17,11 @@ static void mark_and_pass(unsigned i) {
 }
 
 static void await_mark(unsigned i) {
-    MUST(gpuipc_buffer_await_mark(world.borrowed, &growth_items[i].mark, GROWTH_SOON_MS));
+    MUST(gpuipc_buffer_await_mark(world.imported, &growth_items[i].mark, GROWTH_SOON_MS));
 }
 
 static void await_mark_async(unsigned i) {
-    MUST(gpuipc_buffer_await_mark_async(world.borrowed, &growth_items[i].mark, NULL));
+    MUST(gpuipc_buffer_await_mark_async(world.imported, &growth_items[i].mark, NULL));
 }
 
 static void lend(unsigned i) {
@@ -43,19 +43,19 @@ static void pass_and_cancel(unsigned i) {
 }
 
 static void take(unsigned i) {
-    MUST(gpuipc_buffer_take_loan(world.borrowed, &growth_items[i].mark));
+    MUST(gpuipc_buffer_take_loan(world.imported, &growth_items[i].mark));
 }
 
 static void give_back(unsigned i) {
-    MUST(gpuipc_buffer_return_loan(world.borrowed, &growth_items[i].mark));
+    MUST(gpuipc_buffer_return_loan(world.imported, &growth_items[i].mark));
 }
 
 static void give_back_async(unsigned i) {
-    MUST(gpuipc_buffer_return_loan_async(world.borrowed, &growth_items[i].mark, NULL));
+    MUST(gpuipc_buffer_return_loan_async(world.imported, &growth_items[i].mark, NULL));
 }
 
 static void drop(unsigned i) {
-    MUST(gpuipc_buffer_drop_loan(world.borrowed, &growth_items[i].mark));
+    MUST(gpuipc_buffer_drop_loan(world.imported, &growth_items[i].mark));
 }
 
 static void await_loan(unsigned i) {

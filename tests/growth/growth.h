@@ -102,7 +102,7 @@ typedef struct growth_world {
     gpuipc_buffer *own;      /**< the population's, where that is of one buffer */
     gpuipc_buffer *idle;     /**< with no hand-over that is out */
     gpuipc_buffer *arena;    /**< of loans and marks */
-    gpuipc_buffer *borrowed; /**< the same, as it was received */
+    gpuipc_buffer *imported; /**< the same, as it was received */
     gpuipc_buffer *into;     /**< of the other context */
     gpuipc_server *server;   /**< that is polled; the population's */
     gpuipc_ticket ticket;    /**< of own */

@@ -107,7 +107,7 @@ static void begin_messages(void) {
     growth_pair(world.listener, world.listener_name, world.context, &world.client, &world.accepted);
     growth_pair(world.listener, world.listener_name, world.other, &world.contents_client,
                 &world.contents_accepted);
-    world.borrowed = growth_hand_over(world.arena, 0, 0);
+    world.imported = growth_hand_over(world.arena, 0, 0);
     MUST(gpuipc_buffer_release(growth_hand_over(world.idle, 0, 0)));
     MUST(gpuipc_buffer_await_returns(world.idle, GROWTH_SOON_MS));
 }
@@ -170,7 +170,7 @@ void growth_world_end(void) {
     MUST(gpuipc_channel_destroy(world.read));
     MUST(gpuipc_channel_destroy(world.channel));
     MUST(gpuipc_server_destroy(world.server));
-    MUST(gpuipc_buffer_release(world.borrowed));
+    MUST(gpuipc_buffer_release(world.imported));
     MUST(gpuipc_connection_close(world.client));
     MUST(gpuipc_connection_close(world.accepted));
     MUST(gpuipc_connection_close(world.contents_client));

@@ -10,7 +10,7 @@
 
 #define SHORT_ROUNDS 2
 #define FULL_ROUNDS  1000
-/* What was lent to clients that have gone is given up in steps, some with each request: so many are enough for all. */
+/* What was exported to clients that have gone is given up in steps, some with each request: so many are enough for all. */
 #define SETTLED 32
 
 /* ---- the library's server -------------------------------------------------------------------- */

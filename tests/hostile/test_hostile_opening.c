@@ -20,7 +20,7 @@
 /* How long who opens waits where an answer never comes. */
 #define ANSWER_NEVER_MS HOSTILE_SHORT_MS
 
-/* Links to servers that have ended, and what was lent over them, are given up in steps, some with each ticket. */
+/* Links to servers that have ended, and what was exported over them, are given up in steps, some with each ticket. */
 #define SETTLED 16
 
 struct opening_case;

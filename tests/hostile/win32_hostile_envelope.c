@@ -11,11 +11,11 @@
 #define COUNT(table) (sizeof(table) / sizeof(*(table)))
 
 /* The packet's frame, as the next one of this conversation. */
-static raw_frame lend(hostile_peer *self) {
+static raw_frame export(hostile_peer *self) {
     raw_frame frame;
     raw_packet_encode(&self->packet);
-    cr_assert(raw_peer_lend(self->raw, self->packet.bytes, sizeof(self->packet.bytes),
-                            self->packet.handles, self->packet.handle_count, &frame));
+    cr_assert(raw_peer_export(self->raw, self->packet.bytes, sizeof(self->packet.bytes),
+                              self->packet.handles, self->packet.handle_count, &frame));
     return frame;
 }
 
@@ -31,7 +31,7 @@ static void send_frame(hostile_peer *self, const raw_frame *frame) {
 /* Of an envelope with number 1, the ledger, and one handle more. */
 static void spoil_byte(hostile_peer *self) {
     static unsigned char message[RAW_FRAME_BYTES_MAX];
-    const raw_frame frame = lend(self);
+    const raw_frame frame = export(self);
     size_t size = raw_frame_encode(&frame, message);
     cr_assert_neq(message[self->of->at], self->of->value);
     message[self->of->at] = self->of->value;
@@ -42,7 +42,7 @@ static void spoil_byte(hostile_peer *self) {
 
 static void truncated(hostile_peer *self) {
     static unsigned char message[RAW_FRAME_BYTES_MAX];
-    const raw_frame frame = lend(self);
+    const raw_frame frame = export(self);
     const size_t size = self->round % LENGTHS;
     cr_assert_gt(raw_frame_encode(&frame, message), size);
     cr_assert(raw_peer_write(self->raw, message, size));
@@ -50,14 +50,14 @@ static void truncated(hostile_peer *self) {
 
 static void longer_than_any(hostile_peer *self) {
     static unsigned char bytes[RAW_FRAME_BYTES_MAX - 4096];
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.bytes = bytes;
     frame.size = sizeof(bytes);
     send_frame(self, &frame);
 }
 
 static void number_without_handles(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.flags = 0;
     frame.count = 0;
     send_frame(self, &frame);
@@ -82,39 +82,39 @@ static const uint64_t numbers[] = {0,
                                    UINT64_C(1) << 63};
 
 static void number_of_no_ledger(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.values[0] = numbers[self->round % COUNT(numbers)];
     send_frame(self, &frame);
 }
 
 static void number_of_no_handle(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.values[1] = numbers[self->round % COUNT(numbers)];
     send_frame(self, &frame);
 }
 
 static void same_handle_twice(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.values[frame.count++] = frame.values[1];
     send_frame(self, &frame);
 }
 
 static void ledger_as_memory(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.values[frame.count++] = frame.values[0];
     send_frame(self, &frame);
 }
 
 /* The system ignores the two lowest bits, so that these are the same handle's. */
 static void other_number_of_a_handle(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     frame.values[1] |= 1 + self->round % 2;
     send_frame(self, &frame);
 }
 
 /* A handle that could not be closed is as good as one that is left behind. */
 static void protected_from_being_closed(hostile_peer *self) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     for (size_t i = 0; i < frame.count; i++) { /* the other end is this very process */
         const DWORD both = HANDLE_FLAG_INHERIT | HANDLE_FLAG_PROTECT_FROM_CLOSE;
         cr_assert(SetHandleInformation((HANDLE)(uintptr_t)frame.values[i], both, both));
@@ -126,7 +126,7 @@ static void protected_from_being_closed(hostile_peer *self) {
 
 /* It is refused, and is still its sender's to close. */
 static void send_ledger(hostile_peer *self, intptr_t ledger) {
-    raw_frame frame = lend(self);
+    raw_frame frame = export(self);
     cr_assert_neq(ledger, RAW_HANDLE_NONE);
     self->kept = ledger;
     frame.values[0] = (uint64_t)ledger; /* the other end is this very process */
@@ -153,27 +153,27 @@ static void close_ledger(hostile_peer *self) {
 
 /* ---- the second packet ----------------------------------------------------------------------- */
 
-static raw_frame lend_second(hostile_peer *self) {
+static raw_frame export_second(hostile_peer *self) {
     hostile_send(self);
     self->packet.header.number = 1;
     raw_packet_repeat_handle(&self->packet, 2);
-    return lend(self);
+    return export(self);
 }
 
 static void second_ledger(hostile_peer *self) {
-    raw_frame frame = lend_second(self);
+    raw_frame frame = export_second(self);
     frame.flags = RAW_ENVELOPE_LEDGER;
     send_frame(self, &frame);
 }
 
 static void number_again(hostile_peer *self) {
-    raw_frame frame = lend_second(self);
+    raw_frame frame = export_second(self);
     frame.number = 1;
     send_frame(self, &frame);
 }
 
 static void number_left_out(hostile_peer *self) {
-    raw_frame frame = lend_second(self);
+    raw_frame frame = export_second(self);
     frame.number = 3;
     send_frame(self, &frame);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What goes over a connection, for SPIN: one process lends memory to another under points of one page (docs/wire-format.md,
+ * What goes over a connection, for SPIN: one process exports memory to another under points of one page (docs/wire-format.md,
  * "Points"), and gets it back; the last of it is of a one-shot ticket, which the receiver acknowledges. Each may close the
  * connection, or be killed, before any step. Checked:
  *   - a handle that was sent is closed once: by the receiver, or by the system with the socket or the process;
- *   - what is lent is not written while the receiver uses it, nor freed while it has it open;
- *   - who waits for what it lent gets it back: there is no end but the proper one;
+ *   - what is exported is not written while the receiver uses it, nor freed while it has it open;
+ *   - who waits for what it exported gets it back: there is no end but the proper one;
  *   - a one-shot ticket is used up only when somebody has it open, and by one alone.
  *
  * A packet is sent with its handle in one step, and a word is one step, as in the library. What a process that is killed
@@ -13,11 +13,11 @@
  *
  * FAULT plants a mistake, which the check must find:
  *   1: the ticket is used up when its reply has left
- *   2: the lender waits for words of a page that nobody has taken in
+ *   2: the exporter waits for words of a page that nobody has taken in
  *   3: what was returned is freed, though it is still open
  *   4: what came and was not read is not closed
  *   5: a record that could not be sent is not taken back
- *   6: the lender does not see that the receiver's process has ended
+ *   6: the exporter does not see that the receiver's process has ended
  *   7: how many points were given out is written when the record has left
  *   8: the handle of a message that is refused is closed with the packet, and once more with the message
  *   9: whether a page was taken in is not looked at again when the receiver is seen closed
@@ -27,7 +27,7 @@
 #define FAULT 0
 #endif
 #ifndef KILLED
-#define KILLED 0 /* 0: nobody; 1: the lender; 2: the receiver */
+#define KILLED 0 /* 0: nobody; 1: the exporter; 2: the receiver */
 #endif
 #ifndef POINTS
 #define POINTS 1 /* fewer than messages: one is used again */
@@ -51,13 +51,13 @@ chan packets = [2] of { byte, byte };
 chan replies = [1] of { bit }; /* that it has the one-shot's buffer open */
 bool is_stopped;               /* the receiver's end takes nothing in any more: who sends learns it */
 bool receiver_has_closed;      /* the receiver's end is seen closed */
-bool lender_has_closed;
+bool exporter_has_closed;
 byte done[POINTS];
 byte given;
 bool is_taken;
 
 /* ---- what the system knows ---- */
-bool lender_is_killed;
+bool exporter_is_killed;
 bool receiver_is_killed;
 byte handle[MESSAGES];
 
@@ -93,7 +93,7 @@ active proctype killer() {
     byte m;
     byte i;
 #if KILLED == 1
-    d_step { lender_is_killed = true; lender_has_closed = true }
+    d_step { exporter_is_killed = true; exporter_has_closed = true }
 #else
     d_step {
         receiver_is_killed = true;
@@ -113,7 +113,7 @@ active proctype killer() {
 }
 #endif
 
-/* ---- the lender ---- */
+/* ---- the exporter ---- */
 
 #define IS_GONE (receiver_is_killed && FAULT != 6)
 
@@ -147,17 +147,17 @@ inline await(m, value) {
     stranded = false
 }
 
-/* Waits until what was lent under a point is back. */
+/* Waits until what was exported under a point is back. */
 inline take_back(m) {
     if
-    :: is_lent[m] ->
+    :: is_exported[m] ->
         await(m, VALUE(m));
         assert(!is_used[m]); /* it may be written now */
 #if FAULT != 3
         await(m, VALUE(m) + 1);
 #endif
         assert(!is_open[m]); /* and freed now */
-        is_lent[m] = false
+        is_exported[m] = false
     :: else
     fi
 }
@@ -179,8 +179,8 @@ inline send(kind, number) {
     }
 }
 
-inline lend(n) {
-    is_lent[n] = true;
+inline hand_over(n) {
+    is_exported[n] = true;
 #if FAULT != 7
     given = (AT(n) + 1 > given -> AT(n) + 1 : given);
 #endif
@@ -189,7 +189,7 @@ inline lend(n) {
     given = (AT(n) + 1 > given -> AT(n) + 1 : given);
 #endif
     if
-    :: !is_sent && FAULT != 5 -> is_lent[n] = false
+    :: !is_sent && FAULT != 5 -> is_exported[n] = false
     :: else
     fi;
 #if FAULT == 1
@@ -197,9 +197,9 @@ inline lend(n) {
 #endif
 }
 
-active proctype lender() {
+active proctype exporter() {
     byte n;
-    bool is_lent[MESSAGES];
+    bool is_exported[MESSAGES];
     bool is_sent;
     bool stranded;
     {
@@ -211,7 +211,7 @@ active proctype lender() {
             :: n >= POINTS -> take_back(n - POINTS)
             :: else
             fi;
-            lend(n);
+            hand_over(n);
             n++
         :: is_sent -> break /* enough */
         od;
@@ -227,11 +227,11 @@ active proctype lender() {
         :: true /* it does not wait for it */
         fi;
         assert(used_up == 0 || was_open);
-        lender_has_closed = true;
+        exporter_has_closed = true;
         take_back(0);
         take_back(1);
-        assert(!is_lent[0] && !is_lent[1])
-    } unless { lender_is_killed }
+        assert(!is_exported[0] && !is_exported[1])
+    } unless { exporter_is_killed }
 }
 
 /* ---- the receiver ---- */
@@ -252,8 +252,8 @@ inline take_in(m) {
         :: m == ONE_SHOT ->
             was_open = true;
             if
-            :: nfull(replies) && !lender_has_closed -> replies ! 1
-            :: full(replies) || lender_has_closed
+            :: nfull(replies) && !exporter_has_closed -> replies ! 1
+            :: full(replies) || exporter_has_closed
             fi
         :: else
         fi
@@ -339,7 +339,7 @@ active proctype receiver() {
             d_step { kind = 0; m = 0 }
         :: is_open[0] -> give_back(0)
         :: is_open[1] -> give_back(1)
-        :: lender_has_closed && empty(packets) -> break
+        :: exporter_has_closed && empty(packets) -> break
         :: break /* it has enough */
         od;
         end_receiving();

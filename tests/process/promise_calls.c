@@ -26,8 +26,8 @@ static int32_t config_timeout(int timeout_ms) {
 
 TIMED(gpuipc_buffer_await_loan, world.own, &world.loan)
 TIMED(gpuipc_buffer_await_loan_async, world.own, &world.loan, NULL)
-TIMED(gpuipc_buffer_await_mark, world.borrowed[0], &world.mark)
-TIMED(gpuipc_buffer_await_ready, world.borrowed[0])
+TIMED(gpuipc_buffer_await_mark, world.imported[0], &world.mark)
+TIMED(gpuipc_buffer_await_ready, world.imported[0])
 TIMED(gpuipc_buffer_await_returns, world.own)
 TIMED(gpuipc_server_poll, world.polled)
 
@@ -174,7 +174,7 @@ static gpuipc_reader_info readers[4];
 
 PROMPT(gpuipc_buffer_copy_async, world.own, 0, world.own, 4096, 4096, NULL)
 PROMPT(gpuipc_buffer_fill_async, world.own, 0, 4096, 1, 4, NULL)
-PROMPT(gpuipc_buffer_get_info, world.borrowed[0], &buffer_info)
+PROMPT(gpuipc_buffer_get_info, world.imported[0], &buffer_info)
 PROMPT(gpuipc_buffer_get_loan_states, world.own, &world.loan, 1, &loan_state)
 PROMPT(gpuipc_buffer_get_returns_wait_handle, world.own, &native)
 PROMPT(gpuipc_channel_readers, world.channel, readers, 4, &count)
@@ -188,10 +188,10 @@ PROMPT(gpuipc_listener_get_wait_handle, world.listener, &native)
 PROMPT(gpuipc_server_get_wait_handle, world.polled, &native)
 PROMPT(gpuipc_server_holders, world.server, &world.ticket, holders, 4, &count)
 PROMPT(gpuipc_subscription_get_wait_handle, world.reader, &native)
-PROMPT(gpuipc_buffer_return_async, world.borrowed[1 + world.given_up++], NULL)
-PROMPT(gpuipc_buffer_drop_loan, world.borrowed[0], &world.to_drop[world.loans_dropped++])
-PROMPT(gpuipc_buffer_return_loan, world.borrowed[0], &world.to_return[world.returned++])
-PROMPT(gpuipc_buffer_return_loan_async, world.borrowed[0],
+PROMPT(gpuipc_buffer_return_async, world.imported[1 + world.given_up++], NULL)
+PROMPT(gpuipc_buffer_drop_loan, world.imported[0], &world.to_drop[world.loans_dropped++])
+PROMPT(gpuipc_buffer_return_loan, world.imported[0], &world.to_return[world.returned++])
+PROMPT(gpuipc_buffer_return_loan_async, world.imported[0],
        &world.to_return_async[world.returned_async++], NULL)
 
 PROMISE_CALL(gpuipc_device_find) {
@@ -216,7 +216,7 @@ PROMISE_CALL(gpuipc_subscription_check) {
 PROMISE_CALL(gpuipc_buffer_take_loan) {
     gpuipc_status status;
     (void)timeout_ms;
-    MEASURE(status, gpuipc_buffer_take_loan(world.borrowed[0], &world.to_take[world.taken++]));
+    MEASURE(status, gpuipc_buffer_take_loan(world.imported[0], &world.to_take[world.taken++]));
     cr_assert(status == GPUIPC_OK || promise_is_dead(), "%s", gpuipc_error_text());
     return status;
 }
@@ -224,17 +224,17 @@ PROMISE_CALL(gpuipc_buffer_take_loan) {
 PROMISE_CALL(gpuipc_buffer_retain) {
     gpuipc_status status;
     (void)timeout_ms;
-    MEASURE(status, gpuipc_buffer_retain(world.borrowed[0]));
+    MEASURE(status, gpuipc_buffer_retain(world.imported[0]));
     check_ok(status);
-    check_ok(gpuipc_buffer_release(world.borrowed[0]));
+    check_ok(gpuipc_buffer_release(world.imported[0]));
     return status;
 }
 
 PROMISE_CALL(gpuipc_buffer_release_async) {
     gpuipc_status status;
     (void)timeout_ms;
-    check_ok(gpuipc_buffer_retain(world.borrowed[0]));
-    MEASURE(status, gpuipc_buffer_release_async(world.borrowed[0], NULL));
+    check_ok(gpuipc_buffer_retain(world.imported[0]));
+    MEASURE(status, gpuipc_buffer_release_async(world.imported[0], NULL));
     check_ok(status);
     return status;
 }
@@ -242,8 +242,8 @@ PROMISE_CALL(gpuipc_buffer_release_async) {
 PROMISE_CALL(gpuipc_buffer_drop) {
     gpuipc_status status;
     (void)timeout_ms;
-    check_ok(gpuipc_buffer_retain(world.borrowed[0]));
-    MEASURE(status, gpuipc_buffer_drop(world.borrowed[0]));
+    check_ok(gpuipc_buffer_retain(world.imported[0]));
+    MEASURE(status, gpuipc_buffer_drop(world.imported[0]));
     check_ok(status);
     return status;
 }
@@ -253,7 +253,7 @@ PROMISE_CALL(gpuipc_buffer_find) {
     uint64_t offset = 0;
     gpuipc_status status;
     (void)timeout_ms;
-    const uint64_t address = gpuipc_buffer_address(world.borrowed[0]);
+    const uint64_t address = gpuipc_buffer_address(world.imported[0]);
     MEASURE(status, gpuipc_buffer_find(world.context, address, &found, &offset));
     check_ok(status);
     check_ok(gpuipc_buffer_release(found));

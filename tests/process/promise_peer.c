@@ -73,9 +73,9 @@ static void say_ticket(const char *command, const gpuipc_ticket *of, const char 
 }
 
 /* Buffers of the other one, with contents that are never ready, and marks and loans behind the same work. */
-static void borrow(void) {
+static void import_buffers(void) {
     gpuipc_incoming in = {.struct_size = sizeof(in),
-                          .buffers = world.borrowed,
+                          .buffers = world.imported,
                           .buffer_capacity = PROMISE_ITEMS + 1,
                           .flags = GPUIPC_RECEIVE_DEFERRED};
     partner_do(&other, "GPUIPC_OK", "create %d %llu 0 0", PROMISE_ITEMS + 1,
@@ -95,9 +95,9 @@ static void borrow(void) {
         world.to_return[i] = partner_mark(&other, "lend");
         world.to_return_async[i] = partner_mark(&other, "lend");
         world.to_drop[i] = partner_mark(&other, "lend");
-        check_ok(gpuipc_buffer_take_loan(world.borrowed[0], &world.to_return[i]));
-        check_ok(gpuipc_buffer_take_loan(world.borrowed[0], &world.to_return_async[i]));
-        check_ok(gpuipc_buffer_take_loan(world.borrowed[0], &world.to_drop[i]));
+        check_ok(gpuipc_buffer_take_loan(world.imported[0], &world.to_return[i]));
+        check_ok(gpuipc_buffer_take_loan(world.imported[0], &world.to_return_async[i]));
+        check_ok(gpuipc_buffer_take_loan(world.imported[0], &world.to_drop[i]));
     }
 }
 
@@ -161,7 +161,7 @@ void promise_begin(promise_state wanted) {
     unique_name(world.nobody);
     make_own();
     partner_do(&other, "GPUIPC_OK", "listen %s", world.their_name);
-    borrow();
+    import_buffers();
     lend();
     read_channel();
     bring_into_state();
@@ -207,7 +207,7 @@ void promise_end(void) {
     END_WITHIN(20, gpuipc_channel_destroy, world.channel);
     END_WITHIN(20, gpuipc_channel_destroy, world.free_channel);
     for (int i = 0; i <= PROMISE_ITEMS; i++) {
-        END_WITHIN(0, gpuipc_buffer_release, world.borrowed[i]);
+        END_WITHIN(0, gpuipc_buffer_release, world.imported[i]);
     }
     END_WITHIN(1000, gpuipc_server_destroy, world.server);
     END_WITHIN(1000, gpuipc_server_destroy, world.polled);

@@ -36,7 +36,7 @@ typedef struct promise_world {
     gpuipc_channel *channel;
     gpuipc_channel *free_channel; /**< nobody reads it */
     /* of the other one */
-    gpuipc_buffer *borrowed[PROMISE_ITEMS + 1]; /**< never ready; the first is kept */
+    gpuipc_buffer *imported[PROMISE_ITEMS + 1]; /**< never ready; the first is kept */
     gpuipc_mark mark;                           /**< never reached */
     gpuipc_mark to_take[PROMISE_ITEMS];
     gpuipc_mark to_return[PROMISE_ITEMS]; /**< these are taken */

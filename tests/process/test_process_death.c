@@ -266,7 +266,7 @@ Test(death, of_who_had_open_what_has_outlived_its_context) {
 }
 
 /* The same, when it is given back. */
-Test(death, of_a_context_before_what_it_lent_is_given_back) {
+Test(death, of_a_context_before_what_it_exported_is_given_back) {
     begin();
     partner other;
     leak_gate gate;

@@ -64,7 +64,7 @@ static void offer_late(unsigned count, unsigned value, uint32_t flags) {
 }
 
 /* The partner gets buffers of this process. */
-static void lend(gpuipc_buffer *const *buffers, size_t count) {
+static void hand_over(gpuipc_buffer *const *buffers, size_t count) {
     check_ok(process_case_send(connection, buffers, count, 0));
     partner_do(&other, "GPUIPC_OK 0 bytes", "receive 0 0 0 %d", PATIENCE_MS);
 }
@@ -213,7 +213,7 @@ Test(points, buffers_come_back_in_the_other_order) {
     begin();
     buffers[0] = own_buffer();
     buffers[1] = own_buffer();
-    lend(buffers, 2);
+    hand_over(buffers, 2);
     partner_do(&other, "GPUIPC_OK", "return 1");
     check_ok(gpuipc_buffer_await_returns(buffers[1], PATIENCE_MS));
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(buffers[0], 30));
@@ -230,7 +230,7 @@ Test(points, buffers_come_back_in_the_other_order) {
 Test(points, a_buffer_comes_back_when_the_work_on_it_is_done) {
     begin();
     gpuipc_buffer *buffer = own_buffer();
-    lend(&buffer, 1);
+    hand_over(&buffer, 1);
     partner_do(&other, "GPUIPC_OK", "gate");
     partner_do(&other, "GPUIPC_OK", "paint 5 %d", PAINTED_BYTES);
     partner_do(&other, "GPUIPC_OK", "return 0");
@@ -261,7 +261,7 @@ Test(points, what_was_opened_of_a_refused_message_comes_back_once) {
     }
     check_ok(process_case_send(connection, buffers, 2, 0));
     partner_do(&other, "GPUIPC_ERR_DEVICE_NOT_VISIBLE", "receive 0 0 0 %d", PATIENCE_MS);
-    lend(buffers, 1);
+    hand_over(buffers, 1);
     partner_do(&other, "GPUIPC_OK", "release");
     for (uint32_t i = 0; i < 2; i++) {
         check_ok(gpuipc_buffer_await_returns(buffers[i], PATIENCE_MS));
@@ -275,7 +275,7 @@ Test(points, what_was_opened_of_a_refused_message_comes_back_once) {
 Test(points, a_consumer_that_hangs_up_still_has_the_buffer) {
     begin();
     gpuipc_buffer *buffer = own_buffer();
-    lend(&buffer, 1);
+    hand_over(&buffer, 1);
     partner_do(&other, "GPUIPC_OK", "disconnect");
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(buffer, 30));
     cr_assert_eq(info_of(buffer).lent_count, 1);
@@ -288,7 +288,7 @@ Test(points, a_consumer_that_hangs_up_still_has_the_buffer) {
 Test(points, a_consumer_is_killed_while_it_works_on_the_buffer) {
     begin();
     gpuipc_buffer *buffer = own_buffer();
-    lend(&buffer, 1);
+    hand_over(&buffer, 1);
     partner_do(&other, "GPUIPC_OK", "gate");
     partner_do(&other, "GPUIPC_OK", "paint 5 %d", PAINTED_BYTES);
     partner_do(&other, "GPUIPC_OK", "return 0");
@@ -304,7 +304,7 @@ Test(points, a_consumer_is_killed_while_it_works_on_the_buffer) {
 Test(points, a_consumer_is_killed_while_a_stream_waits_for_it) {
     begin();
     gpuipc_buffer *buffer = own_buffer();
-    lend(&buffer, 1);
+    hand_over(&buffer, 1);
     check_ok(gpuipc_buffer_await_returns_async(buffer, NULL));
     check_ok(gpuipc_buffer_fill_async(buffer, 0, PAINTED_BYTES, 6, 4, NULL));
     partner_kill(&other);

@@ -27,7 +27,7 @@ struct raw_peer {
     HANDLE pipe;
     HANDLE done; /* the event of what is being done with the pipe */
     bool is_server;
-    HANDLE receiver;          /* the process at the other end; NULL: nothing was lent yet */
+    HANDLE receiver;          /* the process at the other end; NULL: nothing was exported yet */
     HANDLE section;           /* the ledger that is ours to make */
     volatile uint64_t *taken; /* in it */
     uint64_t sent;            /* packets with handles */
@@ -175,7 +175,7 @@ void raw_listener_close(raw_listener *listener) {
 }
 
 /* Opens the process at the other end and makes the ledger; once. */
-static bool begin_lending(raw_peer *self) {
+static bool begin_exporting(raw_peer *self) {
     ULONG number;
     if (self->taken != NULL) {
         return true;
@@ -195,7 +195,7 @@ static bool begin_lending(raw_peer *self) {
 }
 
 /* One more, into the loan and the frame. */
-static bool lend_one(const raw_peer *to, loan *into, HANDLE handle) {
+static bool export_one(const raw_peer *to, loan *into, HANDLE handle) {
     HANDLE there;
     if (into->count == RAW_FRAME_HANDLES_MAX ||
         !DuplicateHandle(GetCurrentProcess(), handle, to->receiver, &there, 0, FALSE,
@@ -206,9 +206,9 @@ static bool lend_one(const raw_peer *to, loan *into, HANDLE handle) {
     return true;
 }
 
-bool raw_peer_lend(raw_peer *to, const void *bytes, size_t size, const intptr_t *handles,
-                   size_t count, raw_frame *out_frame) {
-    if (!begin_lending(to)) {
+bool raw_peer_export(raw_peer *to, const void *bytes, size_t size, const intptr_t *handles,
+                     size_t count, raw_frame *out_frame) {
+    if (!begin_exporting(to)) {
         return false;
     }
     loan *made = calloc(1, sizeof(*made));
@@ -218,9 +218,9 @@ bool raw_peer_lend(raw_peer *to, const void *bytes, size_t size, const intptr_t 
     made->next = to->loans;
     made->number = ++to->sent;
     to->loans = made;
-    bool lent = made->number > 1 || lend_one(to, made, to->section);
-    for (size_t i = 0; lent && i < count; i++) {
-        lent = lend_one(to, made, (HANDLE)handles[i]);
+    bool exported = made->number > 1 || export_one(to, made, to->section);
+    for (size_t i = 0; exported && i < count; i++) {
+        exported = export_one(to, made, (HANDLE)handles[i]);
     }
     *out_frame = (raw_frame){.flags = made->number == 1 ? RAW_ENVELOPE_LEDGER : 0,
                              .number = made->number,
@@ -228,7 +228,7 @@ bool raw_peer_lend(raw_peer *to, const void *bytes, size_t size, const intptr_t 
                              .bytes = bytes,
                              .size = size};
     memcpy(out_frame->values, made->values, sizeof(made->values));
-    return lent;
+    return exported;
 }
 
 bool raw_peer_write(raw_peer *to, const void *message, size_t size) {
@@ -245,7 +245,7 @@ uint64_t raw_peer_taken(const raw_peer *of) {
 bool raw_send(raw_peer *to, const void *bytes, size_t size, const intptr_t *handles, size_t count) {
     static unsigned char message[RAW_FRAME_BYTES_MAX];
     raw_frame frame = {.bytes = bytes, .size = size};
-    if (count > 0 && !raw_peer_lend(to, bytes, size, handles, count, &frame)) {
+    if (count > 0 && !raw_peer_export(to, bytes, size, handles, count, &frame)) {
         return false;
     }
     size_t whole = raw_frame_encode(&frame, message);

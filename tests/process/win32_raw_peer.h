@@ -8,8 +8,8 @@
 
 /** Puts handles into the process at the other end, and makes the frame of the next packet that brings
  *  them. With the first ones goes the ledger. False when it cannot. */
-bool raw_peer_lend(raw_peer *to, const void *bytes, size_t size, const intptr_t *handles,
-                   size_t count, raw_frame *out_frame);
+bool raw_peer_export(raw_peer *to, const void *bytes, size_t size, const intptr_t *handles,
+                     size_t count, raw_frame *out_frame);
 
 /** Sends one message of the pipe, as it is. */
 bool raw_peer_write(raw_peer *to, const void *message, size_t size);

@@ -37,8 +37,8 @@ static struct {
     gpuipc_connection *far_end;
     gpuipc_connection *made;
     gpuipc_server *polled;
-    gpuipc_buffer *lent; /* to this process itself */
-    gpuipc_buffer *borrowed;
+    gpuipc_buffer *exported; /* to this process itself */
+    gpuipc_buffer *imported;
     gpuipc_buffer *behind; /* sent behind what the default stream waits for */
     gpuipc_buffer *opened;
     gpuipc_ticket ticket; /* of this process's own polled server, or of the silent process */
@@ -171,39 +171,39 @@ static gpuipc_status hand_over(gpuipc_buffer *buffer, uint32_t flags, int timeou
     return gpuipc_connection_send(stage.near_end, &message, timeout_ms);
 }
 
-static void lend(void) {
-    stage.lent = stress_buffer(stage.context, GPUIPC_TRANSPORT_DEFAULT, 5);
-    STRESS_OK(hand_over(stage.lent, GPUIPC_SEND_READY, STRESS_SOON_MS));
-    STRESS_OK(receive(stage.far_end, &stage.borrowed, 1, STRESS_SOON_MS));
+static void export_one(void) {
+    stage.exported = stress_buffer(stage.context, GPUIPC_TRANSPORT_DEFAULT, 5);
+    STRESS_OK(hand_over(stage.exported, GPUIPC_SEND_READY, STRESS_SOON_MS));
+    STRESS_OK(receive(stage.far_end, &stage.imported, 1, STRESS_SOON_MS));
 }
 
 static gpuipc_status await_returns(int timeout_ms) {
-    return gpuipc_buffer_await_returns(stage.lent, timeout_ms);
+    return gpuipc_buffer_await_returns(stage.exported, timeout_ms);
 }
 
 static void give_back(void) {
-    STRESS_OK(gpuipc_buffer_release(stage.borrowed));
-    stage.borrowed = NULL;
+    STRESS_OK(gpuipc_buffer_release(stage.imported));
+    stage.imported = NULL;
 }
 
-static void end_lent(void) {
-    if (stage.borrowed != NULL) {
+static void end_exported(void) {
+    if (stage.imported != NULL) {
         give_back();
     }
-    STRESS_OK(gpuipc_buffer_await_returns(stage.lent, STRESS_SOON_MS));
-    STRESS_OK(gpuipc_buffer_release(stage.lent));
-    stage.lent = NULL;
+    STRESS_OK(gpuipc_buffer_await_returns(stage.exported, STRESS_SOON_MS));
+    STRESS_OK(gpuipc_buffer_release(stage.exported));
+    stage.exported = NULL;
 }
 
-/* The default stream waits for the buffer that is lent. */
+/* The default stream waits for the buffer that is exported. */
 static void hold_stream(void) {
-    lend();
+    export_one();
     stage.behind = stress_buffer(stage.context, GPUIPC_TRANSPORT_DEFAULT, 6);
-    STRESS_OK(gpuipc_buffer_await_returns_async(stage.lent, NULL));
+    STRESS_OK(gpuipc_buffer_await_returns_async(stage.exported, NULL));
 }
 
 static void end_behind(void) {
-    end_lent();
+    end_exported();
     STRESS_OK(gpuipc_buffer_release(stage.opened));
     stage.opened = NULL;
     STRESS_OK(gpuipc_buffer_await_returns(stage.behind, STRESS_SOON_MS));
@@ -220,7 +220,7 @@ static gpuipc_status receive_late_contents(int timeout_ms) {
 }
 
 static void end_late_contents(void) {
-    if (stage.borrowed != NULL) {
+    if (stage.imported != NULL) {
         give_back();
     }
     if (stage.opened == NULL) { /* the message waits for the next call */
@@ -300,8 +300,8 @@ static const wait_case cases[] = {
      nothing},
     {"gpuipc_connection_send", fill_way, send_filler, GPUIPC_ERR_TIMEOUT, empty_way, take_one,
      empty_way},
-    {"gpuipc_buffer_await_returns", lend, await_returns, GPUIPC_ERR_TIMEOUT, give_back, end_lent,
-     end_lent},
+    {"gpuipc_buffer_await_returns", export_one, await_returns, GPUIPC_ERR_TIMEOUT, give_back,
+     end_exported, end_exported},
     {"gpuipc_connection_receive, contents that are not ready", send_late_contents,
      receive_late_contents, GPUIPC_ERR_TIMEOUT, give_back, end_late_contents, end_late_contents},
     {"gpuipc_connection_send, work that is not done", hold_stream, send_behind, GPUIPC_OK,

@@ -11,8 +11,8 @@ gpuipc_connection *interrupt_silent; /* nobody sends on it, and nobody reads */
 static gpuipc_listener *listener;
 static gpuipc_server *server;
 static ticket_server mute; /* accepts nobody */
-static gpuipc_buffer *lent;
-static gpuipc_buffer *borrowed; /* and never returned */
+static gpuipc_buffer *exported;
+static gpuipc_buffer *imported; /* and never returned */
 static core_pair pair;
 static CUstream gated;       /* a stream that stands still */
 static gpuipc_buffer *late;  /* received, and its contents are behind that stream */
@@ -64,7 +64,7 @@ static gpuipc_contents contents_of(gpuipc_buffer *buffer) {
 }
 
 static gpuipc_status call_send_contents(void *unused) {
-    const gpuipc_contents contents = contents_of(lent);
+    const gpuipc_contents contents = contents_of(exported);
     (void)unused;
     /* to the last byte: a pipe still takes a small one where a large one has no room */
     return send_some(4096, 0) == GPUIPC_ERR_TIMEOUT && send_some(1, 0) == GPUIPC_ERR_TIMEOUT
@@ -73,14 +73,14 @@ static gpuipc_status call_send_contents(void *unused) {
 }
 
 static gpuipc_status call_receive_contents(void *unused) {
-    const gpuipc_contents contents = contents_of(lent);
+    const gpuipc_contents contents = contents_of(exported);
     (void)unused;
     return gpuipc_connection_receive_contents(interrupt_silent, &contents, -1);
 }
 
 static gpuipc_status call_await_returns(void *unused) {
     (void)unused;
-    return gpuipc_buffer_await_returns(lent, -1);
+    return gpuipc_buffer_await_returns(exported, -1);
 }
 
 static gpuipc_status call_server_poll(void *unused) {
@@ -103,17 +103,17 @@ static gpuipc_status call_await_ready(void *unused) {
 
 static gpuipc_status call_await_mark(void *unused) {
     (void)unused;
-    return gpuipc_buffer_await_mark(borrowed, &mark, -1);
+    return gpuipc_buffer_await_mark(imported, &mark, -1);
 }
 
 static gpuipc_status call_await_loan(void *unused) {
     (void)unused;
-    return gpuipc_buffer_await_loan(lent, &loan, -1);
+    return gpuipc_buffer_await_loan(exported, &loan, -1);
 }
 
 static gpuipc_status call_await_loan_async(void *unused) {
     (void)unused;
-    return gpuipc_buffer_await_loan_async(lent, &loan, NULL, -1);
+    return gpuipc_buffer_await_loan_async(exported, &loan, NULL, -1);
 }
 
 static gpuipc_status call_channel_loan(void *unused) {
@@ -175,7 +175,7 @@ static void connect_silent_peer(void) {
 /* What is behind a stream that stands still. */
 static void put_behind_stream(void) {
     const gpuipc_outgoing out = {.struct_size = sizeof(out),
-                                 .buffers = &lent,
+                                 .buffers = &exported,
                                  .buffer_count = 1,
                                  .flags = GPUIPC_SEND_ASYNC,
                                  .stream = gated};
@@ -185,13 +185,13 @@ static void put_behind_stream(void) {
                           .flags = GPUIPC_RECEIVE_DEFERRED};
     check_ok(gpuipc_connection_send(pair.client, &out, SOON_MS));
     check_ok(gpuipc_connection_receive(pair.server, &in, SOON_MS));
-    check_ok(gpuipc_buffer_mark(lent, gated, &mark));
+    check_ok(gpuipc_buffer_mark(exported, gated, &mark));
 }
 
 /* One slot, one frame, and two readers: one of them came too late for it. */
 static void fill_channel(void) {
     const gpuipc_channel_config config = {
-        .struct_size = sizeof(config), .buffer = lent, .slots = 1, .slot_bytes = core_unit};
+        .struct_size = sizeof(config), .buffer = exported, .slots = 1, .slot_bytes = core_unit};
     gpuipc_ticket found_by;
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     check_ok(gpuipc_channel_create(server, &config, &full, &found_by));
@@ -210,15 +210,15 @@ void interrupt_begin(void) {
     check_ok(gpuipc_server_create(core_context, &own, &server));
     connect_silent_peer();
     core_pair_open(&pair, core_context, core_context);
-    lent = core_buffer(core_unit, 0);
-    check_ok(core_send(pair.client, &lent, 1));
-    check_ok(core_receive(pair.server, &borrowed, 1));
-    ticket_server_open(&mute, core_context, lent);
+    exported = core_buffer(core_unit, 0);
+    check_ok(core_send(pair.client, &exported, 1));
+    check_ok(core_receive(pair.server, &imported, 1));
+    ticket_server_open(&mute, core_context, exported);
     stream_gate_make();
     gated = stream_gate_stream();
     stream_gate_close(gated);
     put_behind_stream();
-    check_ok(gpuipc_buffer_lend_ready(lent, &loan));
+    check_ok(gpuipc_buffer_lend_ready(exported, &loan));
     fill_channel();
 }
 
@@ -231,8 +231,8 @@ void interrupt_finish(void) {
     check_ok(gpuipc_subscription_close(slow_reader));
     check_ok(gpuipc_channel_destroy(full));
     check_ok(gpuipc_buffer_release(late));
-    check_ok(gpuipc_buffer_release(borrowed));
-    check_ok(gpuipc_buffer_release(lent));
+    check_ok(gpuipc_buffer_release(imported));
+    check_ok(gpuipc_buffer_release(exported));
     core_pair_close(&pair);
     ticket_server_close(&mute);
     check_ok(gpuipc_server_destroy(server));

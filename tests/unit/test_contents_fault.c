@@ -169,7 +169,7 @@ Test(contents_fault, a_destination_that_may_only_be_read_is_refused) {
     contents_ends_close(&two);
 }
 
-/* What else the buffer was lent for is not waited for. */
+/* What else the buffer was exported for is not waited for. */
 Test(contents_no_words, wait_for_their_own_hand_over_alone) {
     contents_ends two;
     gpuipc_buffer *kept;

@@ -226,14 +226,14 @@ static void finish(void) {
 TestSuite(deferred, .init = begin, .fini = finish, .timeout = 60);
 
 /* A stream waits until the peer returns a buffer. */
-static void hold(gpuipc_buffer *lent) {
+static void hold(gpuipc_buffer *exported) {
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
-                                     .buffers = &lent,
+                                     .buffers = &exported,
                                      .buffer_count = 1,
                                      .flags = GPUIPC_SEND_READY};
     check_ok(gpuipc_connection_send(pair.client, &message, SOON_MS));
     check_ok(core_receive(pair.server, &opened, 1));
-    check_ok(gpuipc_buffer_await_returns_async(lent, waiting));
+    check_ok(gpuipc_buffer_await_returns_async(exported, waiting));
     stream_gate_check_waits(waiting);
     cr_assert_not(deferred_is_quiet());
 }
@@ -371,14 +371,14 @@ Test(deferred, the_end_of_the_context_runs_them) {
     core_pair between;
     core_pair own = pair;
     gpuipc_buffer *kept = make(made, GPUIPC_TRANSPORT_LEGACY, core_unit);
-    gpuipc_buffer *lent = make(made, GPUIPC_TRANSPORT_VMM, core_unit);
+    gpuipc_buffer *exported = make(made, GPUIPC_TRANSPORT_VMM, core_unit);
     const CUdeviceptr address = core_info(kept).address;
     core_pair_open(&between, core_context, made);
     pair = between;
-    hold(lent);
+    hold(exported);
     pair = own;
     check_ok(gpuipc_buffer_release(kept));
-    check_ok(gpuipc_buffer_release(lent));
+    check_ok(gpuipc_buffer_release(exported));
     check_ok(gpuipc_connection_close(between.client));
     between.client = NULL;
     cr_assert(exists(address));

@@ -14,7 +14,7 @@ static core_pair pair;
 static gpuipc_buffer *sent;
 static CUstream producer;
 static CUstream consumer;
-static connection *to;       /* the end that lends, where a test looks into it */
+static connection *to;       /* the end that exports, where a test looks into it */
 static point_peer *own_peer; /* of the test's making */
 
 static void connection_of_pair(void) {
@@ -55,7 +55,7 @@ static gpuipc_buffer *hand_over(const core_pair *by, gpuipc_buffer *handed) {
     return opened;
 }
 
-static uint32_t lent(gpuipc_buffer *handed) {
+static uint32_t unreturned(gpuipc_buffer *handed) {
     return core_info(handed).lent_count;
 }
 
@@ -70,21 +70,21 @@ Test(export_record, each_counts_until_it_is_returned_in_whatever_order) {
     static const int order[MANY] = {5, 0, 10, 1, 9, 2, 8, 3, 7, 4, 6};
     gpuipc_buffer *opened[MANY];
     for (int round = 0; round < 2; round++) {
-        cr_assert_eq(lent(sent), 0);
+        cr_assert_eq(unreturned(sent), 0);
         for (uint32_t i = 0; i < MANY; i++) {
             opened[i] = hand_over(&pair, sent);
-            cr_assert_eq(lent(sent), i + 1);
+            cr_assert_eq(unreturned(sent), i + 1);
         }
         for (uint32_t i = 0; i < MANY; i++) {
             if (i % 2 == 0) { /* by a stream, and then again by the release */
                 check_ok(gpuipc_buffer_return_async(opened[order[i]], consumer));
                 stream_gate_synchronize(consumer);
-                cr_assert_eq(lent(sent), MANY - i - 1);
+                cr_assert_eq(unreturned(sent), MANY - i - 1);
             }
             check_status(i + 1 < MANY || i % 2 != 0 ? GPUIPC_ERR_TIMEOUT : GPUIPC_OK,
                          gpuipc_buffer_await_returns(sent, 0));
             check_ok(gpuipc_buffer_release(opened[order[i]]));
-            cr_assert_eq(lent(sent), MANY - i - 1);
+            cr_assert_eq(unreturned(sent), MANY - i - 1);
         }
         check_ok(gpuipc_buffer_await_returns(sent, 0));
     }
@@ -119,36 +119,36 @@ Test(export_record, what_dead_clients_leave_does_not_grow) {
         DEAD = 400
     };
     const os_peer dead = {.process_id = 0x3FFFFFFF, .process = {-1}};
-    buffer *lender;
+    buffer *exporter;
     export_table *held;
     export_record *one;
     point_peer *gone;
     point at;
     size_t most = 0;
-    check_ok(buffer_acquire(sent, &lender));
+    check_ok(buffer_acquire(sent, &exporter));
     connection_of_pair();
     check_ok(export_table_new(ctx, to->other_end, &held));
     for (int i = 0; i < HELD; i++) {
-        check_ok(export_begin(held, &lender->exports, &one, &at));
+        check_ok(export_begin(held, &exporter->exports, &one, &at));
     }
     check_ok(point_peer_new(ctx, &dead, NULL, &gone));
     for (int i = 0; i < DEAD; i++) {
         export_table *table;
         check_ok(export_table_new(ctx, gone, &table));
-        check_ok(export_begin(table, &lender->exports, &one, &at));
+        check_ok(export_begin(table, &exporter->exports, &one, &at));
         export_table_leave(table, false, false);
-        const size_t left = lender->exports.lent.count - HELD;
+        const size_t left = exporter->exports.unreturned.count - HELD;
         most = left > most ? left : most;
     }
     cr_assert_leq(most, 2, "%zu", most);
-    export_forget(&lender->exports, false);
+    export_forget(&exporter->exports, false);
     export_table_leave(held, false, false);
     point_peer_unreference(gone, false);
-    buffer_unreference(lender);
+    buffer_unreference(exporter);
 }
 
 /* Over a connection that is new, and is over then: both look at those that are over. */
-static void lend_to_another(void) {
+static void export_to_another(void) {
     core_pair next;
     core_pair_open(&next, core_context, core_context);
     check_ok(gpuipc_buffer_release(hand_over(&next, sent)));
@@ -163,11 +163,11 @@ Test(export_record, a_connection_that_is_over_is_known_while_the_peer_has_someth
     pair.client = NULL;
     check_ok(gpuipc_buffer_release(handed));
     for (int i = 0; i < 3; i++) {
-        lend_to_another();
+        export_to_another();
         cr_assert_eq(ctx->points->left.count, 1);
     }
     check_ok(gpuipc_buffer_release(opened));
-    lend_to_another();
+    export_to_another();
     cr_assert_eq(ctx->points->left.count, 0);
 }
 
@@ -175,17 +175,17 @@ Test(export_record, a_connection_that_is_over_is_known_while_the_peer_has_someth
 
 Test(export_record, a_point_is_given_out_once_until_it_is_released_and_written) {
     static bool seen[POINT_COUNT + 8];
-    buffer *lender;
+    buffer *exporter;
     export_table *table;
     export_record *one;
     point taken[POINT_COUNT];
     point again;
     point_word passage;
-    check_ok(buffer_acquire(sent, &lender));
+    check_ok(buffer_acquire(sent, &exporter));
     connection_of_pair();
     check_ok(export_table_new(ctx, to->other_end, &table));
     for (uint32_t i = 0; i < POINT_COUNT; i++) {
-        check_ok(export_begin(table, &lender->exports, &one, &taken[i]));
+        check_ok(export_begin(table, &exporter->exports, &one, &taken[i]));
         cr_assert_not(seen[taken[i].index], "point %u twice", taken[i].index);
         cr_assert_eq(taken[i].page, taken[0].page);
         seen[taken[i].index] = true;
@@ -198,47 +198,47 @@ Test(export_record, a_point_is_given_out_once_until_it_is_released_and_written) 
     const point_word last = point_released_word(&taken[POINT_COUNT - 1]);
     point_store(&returned);
     point_store(&last);
-    cr_assert_eq(export_count(&lender->exports), POINT_COUNT - 1,
+    cr_assert_eq(export_count(&exporter->exports), POINT_COUNT - 1,
                  "the last is found, the other when it is looked at");
     export_settle_all(ctx);
-    cr_assert_eq(export_count(&lender->exports), POINT_COUNT - 2);
-    check_ok(export_begin(table, &lender->exports, &one, &again));
+    cr_assert_eq(export_count(&exporter->exports), POINT_COUNT - 2);
+    check_ok(export_begin(table, &exporter->exports, &one, &again));
     cr_assert_neq(again.page, taken[0].page,
                   "one is still open over there, one has still to be written");
     point_store(&released);
     passage_cancel(&passage);
     export_settle_all(ctx);
     for (int i = 0; i < 2; i++) { /* what is free is taken first */
-        check_ok(export_begin(table, &lender->exports, &one, &again));
+        check_ok(export_begin(table, &exporter->exports, &one, &again));
         cr_assert_eq(again.page, taken[0].page);
         cr_assert(again.index == taken[77].index || again.index == taken[POINT_COUNT - 1].index);
         cr_assert_eq(again.value, taken[77].value + 2);
     }
-    export_forget(&lender->exports, false);
+    export_forget(&exporter->exports, false);
     export_table_leave(table, false, false);
-    buffer_unreference(lender);
+    buffer_unreference(exporter);
 }
 
 /* So many pages and no more: then the call says so, and nothing is noted. */
 Test(export_record, there_is_a_limit_to_what_is_not_returned) {
-    buffer *lender;
+    buffer *exporter;
     export_table *table;
     export_record *one;
     point at;
-    check_ok(buffer_acquire(sent, &lender));
+    check_ok(buffer_acquire(sent, &exporter));
     connection_of_pair();
     check_ok(export_table_new(ctx, to->other_end, &table));
     for (uint32_t i = 0; i < POINT_PAGES_MAX * POINT_COUNT; i++) {
-        check_ok(export_begin(table, &lender->exports, &one, &at));
+        check_ok(export_begin(table, &exporter->exports, &one, &at));
     }
     check_refused(GPUIPC_ERR_LIMIT, "are not returned",
-                  export_begin(table, &lender->exports, &one, &at));
-    cr_assert_eq(lender->exports.lent.count, POINT_PAGES_MAX * POINT_COUNT);
+                  export_begin(table, &exporter->exports, &one, &at));
+    cr_assert_eq(exporter->exports.unreturned.count, POINT_PAGES_MAX * POINT_COUNT);
     export_cancel(one, &at);
-    check_ok(export_begin(table, &lender->exports, &one, &at));
-    export_forget(&lender->exports, false);
+    check_ok(export_begin(table, &exporter->exports, &one, &at));
+    export_forget(&exporter->exports, false);
     export_table_leave(table, false, false);
-    buffer_unreference(lender);
+    buffer_unreference(exporter);
 }
 
 /* ---- the end of a process -------------------------------------------------------------------- */
@@ -248,7 +248,7 @@ Test(export_record, a_process_that_is_gone_has_returned_all) {
     set_peer(&dead, NULL);
     for (int i = 0; i < 3; i++) {
         check_ok(core_send(pair.client, &sent, 1));
-        cr_assert_eq(lent(sent), 0);
+        cr_assert_eq(unreturned(sent), 0);
     }
     check_ok(gpuipc_buffer_await_returns(sent, 0));
     check_ok(gpuipc_buffer_await_returns_async(sent, producer));
@@ -258,7 +258,7 @@ Test(export_record, a_process_that_is_gone_has_returned_all) {
 Test(export_record, the_end_of_a_process_returns_what_it_has_open) {
     set_peer_that_ends_with_the_connection();
     gpuipc_buffer *opened = hand_over(&pair, sent);
-    cr_assert_eq(lent(sent), 1);
+    cr_assert_eq(unreturned(sent), 1);
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(sent, 0));
     core_waiter waiter;
     core_waiter_start(&waiter, await_for_ever, sent);
@@ -267,7 +267,7 @@ Test(export_record, the_end_of_a_process_returns_what_it_has_open) {
     peer_ends();
     check_ok(core_waiter_end(&waiter));
     stream_gate_synchronize(producer);
-    cr_assert_eq(lent(sent), 0);
+    cr_assert_eq(unreturned(sent), 0);
     check_ok(gpuipc_buffer_release(opened));
 }
 
@@ -315,19 +315,19 @@ Test(export_record, a_stream_waits_for_the_hand_overs_of_what_came_home_alone) {
     gpuipc_buffer *original = make(GPUIPC_TRANSPORT_LEGACY);
     core_pair_open(&other, core_context, core_context);
     gpuipc_buffer *home = hand_over(&pair, original);
-    check_ok(gpuipc_buffer_await_returns_async(home, consumer)); /* it was not lent on */
+    check_ok(gpuipc_buffer_await_returns_async(home, consumer)); /* it was not handed on */
     cr_assert_eq(core_driver()->cuStreamQuery(consumer), CUDA_SUCCESS);
     gpuipc_buffer *away = hand_over(&other, home);
-    cr_assert_eq(lent(home), 1);
-    cr_assert_eq(lent(original), 2);
+    cr_assert_eq(unreturned(home), 1);
+    cr_assert_eq(unreturned(original), 2);
     check_ok(gpuipc_buffer_await_returns_async(home, consumer));
     check_ok(gpuipc_buffer_await_returns_async(original, producer));
     stream_gate_check_waits(consumer);
     check_ok(gpuipc_buffer_release(away));
     stream_gate_synchronize(consumer);
     stream_gate_check_waits(producer);
-    cr_assert_eq(lent(home), 0);
-    cr_assert_eq(lent(original), 1);
+    cr_assert_eq(unreturned(home), 0);
+    cr_assert_eq(unreturned(original), 1);
     check_ok(gpuipc_buffer_release(home));
     stream_gate_synchronize(producer);
     check_ok(gpuipc_buffer_await_returns(original, 0));
@@ -348,15 +348,15 @@ Test(export_record, what_came_home_and_was_released_leaves_its_hand_overs_to_the
     for (int i = 0; i < MANY; i++) {
         home[i] = hand_over(&pair, original);
         check_ok(core_send(other.client, &home[i], 1)); /* on its way, it holds no buffer here */
-        cr_assert_eq(lent(home[i]), 1);
+        cr_assert_eq(unreturned(home[i]), 1);
     }
     for (int i = 0; i < MANY; i++) {
         check_ok(gpuipc_buffer_release(home[i]));
     }
-    cr_assert_eq(lent(original), MANY);
+    cr_assert_eq(unreturned(original), MANY);
     for (int i = 0; i < MANY; i++) {
         home[i] = hand_over(&pair, original);
-        cr_assert_eq(lent(home[i]), 0);
+        cr_assert_eq(unreturned(home[i]), 0);
         check_ok(gpuipc_buffer_await_returns(home[i], 0));
     }
     for (int i = 0; i < MANY; i++) {
@@ -379,7 +379,7 @@ Test(export_record, what_is_returned_is_outstanding_until_it_is_released) {
     cr_assert(export_is_outstanding(&self->exports));
     check_ok(gpuipc_buffer_return_async(opened, consumer));
     stream_gate_synchronize(consumer);
-    cr_assert_eq(lent(made), 0);
+    cr_assert_eq(unreturned(made), 0);
     check_ok(gpuipc_buffer_await_returns(made, 0));
     cr_assert(export_is_outstanding(&self->exports));
     check_ok(gpuipc_buffer_release(opened));
@@ -402,16 +402,16 @@ Test(export_record, a_release_leaves_the_word_to_the_stream) {
     stream_gate_close(consumer);
     check_ok(gpuipc_buffer_return_async(opened, consumer));
     check_ok(gpuipc_buffer_release(opened));
-    cr_assert_eq(lent(sent), 1);
+    cr_assert_eq(unreturned(sent), 1);
     gpuipc_buffer *next = hand_over(&pair, sent);
     check_ok(gpuipc_buffer_release(next));
-    cr_assert_eq(lent(sent), 1);
+    cr_assert_eq(unreturned(sent), 1);
     stream_gate_open();
     stream_gate_synchronize(consumer);
-    cr_assert_eq(lent(sent), 0);
+    cr_assert_eq(unreturned(sent), 0);
 }
 
-/* Where the lender may free only what is closed, the release has a word of its own, behind the stream's: one
+/* Where the exporter may free only what is closed, the release has a word of its own, behind the stream's: one
  * over the other, and the memory would be reused under the stream, or never. */
 Test(export_record, a_release_is_told_behind_the_streams_word) {
     const os_deadline deadline = os_deadline_after(SOON_MS);
@@ -421,7 +421,7 @@ Test(export_record, a_release_is_told_behind_the_streams_word) {
     stream_gate_close(consumer);
     check_ok(gpuipc_buffer_return_async(opened, consumer));
     check_ok(gpuipc_buffer_release(opened));
-    cr_assert_eq(lent(original), 1);
+    cr_assert_eq(unreturned(original), 1);
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(original, 0));
     check_ok(gpuipc_buffer_release(original));
     cr_assert(exists(address));
@@ -487,7 +487,7 @@ Test(export_record, joining_default_streams_may_fail) {
         cr_assert(status == GPUIPC_ERR_CUDA || status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, "%s: %s",
                   failures[i], gpuipc_status_name(status));
         for (int k = 0; k < 2; k++) {
-            cr_assert_eq(lent(buffers[k]), 0, "%s", failures[i]);
+            cr_assert_eq(unreturned(buffers[k]), 0, "%s", failures[i]);
         }
         cr_assert_eq(live_marks(), marks, "%s", failures[i]);
     }

@@ -239,7 +239,7 @@ Test(handover, a_stream_waits_until_a_buffer_is_returned) {
     check_ok(gpuipc_buffer_release(opened));
 }
 
-/* It is the lender's again. */
+/* It is the exporter's again. */
 Test(handover, what_was_returned_on_a_stream_is_used_no_more) {
     uint32_t found = 0;
     gpuipc_buffer *opened = hand_over();

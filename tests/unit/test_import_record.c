@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file What a borrower tells its lender when the buffer is returned on a stream: closed before or after the
+/** @file What an importer tells its exporter when the buffer is returned on a stream: closed before or after the
  *  stream has passed, the last word is the one that counts. The stream is the test's own doing. */
 #include "sync/import_record.h"
 
@@ -23,7 +23,7 @@ static void finish(void) {
 
 TestSuite(import_record, .init = begin, .fini = finish, .timeout = 60);
 
-/* A point of a page that both sides have, lent and borrowed, and returned on a stream that is the test's. */
+/* A point of a page that both sides have, exported and imported, and returned on a stream that is the test's. */
 typedef struct late {
     point_page *mine;
     point_page *theirs;

@@ -312,14 +312,14 @@ Test(kept_handles, bytes_take_as_many_packets_as_they_need) {
     check_ok(gpuipc_buffer_release(memory));
 }
 
-/* ---- nothing grows with what is lent ------------------------------------------------------- */
+/* ---- nothing grows with what is exported ------------------------------------------------------- */
 
-/* Lent and given back, but for the forgetting: that is done a few at a time, and reaches all. */
+/* Exported and given back, but for the forgetting: that is done a few at a time, and reaches all. */
 Test(kept_handles, a_hand_over_forgets_a_few_of_those_that_came_back) {
     enum {
         COUNT = 100
     };
-    buffer *lent;
+    buffer *exporting;
     gpuipc_buffer *handle = NULL;
     export_table *table;
     export_record *one;
@@ -331,25 +331,25 @@ Test(kept_handles, a_hand_over_forgets_a_few_of_those_that_came_back) {
     check_ok(connection_acquire(pair.client, &end));
     check_ok(export_table_new(ctx, end->other_end, &table));
     handle = core_buffer(core_unit, 0);
-    check_ok(buffer_acquire(handle, &lent));
+    check_ok(buffer_acquire(handle, &exporting));
     for (size_t i = 0; i < COUNT; i++) {
-        check_ok(export_begin(table, &lent->exports, &one, &at));
+        check_ok(export_begin(table, &exporting->exports, &one, &at));
         const point_word released = point_released_word(&at);
         if (i % 2 == 0) {
             point_store(&released);
         }
     }
     for (unsigned call = 0; call < COUNT; call++) {
-        const size_t before = lent->exports.lent.count;
-        check_ok(export_begin(table, &lent->exports, &one, &at));
-        cr_assert_leq(before + 1 - lent->exports.lent.count, 4, "in one call");
+        const size_t before = exporting->exports.unreturned.count;
+        check_ok(export_begin(table, &exporting->exports, &one, &at));
+        cr_assert_leq(before + 1 - exporting->exports.unreturned.count, 4, "in one call");
         const point_word released = point_released_word(&at);
         point_store(&released);
     }
-    cr_assert_lt(lent->exports.lent.count, COUNT, "it comes round to all");
-    export_forget(&lent->exports, false);
+    cr_assert_lt(exporting->exports.unreturned.count, COUNT, "it comes round to all");
+    export_forget(&exporting->exports, false);
     export_table_leave(table, false, false);
-    buffer_unreference(lent);
+    buffer_unreference(exporting);
     check_ok(gpuipc_buffer_release(handle));
     connection_unreference(end);
     context_unreference(ctx);
@@ -379,10 +379,10 @@ Test(kept_handles, a_release_looks_at_a_few_that_linger) {
     check_ok(core_waiter_end(&waiter));
     core_set_failures("");
     for (size_t i = 0; i < COUNT; i++) {
-        buffer *lent;
-        check_ok(buffer_acquire(handles[i], &lent));
-        points[i] = LIST_ITEM(lent->exports.lent.first, export_record, listed)->at;
-        buffer_unreference(lent);
+        buffer *exporting;
+        check_ok(buffer_acquire(handles[i], &exporting));
+        points[i] = LIST_ITEM(exporting->exports.unreturned.first, export_record, listed)->at;
+        buffer_unreference(exporting);
         check_ok(gpuipc_buffer_release(handles[i]));
     }
     registry_sweep_some(NULL, false);

@@ -108,7 +108,7 @@ Test(point, words_are_compared_in_a_circle) {
     pages_end(&pages);
 }
 
-Test(point, what_nobody_borrowed_is_returned_with_the_connection) {
+Test(point, what_nobody_imported_is_returned_with_the_connection) {
     both pages = pages_make();
     point kept;
     point other;
@@ -128,15 +128,15 @@ Test(point, what_nobody_borrowed_is_returned_with_the_connection) {
 /* Its peer may give a point out again that was open at the first look. */
 Test(point, what_is_given_out_again_after_the_first_look_is_returned_by_the_last) {
     both pages = pages_make();
-    point lent = next_point(pages.mine);
-    const point there = {pages.theirs, lent.index, lent.value};
+    point given = next_point(pages.mine);
+    const point there = {pages.theirs, given.index, given.value};
     const point_word closed = point_released_word(&there);
     point_set_open(&there, true);
     point_page_return_rest(pages.theirs, false);
     point_set_open(&there, false);
     point_raise(&closed);
-    lent.value += 2;
-    const point_word returned = point_returned_word(&lent);
+    given.value += 2;
+    const point_word returned = point_returned_word(&given);
     cr_assert_not(is_reached(pages.mine, &returned));
     point_page_return_rest(pages.theirs, true);
     cr_assert(is_reached(pages.mine, &returned));

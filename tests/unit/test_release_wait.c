@@ -13,7 +13,7 @@
 #define ENDS_MS 8000
 
 static core_pair pair;
-static gpuipc_buffer *lent;
+static gpuipc_buffer *exported;
 static gpuipc_buffer *opened; /* by the peer, who does not return it */
 static CUstream waiting;
 
@@ -23,8 +23,8 @@ static void begin(void) {
     stream_gate_make();
     waiting = stream_gate_stream();
     core_pair_open(&pair, core_context, core_context);
-    lent = core_buffer(core_unit, 0);
-    check_ok(core_send(pair.client, &lent, 1));
+    exported = core_buffer(core_unit, 0);
+    check_ok(core_send(pair.client, &exported, 1));
     check_ok(core_receive(pair.server, &opened, 1));
 }
 
@@ -32,7 +32,7 @@ static void finish(void) {
     core_set_failures("");
     (void)gpuipc_buffer_release(opened);
     stream_gate_open();
-    (void)gpuipc_buffer_release(lent);
+    (void)gpuipc_buffer_release(exported);
     core_pair_close(&pair);
     stream_gate_stream_end(waiting);
     stream_gate_end();
@@ -71,8 +71,8 @@ static void check_release_ends(gpuipc_transport transport) {
     while (!is_freeing() && !atomic_load(&one.is_over)) {
         os_sleep_ms(1);
     }
-    check_ok(
-        gpuipc_buffer_await_returns_async(lent, waiting)); /* while the driver is about to free */
+    check_ok(gpuipc_buffer_await_returns_async(exported,
+                                               waiting)); /* while the driver is about to free */
     const os_deadline deadline = os_deadline_after(ENDS_MS);
     while (!atomic_load(&one.is_over)) {
         cr_assert_not(os_deadline_passed(deadline),

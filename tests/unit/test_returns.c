@@ -45,7 +45,7 @@ static void finish(void) {
 
 TestSuite(returns, .init = begin, .fini = finish, .timeout = 60);
 
-static uint32_t lent(void) {
+static uint32_t unreturned(void) {
     return core_info(sent).lent_count;
 }
 
@@ -92,10 +92,10 @@ static void hand_over_one(void) {
 
 static void check_message_returns(uint32_t count) {
     hand_over(count);
-    cr_assert_eq(lent(), count);
+    cr_assert_eq(unreturned(), count);
     release_kept();
     check_ok(gpuipc_buffer_await_returns(sent, 5000));
-    cr_assert_eq(lent(), 0);
+    cr_assert_eq(unreturned(), 0);
 }
 
 Test(returns, of_a_message_of_as_many_as_a_page_has) {
@@ -109,9 +109,9 @@ Test(returns, of_a_message_of_one_more_than_a_page_has) {
 Test(returns, of_one_beside_as_many_as_a_page_has) {
     hand_over(PAGE_POINTS);
     hand_over_one();
-    cr_assert_eq(lent(), PAGE_POINTS + 1);
+    cr_assert_eq(unreturned(), PAGE_POINTS + 1);
     check_ok(gpuipc_buffer_release(kept[--kept_count]));
-    cr_assert_eq(lent(), PAGE_POINTS, "the one that came last is not returned");
+    cr_assert_eq(unreturned(), PAGE_POINTS, "the one that came last is not returned");
     release_kept();
     check_ok(gpuipc_buffer_await_returns(sent, 5000));
 }
@@ -127,8 +127,8 @@ Test(returns, of_many_one_after_the_other_beside_others_that_stay) {
         hand_over_one();
         check_ok(gpuipc_buffer_release(kept[--kept_count]));
     }
-    cr_assert_eq(lent(), PAGE_POINTS - FREE, "%u of %d stay listed", lent() - (PAGE_POINTS - FREE),
-                 ROUNDS);
+    cr_assert_eq(unreturned(), PAGE_POINTS - FREE, "%u of %d stay listed",
+                 unreturned() - (PAGE_POINTS - FREE), ROUNDS);
 }
 
 /* ---- waited for by a stream ------------------------------------------------------------------ */
@@ -183,7 +183,7 @@ Test(returns, are_waited_for_once_by_a_stream_that_is_told_again_and_again) {
     for (uint32_t i = kept_count; i > 1; i--) {
         check_ok(gpuipc_buffer_release(kept[--kept_count]));
     }
-    cr_assert_eq(lent(), 1);
+    cr_assert_eq(unreturned(), 1);
     stream_gate_check_waits(producer); /* for the first one, which was said first */
     stream_gate_check_waits(second);
     release_kept();

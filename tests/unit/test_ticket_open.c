@@ -574,18 +574,18 @@ static gpuipc_status call_open_slowly(void *argument) {
     return open_as(&self->wanted, (gpuipc_open_config){.policy = answer_slowly}, &self->opened);
 }
 
-/* Its server has closed its end before, and so learns of what it lent by the page alone. */
+/* Its server has closed its end before, and so learns of what it exported by the page alone. */
 Test(ticket_open, what_had_come_over_a_busy_link_is_returned_when_its_context_is_given_up) {
     static const ticket_step let_in[] = {{TICKET_ACCEPT, 0}, {0, 0}};
-    const gpuipc_outgoing lent = {
-        .struct_size = sizeof(lent), .buffers = &original, .buffer_count = 1};
+    const gpuipc_outgoing exported = {
+        .struct_size = sizeof(exported), .buffers = &original, .buffer_count = 1};
     opening_call call = {.wanted = whole()};
     core_waiter waiter;
     ticket_server_begin(&server, let_in);
     core_waiter_begin(&waiter, call_open_slowly, &call);
     ticket_server_end(&server);
     await_flag(&slow_is_asked);
-    check_ok(gpuipc_connection_send(server.connection, &lent, SOON_MS));
+    check_ok(gpuipc_connection_send(server.connection, &exported, SOON_MS));
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(original, 0));
     check_ok(gpuipc_connection_close(server.connection));
     server.connection = NULL;

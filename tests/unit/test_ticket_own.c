@@ -193,8 +193,8 @@ Test(ticket_own, what_is_opened_so_can_be_sent_on) {
     drop(own);
 }
 
-/* What is lent of a view of a view is lent of the memory, which must stay until it is returned. */
-Test(ticket_own, what_is_lent_is_counted_on_the_memory_itself) {
+/* What is exported of a view of a view is exported of the memory, which must stay until it is returned. */
+Test(ticket_own, what_is_exported_is_counted_on_the_memory_itself) {
     gpuipc_buffer *chain[3] = {make(GPUIPC_TRANSPORT_LEGACY)};
     gpuipc_buffer *received = NULL;
     core_pair pair;
@@ -217,7 +217,7 @@ Test(ticket_own, what_is_lent_is_counted_on_the_memory_itself) {
     core_pair_close(&pair);
 }
 
-Test(ticket_own, a_view_of_what_came_home_keeps_it_borrowed) {
+Test(ticket_own, a_view_of_what_came_home_keeps_it_imported) {
     gpuipc_buffer *own = make(GPUIPC_TRANSPORT_LEGACY);
     gpuipc_buffer *home = NULL;
     core_pair pair;

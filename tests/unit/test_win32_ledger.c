@@ -17,63 +17,63 @@ enum {
 };
 
 /** A sender of the library's and a raw receiver, which does as the test wants. */
-typedef struct lending {
+typedef struct exporting {
     leak_gate gate;
     os_connection *sender;
     HANDLE raw;
     os_handle objects[OBJECTS];
     unsigned char frame[WIN32_FRAME_BYTES_MAX];
     _Atomic uint64_t *ledger; /* as the receiver maps it; NULL: has not come */
-} lending;
+} exporting;
 
-static void begin(lending *self) {
+static void begin(exporting *self) {
     memset(self, 0, sizeof(*self));
     leak_gate_begin(&self->gate);
     self->raw = raw_pipe(true, &self->sender);
     os_pair_make_handles(self->objects, OBJECTS);
 }
 
-/** How many handles of the object somebody has been lent. */
-static unsigned lent_of(const lending *self, size_t index) {
+/** How many handles of the object were exported to somebody. */
+static unsigned exported_of(const exporting *self, size_t index) {
     return raw_handles_of(self->objects[index].value) - 1;
 }
 
-static void check_lent(const lending *self, unsigned first, unsigned second, unsigned third) {
-    cr_assert_eq(lent_of(self, 0), first);
-    cr_assert_eq(lent_of(self, 1), second);
-    cr_assert_eq(lent_of(self, 2), third);
+static void check_exported(const exporting *self, unsigned first, unsigned second, unsigned third) {
+    cr_assert_eq(exported_of(self, 0), first);
+    cr_assert_eq(exported_of(self, 1), second);
+    cr_assert_eq(exported_of(self, 2), third);
 }
 
-static void end(lending *self) {
+static void end(exporting *self) {
     if (self->sender != NULL) {
         os_connection_destroy(self->sender);
     }
     if (self->raw != NULL) {
         CloseHandle(self->raw);
     }
-    check_lent(self, 0, 0, 0);
+    check_exported(self, 0, 0, 0);
     os_memory_unmap((void *)self->ledger, 4096);
     os_pair_close_handles(self->objects, OBJECTS);
     cr_assert_eq(leak_gate_end(&self->gate), 0, "%s", self->gate.text);
 }
 
-static void end_sender(lending *self) {
+static void end_sender(exporting *self) {
     os_connection_destroy(self->sender);
     self->sender = NULL;
 }
 
-static void end_receiver(lending *self) {
+static void end_receiver(exporting *self) {
     CloseHandle(self->raw);
     self->raw = NULL;
 }
 
-static gpuipc_status send_first(lending *self, size_t count) {
+static gpuipc_status send_first(exporting *self, size_t count) {
     return os_connection_send(self->sender, "hello", 5, self->objects, count,
                               os_deadline_after(SOON_MS));
 }
 
 /** The receiver reads a packet of @p count handles, and counts it if it is told to. */
-static void take(lending *self, size_t count, uint64_t counted) {
+static void take(exporting *self, size_t count, uint64_t counted) {
     void *page;
     cr_assert_gt(raw_read(self->raw, self->frame, sizeof(self->frame)), 0);
     const size_t surplus = raw_get(self->frame, RAW_AT_FLAGS, 2);
@@ -90,7 +90,7 @@ static void take(lending *self, size_t count, uint64_t counted) {
 }
 
 /** The receiver closes the @p index-th handle of the packet that it read last. */
-static void close_taken(lending *self, size_t index) {
+static void close_taken(exporting *self, size_t index) {
     const size_t surplus = raw_get(self->frame, RAW_AT_FLAGS, 2);
     raw_close_copy(raw_get(self->frame, RAW_ENVELOPE + 8 * (surplus + index), 8));
 }
@@ -120,17 +120,17 @@ Test(win32_ledger, a_receiver_that_closes_without_reading_closes_what_lies_there
 }
 
 Test(win32_ledger, what_a_receiver_left_without_counting_it_the_sender_closes_there) {
-    lending self;
+    exporting self;
     begin(&self);
     check_ok(send_first(&self, 3));
     check_ok(send_first(&self, 1));
     end_receiver(&self);
-    check_lent(&self, 2, 1, 1);
+    check_exported(&self, 2, 1, 1);
     record_begin();
     end_sender(&self);
     record_end();
-    check_lent(&self, 0, 0, 0);
-    /* Only what was lent: the ledger and four handles, each once. */
+    check_exported(&self, 0, 0, 0);
+    /* Only what was exported: the ledger and four handles, each once. */
     cr_assert_eq(record_count(RECORD_DuplicateHandle), 5);
     for (size_t i = 0; i < 5; i++) {
         const record_call *call = record_at(RECORD_DuplicateHandle, i);
@@ -143,19 +143,19 @@ Test(win32_ledger, what_a_receiver_left_without_counting_it_the_sender_closes_th
 }
 
 Test(win32_ledger, what_a_receiver_has_counted_is_its_own_also_after_its_end) {
-    lending self;
+    exporting self;
     begin(&self);
     check_ok(send_first(&self, 1));
     take(&self, 1, 1);
     end_receiver(&self);
     end_sender(&self);
-    check_lent(&self, 1, 0, 0);
+    check_exported(&self, 1, 0, 0);
     close_taken(&self, 0);
     end(&self);
 }
 
 Test(win32_ledger, what_was_counted_stays_and_what_was_not_goes) {
-    lending self;
+    exporting self;
     begin(&self);
     check_ok(send_first(&self, 1));
     check_ok(send_first(&self, 2));
@@ -164,9 +164,9 @@ Test(win32_ledger, what_was_counted_stays_and_what_was_not_goes) {
     close_taken(&self, 0); /* as a receiver does that has counted it */
     take(&self, 2, 2);
     end_receiver(&self);
-    check_lent(&self, 2, 2, 1);
+    check_exported(&self, 2, 2, 1);
     end_sender(&self);
-    check_lent(&self, 1, 1, 0);
+    check_exported(&self, 1, 1, 0);
     close_taken(&self, 0);
     close_taken(&self, 1);
     end(&self);
@@ -174,11 +174,11 @@ Test(win32_ledger, what_was_counted_stays_and_what_was_not_goes) {
 
 /* Its packets are still in the pipe, and it may read them. */
 Test(win32_ledger, what_is_on_its_way_to_a_receiver_that_lives_is_left_to_it) {
-    lending self;
+    exporting self;
     begin(&self);
     check_ok(send_first(&self, 3));
     end_sender(&self);
-    check_lent(&self, 1, 1, 1);
+    check_exported(&self, 1, 1, 1);
     take(&self, 3, 1);
     for (size_t i = 0; i < 3; i++) {
         close_taken(&self, i);
@@ -189,7 +189,7 @@ Test(win32_ledger, what_is_on_its_way_to_a_receiver_that_lives_is_left_to_it) {
 
 /* What is closed in a process that has taken it may be something else of that process's by then. */
 Test(win32_ledger, what_a_receiver_may_have_closed_is_left_to_it) {
-    lending self;
+    exporting self;
     begin(&self);
     check_ok(send_first(&self, 3));
     record_begin();
@@ -198,7 +198,7 @@ Test(win32_ledger, what_a_receiver_may_have_closed_is_left_to_it) {
     end_sender(&self);
     cr_assert_gt(record_count(RECORD_PeekNamedPipe), 1);
     record_end();
-    check_lent(&self, 1, 1, 1);
+    check_exported(&self, 1, 1, 1);
     take(&self, 3, 1);
     for (size_t i = 0; i < 3; i++) {
         close_taken(&self, i);
@@ -209,7 +209,7 @@ Test(win32_ledger, what_a_receiver_may_have_closed_is_left_to_it) {
 Test(win32_ledger, a_receiver_that_counts_more_than_was_sent_harms_only_itself) {
     static const uint64_t lies[] = {3, 1000, UINT64_MAX};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        lending self;
+        exporting self;
         begin(&self);
         check_ok(send_first(&self, 1));
         take(&self, 1, lies[i]);
@@ -222,24 +222,24 @@ Test(win32_ledger, a_receiver_that_counts_more_than_was_sent_harms_only_itself) 
         take(&self, 3, lies[i]);
         end_receiver(&self);
         end_sender(&self);
-        check_lent(&self, 2, 2, 1);
+        check_exported(&self, 2, 2, 1);
         for (size_t j = 0; j < 3; j++) {
             close_taken(&self, j);
         }
         /* The second packet's: they lie where the liar put them. */
-        check_lent(&self, 1, 1, 0);
+        check_exported(&self, 1, 1, 0);
         os_pair_close_handles(self.objects, OBJECTS);
         os_memory_unmap((void *)self.ledger, 4096);
     }
 }
 
 Test(win32_ledger, what_was_taken_is_forgotten) {
-    lending self;
+    exporting self;
     begin(&self);
     for (uint64_t number = 1; number <= 50; number++) {
         check_ok(send_first(&self, 1));
-        cr_assert_eq(self.sender->lender.oldest->number, number);
-        cr_assert_eq(self.sender->lender.newest, self.sender->lender.oldest);
+        cr_assert_eq(self.sender->exporter.oldest->number, number);
+        cr_assert_eq(self.sender->exporter.newest, self.sender->exporter.oldest);
         take(&self, 1, number);
         close_taken(&self, 0);
     }
@@ -255,7 +255,7 @@ Test(win32_ledger, of_a_packet_that_cannot_be_written_no_handle_stays) {
     } rows[] = {{ERROR_NO_SYSTEM_RESOURCES, GPUIPC_ERR_OUT_OF_MEMORY},
                 {ERROR_NO_DATA, GPUIPC_ERR_PEER_CLOSED},
                 {ERROR_ACCESS_DENIED, GPUIPC_ERR_OS}};
-    lending self;
+    exporting self;
     begin(&self);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         record_begin();
@@ -264,7 +264,7 @@ Test(win32_ledger, of_a_packet_that_cannot_be_written_no_handle_stays) {
         cr_assert_eq(record_bad_closes(), 0);
         record_end();
         cr_assert_eq(gpuipc_error_get()->native_code, rows[i].error);
-        check_lent(&self, 0, 0, 0);
+        check_exported(&self, 0, 0, 0);
         /* And the next one is counted as if there had been none. */
         check_ok(send_first(&self, 1));
         take(&self, 1, i + 1);
@@ -276,7 +276,7 @@ Test(win32_ledger, of_a_packet_that_cannot_be_written_no_handle_stays) {
 }
 
 Test(win32_ledger, of_handles_that_cannot_all_be_put_there_none_stays) {
-    lending self;
+    exporting self;
     begin(&self);
     for (size_t number = 1; number <= 4; number++) { /* the ledger's and three */
         record_begin();
@@ -285,7 +285,7 @@ Test(win32_ledger, of_handles_that_cannot_all_be_put_there_none_stays) {
         cr_assert_eq(record_count(RECORD_WriteFile), 0);
         cr_assert_eq(record_bad_closes(), 0);
         record_end();
-        check_lent(&self, 0, 0, 0);
+        check_exported(&self, 0, 0, 0);
     }
     check_ok(send_first(&self, 3));
     take(&self, 3, 1);
@@ -296,7 +296,7 @@ Test(win32_ledger, of_handles_that_cannot_all_be_put_there_none_stays) {
 }
 
 Test(win32_ledger, of_handles_one_of_which_is_not_open_none_is_put_there) {
-    lending self;
+    exporting self;
     begin(&self);
     os_handle closed;
     check_ok(win32_event_make(&closed));
@@ -304,14 +304,14 @@ Test(win32_ledger, of_handles_one_of_which_is_not_open_none_is_put_there) {
     os_handle_close(&closed);
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "not open",
                   os_connection_send(self.sender, "x", 1, handles, 3, os_deadline_after(SOON_MS)));
-    check_lent(&self, 0, 0, 0);
-    cr_assert_null(self.sender->lender.page);
+    check_exported(&self, 0, 0, 0);
+    cr_assert_null(self.sender->exporter.page);
     end(&self);
 }
 
 Test(win32_ledger, into_a_full_pipe_no_handle_goes_that_comes_back) {
     static char bytes[OS_PACKET_BYTES_MAX];
-    lending self;
+    exporting self;
     unsigned sent = 0;
     begin(&self);
     while (os_connection_send(self.sender, bytes, sizeof(bytes), self.objects, 1,
@@ -320,7 +320,7 @@ Test(win32_ledger, into_a_full_pipe_no_handle_goes_that_comes_back) {
     }
     cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_TIMEOUT);
     cr_assert_gt(sent, 0);
-    check_lent(&self, sent, 0, 0);
+    check_exported(&self, sent, 0, 0);
     /* What has been sent comes whole; what was taken back does not come at all. */
     for (unsigned i = 0; i < sent; i++) {
         take(&self, 1, i + 1);
@@ -339,7 +339,7 @@ Test(win32_ledger, into_a_full_pipe_no_handle_goes_that_comes_back) {
 /* ---- a thread that waits in it ------------------------------------------------------------- */
 
 typedef struct sending {
-    lending *lending;
+    exporting *exporting;
     atomic_ullong thread;
     gpuipc_status status;
 } sending;
@@ -351,8 +351,8 @@ static void send_until_it_fails(void *argument) {
     sending *self = argument;
     atomic_store(&self->thread, thread_state_own_number());
     do {
-        self->status = os_connection_send(self->lending->sender, bytes, sizeof(bytes),
-                                          self->lending->objects, 2, os_deadline_after(-1));
+        self->status = os_connection_send(self->exporting->sender, bytes, sizeof(bytes),
+                                          self->exporting->objects, 2, os_deadline_after(-1));
     } while (self->status == GPUIPC_OK);
 }
 
@@ -367,8 +367,8 @@ static void start_sending(sending *self, os_thread **out_thread) {
 }
 
 Test(win32_ledger, a_sender_that_is_interrupted_takes_its_packet_back) {
-    lending self;
-    sending own = {.lending = &self};
+    exporting self;
+    sending own = {.exporting = &self};
     os_thread *thread;
     begin(&self);
     start_sending(&own, &thread);
@@ -376,7 +376,7 @@ Test(win32_ledger, a_sender_that_is_interrupted_takes_its_packet_back) {
     os_thread_join(thread);
     cr_assert_eq(own.status, GPUIPC_ERR_RELEASED);
     /* The receiver lives: what is in the pipe is its own, and nothing else is there. */
-    unsigned sent = lent_of(&self, 0);
+    unsigned sent = exported_of(&self, 0);
     cr_assert_gt(sent, 0);
     for (unsigned i = 0; i < sent; i++) {
         take(&self, 2, i + 1);
@@ -388,8 +388,8 @@ Test(win32_ledger, a_sender_that_is_interrupted_takes_its_packet_back) {
 }
 
 Test(win32_ledger, a_sender_that_waits_when_its_receiver_closes_takes_everything_back) {
-    lending self;
-    sending own = {.lending = &self};
+    exporting self;
+    sending own = {.exporting = &self};
     os_thread *thread;
     begin(&self);
     start_sending(&own, &thread);
@@ -397,6 +397,6 @@ Test(win32_ledger, a_sender_that_waits_when_its_receiver_closes_takes_everything
     os_thread_join(thread);
     cr_assert_eq(own.status, GPUIPC_ERR_PEER_CLOSED);
     end_sender(&self);
-    check_lent(&self, 0, 0, 0);
+    check_exported(&self, 0, 0, 0);
     end(&self);
 }

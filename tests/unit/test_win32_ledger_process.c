@@ -139,18 +139,18 @@ Test(win32_ledger_process, what_was_put_there_and_never_told_is_gone_with_the_re
     conversation self;
     os_handle handles[OS_PACKET_HANDLES_MAX];
     const os_peer *peer;
-    win32_loan *loan;
+    win32_export *export;
     begin(&self, "receive");
     for (size_t i = 0; i < OS_PACKET_HANDLES_MAX; i++) {
         handles[i] = self.object;
     }
     check_ok(win32_connection_peer(self.connection, &peer));
-    check_ok(
-        win32_lender_lend(&self.connection->lender, peer, handles, OS_PACKET_HANDLES_MAX, &loan));
+    check_ok(win32_exporter_export(&self.connection->exporter, peer, handles, OS_PACKET_HANDLES_MAX,
+                                   &export));
     cr_assert_eq(raw_handles_of(self.object.value), 1 + OS_PACKET_HANDLES_MAX);
     kill_helper(&self);
     cr_assert_eq(raw_handles_of(self.object.value), 1);
-    win32_lender_take_back(&self.connection->lender, loan);
+    win32_exporter_take_back(&self.connection->exporter, export);
     end(&self);
 }
 
@@ -212,7 +212,7 @@ Test(win32_ledger_process, a_sender_that_dies_before_it_writes_leaves_one_packet
     size_t count;
     begin(&self, "send");
     cr_assert(resource_list_handles(&before));
-    order(&self, "lend 253", "GPUIPC_OK");
+    order(&self, "export 253", "GPUIPC_OK");
     kill_helper(&self);
     check_status(GPUIPC_ERR_PEER_CLOSED, receive(&self, came, &count));
     cr_assert(resource_list_handles(&after));

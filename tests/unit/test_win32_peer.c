@@ -75,7 +75,7 @@ static bool answer_32_bit(void *user_data, record_call *call, size_t number) {
 }
 
 /** Nobody has asked for the right to put handles into a process. */
-static void check_nothing_was_lent(void) {
+static void check_nothing_was_exported(void) {
     for (size_t i = 0; i < record_count(RECORD_OpenProcess); i++) {
         const record_call *call = record_at(RECORD_OpenProcess, i);
         cr_assert_eq(call->arguments[0] & PROCESS_DUP_HANDLE, 0);
@@ -93,7 +93,7 @@ static void check_server_refused(gpuipc_status expected, const char *text) {
                   gpuipc_connection_open(core_context, "camera", NULL, SOON_MS, &client));
     cr_assert_null(client);
     cr_assert_eq(record_count(RECORD_WriteFile), written, "something was sent to it");
-    check_nothing_was_lent();
+    check_nothing_was_exported();
     cr_assert_eq(record_bad_closes(), 0);
     record_end();
     /* To the listener it was somebody who came and went. */
@@ -222,7 +222,7 @@ Test(win32_peer, who_may_not_be_opened_can_be_admitted_but_gets_no_handles) {
     cr_assert_eq(seen.process_id, os_process_id());
     check_refused(GPUIPC_ERR_ACCESS_DENIED, "may not put handles",
                   core_send(pair.client, &buffer, 1));
-    check_nothing_was_lent();
+    check_nothing_was_exported();
     record_end();
     check_ok(gpuipc_listener_accept(pair.listener, SOON_MS, &pair.server));
     check_ok(gpuipc_buffer_release(buffer));
@@ -230,7 +230,7 @@ Test(win32_peer, who_may_not_be_opened_can_be_admitted_but_gets_no_handles) {
 }
 
 /** Who may be looked at, and not opened for more. */
-static bool refuse_lending(void *user_data, record_call *call, size_t number) {
+static bool refuse_exporting(void *user_data, record_call *call, size_t number) {
     (void)user_data;
     (void)number;
     if ((call->arguments[0] & PROCESS_DUP_HANDLE) == 0) {
@@ -246,7 +246,7 @@ Test(win32_peer, a_peer_that_takes_no_handles_still_takes_bytes) {
     gpuipc_buffer *buffer = core_buffer(4096, 0);
     core_pair_open(&pair, core_context, core_context);
     record_begin();
-    record_answer(RECORD_OpenProcess, refuse_lending, NULL);
+    record_answer(RECORD_OpenProcess, refuse_exporting, NULL);
     check_refused(GPUIPC_ERR_ACCESS_DENIED, "may not put handles",
                   core_send(pair.client, &buffer, 1));
     record_end();
@@ -385,7 +385,7 @@ Test(win32_peer, whose_end_of_the_pipe_is_closed_is_not_held_to_be_the_process_o
     record_begin();
     check_refused(GPUIPC_ERR_PEER_CLOSED, "is gone",
                   os_connection_send(pair.server, "x", 1, &handle, 1, os_deadline_after(0)));
-    check_nothing_was_lent();
+    check_nothing_was_exported();
     record_end();
     os_peer_close(&peer);
     os_handle_close(&handle);

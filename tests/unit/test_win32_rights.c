@@ -13,8 +13,8 @@
 
 TestSuite(win32_rights, .timeout = 60);
 
-#define LOOKING (PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE)
-#define LENDING (PROCESS_DUP_HANDLE | LOOKING)
+#define LOOKING   (PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE)
+#define EXPORTING (PROCESS_DUP_HANDLE | LOOKING)
 
 /** The n-th opening of a process asked for these rights, on this process, and was not inherited. */
 static void check_opening(size_t index, DWORD rights) {
@@ -63,13 +63,13 @@ Test(win32_rights, the_peer_is_opened_to_look_at_it_and_for_more_only_by_who_sen
 
     transfer(pair.client, pair.server, handles, 2);
     cr_assert_eq(record_count(RECORD_OpenProcess), 3, "the receiver asks for nothing");
-    check_opening(2, LENDING);
+    check_opening(2, EXPORTING);
     transfer(pair.client, pair.server, handles, 1);
     cr_assert_eq(record_count(RECORD_OpenProcess), 3);
 
     transfer(pair.server, pair.client, handles, 1);
     cr_assert_eq(record_count(RECORD_OpenProcess), 4);
-    check_opening(3, LENDING);
+    check_opening(3, EXPORTING);
     record_end();
     os_pair_close_handles(handles, 2);
     os_pair_close(&pair);
@@ -85,7 +85,7 @@ Test(win32_rights, an_end_that_sends_handles_before_anybody_asked_who_the_peer_i
     record_end();
     cr_assert_eq(record_count(RECORD_OpenProcess), 2);
     check_opening(0, LOOKING);
-    check_opening(1, LENDING);
+    check_opening(1, EXPORTING);
     os_handle_close(&handle);
     os_pair_close(&pair);
 }

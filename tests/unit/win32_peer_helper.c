@@ -68,20 +68,21 @@ static gpuipc_status send_handles(os_connection *connection, size_t count) {
     return status;
 }
 
-/** "lend N": the first half of that. */
-static gpuipc_status lend_handles(os_connection *connection, size_t count) {
+/** "export N": the first half of that. */
+static gpuipc_status export_handles(os_connection *connection, size_t count) {
     static os_handle handles[OS_PACKET_HANDLES_MAX];
     const os_peer *peer;
-    win32_loan *loan;
+    win32_export *export;
     gpuipc_status status = memories_make(handles, count);
     if (status == GPUIPC_OK) {
         status = win32_connection_peer(connection, &peer);
     }
-    return status == GPUIPC_OK ? win32_lender_lend(&connection->lender, peer, handles, count, &loan)
-                               : status;
+    return status == GPUIPC_OK
+               ? win32_exporter_export(&connection->exporter, peer, handles, count, &export)
+               : status;
 }
 
-/** send: "send N", "lend N", until the end of its input. */
+/** send: "send N", "export N", until the end of its input. */
 static int role_send(char **arguments) {
     char line[64];
     unsigned count;
@@ -92,8 +93,8 @@ static int role_send(char **arguments) {
     while (helper_hear(line, sizeof(line))) {
         if (sscanf(line, "send %u", &count) == 1) {
             helper_say_status(send_handles(connection, count));
-        } else if (sscanf(line, "lend %u", &count) == 1) {
-            helper_say_status(lend_handles(connection, count));
+        } else if (sscanf(line, "export %u", &count) == 1) {
+            helper_say_status(export_handles(connection, count));
         } else {
             return 2;
         }

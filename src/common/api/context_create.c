@@ -222,7 +222,7 @@ void context_destroy(context *self) {
     drop_settle(self, os_deadline_after(ENDING_MS)); /* as does what was dropped */
     registry_attend(self);
     context_unreference(self);
-    /* and now nobody may have open what another context lent to this one */
+    /* and now nobody may have open what another context exported to this one */
     registry_sweep_some(NULL, true);
     lookout_dismiss();
 }

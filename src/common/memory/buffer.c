@@ -242,7 +242,7 @@ gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t b
     if (self->import_record != NULL && atomic_load(&self->import_record->is_returned)) {
         return status_fail(
             GPUIPC_ERR_INVALID_ARGUMENT,
-            "the buffer has been returned to its lender (gpuipc_buffer_return_async)");
+            "the buffer has been returned to its exporter (gpuipc_buffer_return_async)");
     }
     if (offset > self->bytes || bytes > self->bytes - offset) {
         return status_fail(GPUIPC_ERR_OUT_OF_RANGE,

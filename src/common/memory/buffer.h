@@ -170,7 +170,7 @@ gpuipc_status buffer_check_writable(const buffer *self);
 gpuipc_status buffer_check_access(gpuipc_access access);
 
 /** ERR_OUT_OF_RANGE when [offset, offset + bytes) is not inside; ERR_INVALID_ARGUMENT when it has been returned, so that
- *  it is the lender's again. */
+ *  it is the exporter's again. */
 gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes);
 
 /** The contents that it receives are those of a record, on which it takes a reference. */

@@ -153,8 +153,8 @@ static gpuipc_status fill_in_view(buffer *self, uint32_t wanted) {
     return self->transport->set_access(self, self->access_device, over->access_limit);
 }
 
-/* What is lent of it is counted on the original, so a view has that and no other view between. What has come
- * home stays borrowed as long as there are views over it. */
+/* What is exported of it is counted on the original, so a view has that and no other view between. What has come
+ * home stays unreturned as long as there are views over it. */
 static void set_over(buffer *self, buffer *of) {
     self->is_view = true;
     self->over = of->is_view ? of->over : of;

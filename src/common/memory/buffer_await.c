@@ -6,7 +6,7 @@
 
 static gpuipc_status await_on_host(buffer *self, os_deadline deadline) {
     unsigned pause = 0;
-    while (export_is_lent(&self->exports)) {
+    while (export_has_unreturned(&self->exports)) {
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT,
                                "%u of the hand-overs of the buffer are not returned",
@@ -38,7 +38,7 @@ static gpuipc_status await_on_stream(buffer *self, gpuipc_stream stream) {
         .context = self->context, .stream = stream, .device = self->access_device};
     uint64_t stream_id = 0;
     bool can = false;
-    if (!export_is_lent(&self->exports)) {
+    if (!export_has_unreturned(&self->exports)) {
         return GPUIPC_OK;
     }
     gpuipc_status status = point_can_wait(&by, &can, &stream_id);
@@ -70,7 +70,7 @@ gpuipc_status gpuipc_buffer_await_returns(gpuipc_buffer *handle, int timeout_ms)
 }
 
 static bool is_back(object *base) {
-    return !export_is_lent(&((buffer *)base)->exports);
+    return !export_has_unreturned(&((buffer *)base)->exports);
 }
 
 /* There is but a word in shared memory to tell of a return, so somebody has to look. */

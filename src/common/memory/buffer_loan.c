@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Loans of parts of buffers: lent, taken, returned. */
 #include "memory/buffer_mark.h"
-#include "sync/borrowed.h"
 #include "sync/loan.h"
+#include "sync/loan_taken.h"
 #include "sync/point_wait.h"
 
 /* The buffer behind a handle, with a reference for the caller, where there is a loan that it is about. */
@@ -184,12 +184,12 @@ static gpuipc_status do_with(gpuipc_buffer *handle, const gpuipc_mark *loan,
 
 gpuipc_status gpuipc_buffer_take_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
     status_enter(__func__);
-    return do_with(handle, loan, borrowed_take);
+    return do_with(handle, loan, loan_take);
 }
 
 gpuipc_status gpuipc_buffer_return_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
     status_enter(__func__);
-    return do_with(handle, loan, borrowed_return);
+    return do_with(handle, loan, loan_return);
 }
 
 gpuipc_status gpuipc_buffer_drop_loan(gpuipc_buffer *handle, const gpuipc_mark *loan) {
@@ -198,7 +198,7 @@ gpuipc_status gpuipc_buffer_drop_loan(gpuipc_buffer *handle, const gpuipc_mark *
     mark wanted;
     gpuipc_status status = find(handle, loan, &self, &wanted);
     if (status == GPUIPC_OK) {
-        status = borrowed_drop(self->import_record, &wanted, &self->object, buffer_users(self));
+        status = loan_drop(self->import_record, &wanted, &self->object, buffer_users(self));
         buffer_unreference(self);
     }
     return status;
@@ -209,7 +209,7 @@ static gpuipc_status return_on_stream(buffer *self, const mark *wanted, gpuipc_s
     gpuipc_status status =
         device_enter_uncaptured(self->context, stream, self->access_device, &scope);
     if (status == GPUIPC_OK) {
-        status = borrowed_return_async(self->import_record, wanted, stream);
+        status = loan_return_async(self->import_record, wanted, stream);
         device_leave(&scope);
     }
     return status;

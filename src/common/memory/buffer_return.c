@@ -21,7 +21,7 @@ static void follow(context *ctx, import_record *of, const point_word *passage,
 static gpuipc_status write_point(buffer *self, gpuipc_stream stream) {
     context *ctx = self->context;
     import_record *of = self->import_record;
-    /* Where the lender may free at once, this is all that it waits for. */
+    /* Where the exporter may free at once, this is all that it waits for. */
     const point_word word =
         of->ends_with_owner ? point_returned_word(&of->at) : point_released_word(&of->at);
     point_word passage;

@@ -16,7 +16,7 @@ typedef struct kept_handles {
 
 extern const struct context_part kept_handles_part;
 
-/** A handle of a segment, to be lent for a moment: the kept one or, of an own segment where there is room for
+/** A handle of a segment, to be used for a moment: the kept one or, of an own segment where there is room for
  *  one more, one that is kept from now on; else a fresh one. However many threads want it at once, one that is
  *  kept is exported once.
  *  @param is_imported opened from another process

@@ -44,7 +44,7 @@ static void return_rest(connection *self, bool again) {
     }
 }
 
-/* Nothing more comes: what had come and was not read is looked through, and what the peer lent and nobody here has opened
+/* Nothing more comes: what had come and was not read is looked through, and what the peer exported and nobody here has opened
  * is returned, before the peer can see that this end is closed. The receive mutex is held. */
 static void settle(connection *self) {
     bool peer_closed;
@@ -356,7 +356,7 @@ gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
     object_unreference(last);
     if (ctx != NULL) {
         registry_sweep_some(
-            ctx, true); /* what was released and lent only to this peer, or by it to here */
+            ctx, true); /* what was released and exported only to this peer, or by it to here */
         if (deferred_are_many(ctx->deferred)) {
             (void)deferred_work_off(ctx);
         }

@@ -74,7 +74,7 @@ void connection_unreference(connection *self);
  *  (deferred.h). The error record stays. No lock is held.  @param status what a call has come to */
 void connection_make_room(context *ctx, gpuipc_status status);
 
-/** What closing does before the last reference goes: threads that wait in it return, what the peer lent and nobody here
+/** What closing does before the last reference goes: threads that wait in it return, what the peer exported and nobody here
  *  has opened is returned, also what had come and was not read, and the peer sees the end. The second half is done by the
  *  thread that receives, if there is one. */
 void connection_leave(connection *self);

@@ -236,7 +236,7 @@ static gpuipc_status open_one(connection *from, uint32_t index, uint32_t first,
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = receipt_borrow(from, record, opened);
+    status = receipt_record(from, record, opened);
     if (status != GPUIPC_OK) {
         buffer_unreference(opened);
         return status;

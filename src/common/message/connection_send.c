@@ -15,7 +15,7 @@ typedef struct outgoing {
     const gpuipc_outgoing *message;
     const letter *as;
     buffer *const *buffers;
-    handover lent;
+    handover handover;
     wire_header sent; /* totals, and what all packets so far carried */
     uint32_t buffers_sent;
     uint32_t segments_sent;
@@ -157,7 +157,7 @@ static uint8_t *put_records(outgoing *self, const wire_header *plan, uint8_t *at
     }
     for (uint32_t i = 0; i < plan->buffers; i++, at += WIRE_BUFFER_BYTES) {
         wire_buffer record = describe(self->buffers[self->buffers_sent + i], self->as, offered);
-        handover_describe(&self->lent, self->buffers_sent + i, &record);
+        handover_describe(&self->handover, self->buffers_sent + i, &record);
         wire_encode_buffer(&record, at);
     }
     return at;
@@ -242,15 +242,15 @@ gpuipc_status connection_send_message(connection *to, const gpuipc_outgoing *mes
     if (status != GPUIPC_OK || (status = count_all(&self, to)) != GPUIPC_OK) {
         return status;
     }
-    status = handover_begin(&self.lent, to, self.buffers, (uint32_t)message->buffer_count,
+    status = handover_begin(&self.handover, to, self.buffers, (uint32_t)message->buffer_count,
                             message->flags, message->stream);
     if (status == GPUIPC_OK) {
         const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
-        status = handover_send_pages(&self.lent, deadline);
+        status = handover_send_pages(&self.handover, deadline);
         if (status == GPUIPC_OK) {
             status = send_all(&self, to, deadline);
         }
-        handover_end(&self.lent, self.buffers_sent, as->handed_over);
+        handover_end(&self.handover, self.buffers_sent, as->handed_over);
     }
     return status;
 }

@@ -23,14 +23,14 @@ gpuipc_status handover_check_flags(uint32_t flags) {
     return GPUIPC_OK;
 }
 
-/* ---- lending ------------------------------------------------------------------------------- */
+/* ---- exporting ------------------------------------------------------------------------------- */
 
 struct handed {
     export_record *record;
     point at;
 };
 
-static gpuipc_status lend_all(handover *self) {
+static gpuipc_status export_all(handover *self) {
     connection *to = self->to;
     gpuipc_status status = GPUIPC_OK;
     if (to->exports == NULL) {
@@ -46,7 +46,7 @@ static gpuipc_status lend_all(handover *self) {
     for (uint32_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
         struct handed *one = &self->handed[i];
         status = export_begin(to->exports, &self->buffers[i]->exports, &one->record, &one->at);
-        self->lent += status == GPUIPC_OK;
+        self->exported += status == GPUIPC_OK;
     }
     return status;
 }
@@ -252,7 +252,7 @@ gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buff
         return GPUIPC_OK;
     }
     ready_event_collect(to->context, false);
-    gpuipc_status status = lend_all(self);
+    gpuipc_status status = export_all(self);
     if (status == GPUIPC_OK) {
         status = make_ready(self, flags, stream);
     }
@@ -291,7 +291,7 @@ void handover_end(handover *self, uint32_t sent, point *out_first) {
         *out_first = self->handed[0].at;
         point_page_reference(out_first->page);
     }
-    for (uint32_t i = sent; i < self->lent; i++) {
+    for (uint32_t i = sent; i < self->exported; i++) {
         export_cancel(self->handed[i].record, &self->handed[i].at);
     }
     free(self->handed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file The buffers of a message on its way out: each is lent under a point, and its contents are waited
+ * @file The buffers of a message on its way out: each is exported under a point, and its contents are waited
  * for, or marked on the stream that makes them.
  *
  * Every hand-over has a point, also where nobody asked for one: it costs no driver call (a page is made
@@ -18,8 +18,8 @@ typedef struct handover {
     connection *to;
     buffer *const *buffers;
     uint32_t count;
-    struct handed *handed; /**< one for each buffer that is lent */
-    uint32_t lent;
+    struct handed *handed; /**< one for each buffer that is exported */
+    uint32_t exported;
     wire_ready ready;
     uint8_t event_name[SEGMENT_NAME_BYTES];
 } handover;
@@ -39,7 +39,7 @@ typedef struct handover_patience {
 gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count,
                             gpuipc_stream stream, const handover_patience *patience);
 
-/** Lends the buffers, and waits for their contents or marks them on the stream. The send mutex is held.
+/** Exports the buffers, and waits for their contents or marks them on the stream. The send mutex is held.
  *  @param flags GPUIPC_SEND_READY, _ASYNC, _EVENT  @param stream as gpuipc_outgoing::stream */
 gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buffers, uint32_t count,
                              uint32_t flags, gpuipc_stream stream);

@@ -21,7 +21,7 @@ typedef struct incoming {
     uint32_t byte_capacity; /**< room in bytes: what has come, and at most as much again */
     wire_buffer *buffers;
     uint32_t buffer_count;
-    uint32_t borrowed; /**< of the buffers, from the first on: their import records return them */
+    uint32_t recorded; /**< of the buffers, from the first on: their import records return them */
     import_memory *
         *imports; /**< for each buffer whose transport shares imports; it has the memory then */
     segment *segments; /**< what has no import; SEGMENT_NONE where there is one */

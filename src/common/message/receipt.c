@@ -43,7 +43,7 @@ gpuipc_status receipt_check(const connection *from, const wire_buffer *record) {
 /* One that names a point which is not there ends the connection, and what came with it was not checked. What was opened
  * tells by itself, when it is closed. */
 void receipt_refuse(connection *from) {
-    for (uint32_t i = from->in.borrowed; i < from->in.buffer_count; i++) {
+    for (uint32_t i = from->in.recorded; i < from->in.buffer_count; i++) {
         const wire_buffer *record = &from->in.buffers[i];
         if (record->point_index != 0 &&
             record->point_index <= from->points_in_count * POINT_COUNT) {
@@ -106,12 +106,12 @@ gpuipc_status receipt_await_message(connection *from, const gpuipc_incoming *wan
     return status;
 }
 
-gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer *opened) {
+gpuipc_status receipt_record(connection *from, const wire_buffer *record, buffer *opened) {
     const point at = point_of(from, record);
     gpuipc_status status =
         import_record_new(&at, opened->transport->ends_with_owner, &opened->import_record);
     if (status == GPUIPC_OK) {
-        from->in.borrowed++;
+        from->in.recorded++;
         if (record->ready == WIRE_READY_WORD) {
             opened->import_record->ready = point_ready_word(&at);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file The buffers of a message that has come: the points they are lent under, and when their contents
+/** @file The buffers of a message that has come: the points they were exported under, and when their contents
  *  are ready. */
 #ifndef GPUIPC_RECEIPT_H
 #define GPUIPC_RECEIPT_H
@@ -21,8 +21,8 @@ gpuipc_status receipt_check(const connection *from, const wire_buffer *record);
 gpuipc_status receipt_await_message(connection *from, const gpuipc_incoming *wanted,
                                     os_deadline deadline);
 
-/** Notes in a buffer what it was lent under. The buffers of a message come in their order. */
-gpuipc_status receipt_borrow(connection *from, const wire_buffer *record, buffer *opened);
+/** Notes in a buffer its import record. The buffers of a message come in their order. */
+gpuipc_status receipt_record(connection *from, const wire_buffer *record, buffer *opened);
 
 /** The message is dropped: what it brought is returned. */
 void receipt_refuse(connection *from);

@@ -14,7 +14,7 @@
 /* ---- lists: the mutex is held ------------------------------------------------------------------ */
 
 static bool has_none(const buffer_exports *self) {
-    return self->lent.count == 0 && self->returned.count == 0 && self->homes.count == 0;
+    return self->unreturned.count == 0 && self->returned.count == 0 && self->homes.count == 0;
 }
 
 void export_buffer_joined(buffer_exports *of) {
@@ -51,12 +51,12 @@ static bool has_first(linked_list *self) {
     return false;
 }
 
-static bool own_is_lent(buffer_exports *self) {
-    return has_first(&self->lent);
+static bool own_has_unreturned(buffer_exports *self) {
+    return has_first(&self->unreturned);
 }
 
 static bool own_is_outstanding(buffer_exports *self) {
-    return has_first(&self->lent) || has_first(&self->returned);
+    return has_first(&self->unreturned) || has_first(&self->returned);
 }
 
 static list_link *next_home(buffer_exports *self, list_link *next) {
@@ -81,25 +81,25 @@ bool export_is_outstanding(buffer_exports *self) {
     return any(self, own_is_outstanding);
 }
 
-bool export_is_lent(buffer_exports *self) {
-    return any(self, own_is_lent);
+bool export_has_unreturned(buffer_exports *self) {
+    return any(self, own_has_unreturned);
 }
 
 static uint32_t settle_own(buffer_exports *self) {
-    linked_list *lent = &self->lent;
+    linked_list *unreturned = &self->unreturned;
     list_link *next;
     uint32_t looks = 0;
-    (void)own_is_lent(self);
-    for (list_link *at = lent->first; at != NULL && looks < LOOKS / 2; at = next) {
+    (void)own_has_unreturned(self);
+    for (list_link *at = unreturned->first; at != NULL && looks < LOOKS / 2; at = next) {
         next = at->next;
         looks += !export_settle_listed(RECORD(at), false);
     }
     looks = 0;
-    for (list_link *at = lent->last; at != NULL && looks < LOOKS / 2; at = next) {
+    for (list_link *at = unreturned->last; at != NULL && looks < LOOKS / 2; at = next) {
         next = at->previous;
         looks += !export_settle_listed(RECORD(at), false);
     }
-    return (uint32_t)lent->count;
+    return (uint32_t)unreturned->count;
 }
 
 uint32_t export_count(buffer_exports *self) {
@@ -110,7 +110,7 @@ uint32_t export_count(buffer_exports *self) {
         (void)settle_own(HOME(at));
     }
     for (const list_link *at = self->homes.first; at != NULL; at = at->next) {
-        count += (uint32_t)HOME(at)->lent.count;
+        count += (uint32_t)HOME(at)->unreturned.count;
     }
     os_mutex_unlock(&self->context->points->mutex);
     return count;
@@ -178,7 +178,7 @@ static void free_streams(buffer_exports *self) {
  * @param words NULL: they are counted only */
 static size_t copy_own(const buffer_exports *self, uint64_t awaited, point_words *words) {
     size_t count = 0;
-    for (const list_link *at = self->lent.last; at != NULL && RECORD(at)->serial > awaited;
+    for (const list_link *at = self->unreturned.last; at != NULL && RECORD(at)->serial > awaited;
          at = at->previous) {
         if (words != NULL) {
             const point_word returned = point_returned_word(&RECORD(at)->at);
@@ -201,7 +201,7 @@ gpuipc_status export_copy_awaited(buffer_exports *self, uint64_t stream_id, poin
                                   uint64_t *out_serial) {
     point_context *points = self->context->points;
     os_mutex_lock(&points->mutex);
-    (void)own_is_lent(self);
+    (void)own_has_unreturned(self);
     const waiting_stream *stream = find_stream(self, stream_id);
     const uint64_t awaited = stream != NULL ? stream->serial : 0;
     gpuipc_status status = point_words_new(copy_all(self, awaited, NULL), out_words);
@@ -251,7 +251,7 @@ void export_forget(buffer_exports *self, bool forked) {
     }
     os_mutex_lock(&self->context->points->mutex);
     buffer_exports *heir = self->home.in != NULL ? self->original : NULL; /* whose memory it is */
-    leave_list(&self->lent, heir == NULL ? NULL : &heir->lent, heir);
+    leave_list(&self->unreturned, heir == NULL ? NULL : &heir->unreturned, heir);
     leave_list(&self->returned, heir == NULL ? NULL : &heir->returned, heir);
     if (heir != NULL) {
         forget_streams(heir); /* the order is another one */

@@ -11,7 +11,7 @@ struct export_record {
     uint64_t serial;    /* among all of the context's */
     point_word written; /* where its ready word is written */
     buffer_exports *of; /* that was handed over; NULL: it is in no list of a buffer's */
-    list_link listed;   /* of that: lent, or returned */
+    list_link listed;   /* of that: unreturned, or returned */
     list_link busy;     /* of the table; or of its free ones */
     struct ready_event *event;
 };

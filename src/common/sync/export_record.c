@@ -111,7 +111,7 @@ static bool export_settle(export_record *self) {
     bool is_moved = false;
     if (point_is_reached(&returned)) {
         drop_event(self);
-        is_moved = self->of != NULL && list_has(&self->of->lent, &self->listed);
+        is_moved = self->of != NULL && list_has(&self->of->unreturned, &self->listed);
     }
     if (point_is_reached(&released)) {
         is_moved = self->of != NULL;
@@ -421,7 +421,7 @@ gpuipc_status export_begin(export_table *self, buffer_exports *of, export_record
         one->of = of;
         one->serial = ++points->export_serial;
         list_append(&self->busy, &one->busy);
-        list_append(&of->lent, &one->listed);
+        list_append(&of->unreturned, &one->listed);
         export_buffer_joined(of);
         *out_record = one;
         *out_point = one->at;

@@ -24,7 +24,7 @@ typedef struct buffer_exports {
     struct context *context;
     struct buffer_exports *original; /**< whose memory it is, when it came home; else NULL */
     atomic_bool is_lingering;        /**< registry.h: it waits for the last of them */
-    linked_list lent;                /**< it may not be written yet, as far as is known */
+    linked_list unreturned;          /**< it may not be written yet, as far as is known */
     linked_list returned;            /**< it may, but is still open over there */
     /** Buffers that came home to this one's process and were handed over from there: it is this one's memory. */
     linked_list homes;
@@ -40,7 +40,7 @@ typedef struct buffer_exports {
 bool export_is_outstanding(buffer_exports *self);
 
 /** Whether it may not be written yet: of a buffer that has come home, for its own hand-overs; of its original, for all. */
-bool export_is_lent(buffer_exports *self);
+bool export_has_unreturned(buffer_exports *self);
 
 /** How many hand-overs are not returned yet, as that. What was returned after many that are not may count for a
  *  while. */
@@ -73,7 +73,7 @@ gpuipc_status export_table_new(struct context *ctx, point_peer *peer, export_tab
 
 /** The next page that the peer has not got; NULL: it has all. point_page_sent() when it has got it. */
 point_page *export_table_unsent(const export_table *self);
-/** The same word in the first page of each connection that anything was lent over. */
+/** The same word in the first page of each connection that anything was exported over. */
 gpuipc_status export_copy_words(struct context *ctx, uint32_t at, uint64_t value,
                                 point_words *out_words);
 /** Gives it that value, in each of these pages. */
@@ -102,7 +102,7 @@ void export_look_at_left(struct context *ctx);
 /** The same, until all were looked at: a few in each call, and of one that had much a part.
  *  @param to_look SIZE_MAX to begin with; 0 when all were */
 void export_look_on(struct context *ctx, size_t *to_look);
-/** Looks at all that is lent by a context, each table once: at its end. */
+/** Looks at all that a context has exported, each table once: at its end. */
 void export_settle_all(struct context *ctx);
 /** Frees what is left of a context that ends. */
 void export_end_all(struct context *ctx, bool forked);

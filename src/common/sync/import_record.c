@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda/context.h"
-#include "sync/borrowed.h"
+#include "sync/loan_taken.h"
 
 gpuipc_status import_record_new(const point *at, bool ends_with_owner, import_record **out_record) {
     import_record *self = calloc(1, sizeof(*self));
@@ -90,7 +90,7 @@ void import_record_unreference(import_record *self, bool forked) {
 void import_record_return(import_record *self) {
     if (self != NULL) {
         end_captures(self, false); /* nobody else has the buffer any more */
-        borrowed_return_all(self);
+        loan_return_all(self);
     }
     if (self != NULL && self->at.page != NULL && !atomic_load(&self->is_returned)) {
         const point_word returned = point_returned_word(&self->at);
@@ -112,7 +112,7 @@ void import_record_end(import_record *self) {
         return;
     }
     if (atomic_load(&self->is_returned) && !self->ends_with_owner) {
-        /* A stream has written, or will write, all that the lender waits for. */
+        /* A stream has written, or will write, all that the exporter waits for. */
         point_set_open(&self->at, false);
         return;
     }

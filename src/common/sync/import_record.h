@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Import records: what this process owes the lender of a buffer that came with a point. */
+/** @file Import records: what this process owes the exporter of a buffer that came with a point. */
 #ifndef GPUIPC_IMPORT_RECORD_H
 #define GPUIPC_IMPORT_RECORD_H
 
@@ -11,19 +11,20 @@ typedef struct import_record {
     atomic_uint references;
     point at;         /**< a reference on its page; no page: there is no point */
     point_word ready; /**< when it is reached, the contents are valid; its page is held otherwise */
-    bool ends_with_owner; /**< the lender must not free before this process has closed the memory */
+    bool
+        ends_with_owner; /**< the exporter must not free before this process has closed the memory */
     atomic_bool is_returned; /**< a stream writes that it may be written again */
     point_word passage;      /**< behind that write, where import_record_end() has more to store */
     atomic_bool is_closed;   /**< the memory is closed here */
-    atomic_bool is_released; /**< which the lender has been told */
+    atomic_bool is_released; /**< which the exporter has been told */
     atomic_bool is_awaited;  /**< somebody waits, or has waited, for the ready word */
     atomic_bool is_lost;     /**< the sender ended before the contents were ready */
     point_word
         given_up; /**< a reference on its page; when it is reached, the sender gave the contents up, */
     point_word later;     /**< unless this is as well: it was later ones */
-    point_page *marks;    /**< a reference on the lender's page with its marks; or NULL */
+    point_page *marks;    /**< a reference on the exporter's page with its marks; or NULL */
     linked_list captured; /**< waits of graphs, guarded by the point mutex */
-    linked_list loans;    /**< taken and not returned: borrowed.h; guarded likewise */
+    linked_list loans;    /**< taken and not returned: loan_taken.h; guarded likewise */
 } import_record;
 
 /** Takes in a point. Takes its own reference on the page. */
@@ -34,14 +35,14 @@ void import_record_unreference(import_record *self, bool forked);
 
 /** The memory is not used here any more, unless a stream says so. To be called before it is closed: that
  *  may wait for streams of this process (cuIpcCloseMemHandle does: measured on an H200, driver 580),
- *  and they for what the lender does when it has the memory back. */
+ *  and they for what the exporter does when it has the memory back. */
 void import_record_return(import_record *self);
 
-/** The memory is closed here: the last that the lender waits for. It is told when the stream has written
+/** The memory is closed here: the last that the exporter waits for. It is told when the stream has written
  *  what comes before. */
 void import_record_end(import_record *self);
 
-/** A graph waits for a word of the lender's whenever it is launched, until the memory is not used any more.
+/** A graph waits for a word of the exporter's whenever it is launched, until the memory is not used any more.
  *  @param passage reached then  */
 gpuipc_status import_record_capture(import_record *self, const point_word *word,
                                     const point_word *passage);

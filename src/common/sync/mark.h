@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file Marks: ready points of buffers that others have open already. The exporter writes one word in the first page of
- * points of each connection that it has lent memory over; who has memory of it open finds that word by the number in the
+ * points of each connection that it has exported memory over; who has memory of it open finds that word by the number in the
  * mark. No peer can touch the words of another (docs/adr/0012).
  *
  * A mark made on a stream that is being captured repeats: the graph writes 1 at each launch, and who has waited writes 0.

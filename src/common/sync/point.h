@@ -63,7 +63,7 @@ struct point_page {
     atomic_bool
         has_turns; /**< its words are set back (turn.h), so that streams are let go whatever stands there */
     void *
-        loans; /**< what loan.c or borrowed.c keeps of it, guarded by the mutex and freed with the page; or NULL */
+        loans; /**< what loan.c or loan_taken.c keeps of it, guarded by the mutex and freed with the page; or NULL */
     uint32_t device; /**< in whose primary context it is registered (point_stream.c); or _NONE */
     _Atomic(CUdeviceptr) address; /**< where it is there, stored behind it; 0: nobody has asked */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file Streams that wait for a word of another process must go on when nobody is there any more who would write it; and
- * what a buffer owes its lender after a stream's write is stored behind that. As long as there are such streams, and no
+ * what a buffer owes its exporter after a stream's write is stored behind that. As long as there are such streams, and no
  * longer, a thread of the context looks after them: at each peer once, and at a few of its streams in turn.
  */
 #ifndef GPUIPC_WATCH_H

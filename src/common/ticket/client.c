@@ -37,7 +37,8 @@ static void end_served(client_table *self, client *of) {
     connection_leave(of->connection);
     connection_unreference(of->connection);
     of->connection = NULL;
-    registry_sweep_some(self->context, false); /* what was released and only lent to this client */
+    registry_sweep_some(self->context,
+                        false); /* what was released and only exported to this client */
 }
 
 static void end_client(client_table *self, client *of) {

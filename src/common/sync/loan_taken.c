@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See borrowed.h. */
-#include "sync/borrowed.h"
+/** @file See loan_taken.h. */
+#include "sync/loan_taken.h"
 
 #include <stdlib.h>
 
@@ -9,14 +9,14 @@
 #include "sync/loan_word.h"
 
 /* What this process has of the loans in a page of a lender's. */
-typedef struct borrowed {
+typedef struct loan_taken {
     list_link listed; /* in import_record::loans, while it is taken and not returned */
     uint32_t value;
     uint16_t secret;
     dropped dropped;  /* while it is returned behind work */
     object *of;       /* likewise: a reference on the buffer; else NULL */
     point_page *page; /* likewise: the reference keeps it */
-} borrowed;
+} loan_taken;
 
 static uint32_t number_of(const mark *self) {
     return self->slot - MARK_SLOTS;
@@ -27,12 +27,12 @@ static point_word returned_word(import_record *by, const mark *self) {
 }
 
 /* The mutex is held. */
-static gpuipc_status find(point_page *page, uint32_t number, borrowed **out_one) {
+static gpuipc_status find(point_page *page, uint32_t number, loan_taken **out_one) {
     void **all = &page->loans;
-    if (*all == NULL && (*all = calloc(LOAN_SLOTS, sizeof(borrowed))) == NULL) {
-        return status_out_of_memory(LOAN_SLOTS * sizeof(borrowed));
+    if (*all == NULL && (*all = calloc(LOAN_SLOTS, sizeof(loan_taken))) == NULL) {
+        return status_out_of_memory(LOAN_SLOTS * sizeof(loan_taken));
     }
-    *out_one = (borrowed *)*all + number;
+    *out_one = (loan_taken *)*all + number;
     return GPUIPC_OK;
 }
 
@@ -67,8 +67,8 @@ static bool take_word(point_page *page, const mark *self) {
     return false;
 }
 
-gpuipc_status borrowed_take(import_record *by, const mark *self) {
-    borrowed *one = NULL;
+gpuipc_status loan_take(import_record *by, const mark *self) {
+    loan_taken *one = NULL;
     gpuipc_status status = check_is_loan(by, self);
     if (status != GPUIPC_OK) {
         return status;
@@ -95,7 +95,7 @@ gpuipc_status borrowed_take(import_record *by, const mark *self) {
 /* It is not taken any more, as far as this process is concerned. @param keeps for whoever owes it until later: whose buffer it
  * is */
 static gpuipc_status take_out(import_record *by, const mark *self, object *keeps,
-                              borrowed **out_one) {
+                              loan_taken **out_one) {
     gpuipc_status status = check_is_loan(by, self);
     if (status != GPUIPC_OK) {
         return status;
@@ -116,8 +116,8 @@ static gpuipc_status take_out(import_record *by, const mark *self, object *keeps
     return status;
 }
 
-gpuipc_status borrowed_return(import_record *by, const mark *self) {
-    borrowed *one;
+gpuipc_status loan_return(import_record *by, const mark *self) {
+    loan_taken *one;
     gpuipc_status status = take_out(by, self, NULL, &one);
     if (status == GPUIPC_OK) {
         const point_word returned = returned_word(by, self);
@@ -126,8 +126,8 @@ gpuipc_status borrowed_return(import_record *by, const mark *self) {
     return status;
 }
 
-gpuipc_status borrowed_return_async(import_record *by, const mark *self, gpuipc_stream stream) {
-    borrowed *one;
+gpuipc_status loan_return_async(import_record *by, const mark *self, gpuipc_stream stream) {
+    loan_taken *one;
     point_word passage;
     gpuipc_status status = take_out(by, self, NULL, &one);
     if (status != GPUIPC_OK) {
@@ -145,9 +145,9 @@ gpuipc_status borrowed_return_async(import_record *by, const mark *self, gpuipc_
 }
 
 static void give_up(void *what) {
-    borrowed *self = what;
+    loan_taken *self = what;
     object *of = self->of;
-    const uint32_t number = (uint32_t)(self - (const borrowed *)self->page->loans);
+    const uint32_t number = (uint32_t)(self - (const loan_taken *)self->page->loans);
     const point_word returned = loan_returned_word(self->page, number, self->value, self->secret);
     os_mutex *mutex = &self->page->context->points->mutex;
     os_mutex_lock(mutex);
@@ -157,8 +157,8 @@ static void give_up(void *what) {
     object_unreference(of);
 }
 
-gpuipc_status borrowed_drop(import_record *by, const mark *self, object *of, uint32_t behind) {
-    borrowed *one;
+gpuipc_status loan_drop(import_record *by, const mark *self, object *of, uint32_t behind) {
+    loan_taken *one;
     object_reference(of);
     gpuipc_status status = take_out(by, self, of, &one);
     if (status == GPUIPC_OK) {
@@ -169,15 +169,15 @@ gpuipc_status borrowed_drop(import_record *by, const mark *self, object *of, uin
     return status;
 }
 
-void borrowed_return_all(import_record *by) {
+void loan_return_all(import_record *by) {
     if (by->marks == NULL) {
         return;
     }
     os_mutex *mutex = &by->marks->context->points->mutex;
-    const borrowed *all = by->marks->loans;
+    const loan_taken *all = by->marks->loans;
     os_mutex_lock(mutex);
     for (list_link *at; (at = list_take(&by->loans)) != NULL;) {
-        const borrowed *one = LIST_ITEM(at, borrowed, listed);
+        const loan_taken *one = LIST_ITEM(at, loan_taken, listed);
         const point_word returned =
             loan_returned_word(by->marks, (uint32_t)(one - all), one->value, one->secret);
         point_store(&returned);
