@@ -13,6 +13,13 @@ TestSuite(contents_fault, .init = core_start, .fini = core_finish, .timeout = 24
 
 /* ---- failures ----------------------------------------------------------------------------- */
 
+/* The record has the call of the driver that failed. */
+static void check_names(gpuipc_status status, const char *call) {
+    if (status != GPUIPC_OK && gpuipc_error_get()->native_origin == GPUIPC_NATIVE_CUDA) {
+        cr_assert_str_eq(gpuipc_error_get()->native_call, call);
+    }
+}
+
 /* Contents between new ends, with the Nth call of a function failing on whichever side makes it. Both
  * streams go on, and what has not come is not taken for what has. @return whether a call failed */
 static bool transfer_fails(const char *name, unsigned number, gpuipc_transport way) {
@@ -30,9 +37,11 @@ static bool transfer_fails(const char *name, unsigned number, gpuipc_transport w
     (void)snprintf(failures, sizeof(failures), "%s:%u=2", name, number);
     core_set_failures(failures);
     const gpuipc_status sent = gpuipc_connection_send_contents(two.pair.server, &contents, 0);
+    check_names(sent, name);
     contents.buffer = two.into;
     contents.stream = two.receives;
     const gpuipc_status came = gpuipc_connection_receive_contents(two.pair.client, &contents, 0);
+    check_names(came, name);
     core_set_failures("");
     if (came != GPUIPC_OK) { /* the receiver goes, so that the sender need not wait for it */
         check_ok(gpuipc_connection_close(two.pair.client));
@@ -50,10 +59,11 @@ static bool transfer_fails(const char *name, unsigned number, gpuipc_transport w
 
 static void check_failures(gpuipc_transport way) {
     static const char *const names[] = {
-        "cuStreamGetCtx",    "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode",
-        "cuMemHostRegister", "cuStreamCreate",   "cuMemHostGetDevicePointer",
-        "cuEventCreate",     "cuEventRecord",    "cuEventQuery",
-        "cuStreamWaitEvent", "cuMemcpyAsync",    "cuStreamBatchMemOp"};
+        "cuStreamGetCtx",      "cuCtxPushCurrent",    "cuThreadExchangeStreamCaptureMode",
+        "cuMemHostRegister",   "cuStreamCreate",      "cuMemHostGetDevicePointer",
+        "cuEventCreate",       "cuEventRecord",       "cuEventQuery",
+        "cuStreamWaitEvent",   "cuMemcpyAsync",       "cuStreamBatchMemOp",
+        "cuStreamWaitValue64", "cuStreamWriteValue64"};
     unsigned failed = 0;
     core_need_emulated();
     for (size_t i = 0; i < COUNT_OF(names); i++) {

@@ -15,11 +15,10 @@ typedef struct work {
     const contents_flow *flow;
     context *ctx;
     const driver *drv;
-    uint64_t first; /* piece */
-    uint64_t end;   /* behind the last one */
-    uint64_t piece; /* bytes */
-    bool by_stream; /* streams wait for words; else this call does */
-    CUdeviceptr words;
+    uint64_t first;     /* piece */
+    uint64_t end;       /* behind the last one */
+    uint64_t piece;     /* bytes */
+    bool by_stream;     /* streams wait for words; else this call does */
     point_word passage; /* of the stream that waits, and all others; no page: none */
 } work;
 
@@ -57,33 +56,20 @@ static uint64_t first_of_last(uint64_t first, uint64_t end) {
 
 /* ---- words -------------------------------------------------------------------------------- */
 
+/* The streams pass the flow's own passage, and are looked after until then: none for each word. */
+static const point_word no_passage = {NULL, 0, 0};
+
 static gpuipc_status await_word(const work *self, CUstream stream, const point_word *word) {
-    if (!self->by_stream) {
-        return point_await(word, 1, self->flow->interrupted, os_deadline_after(-1));
-    }
-    return DRIVER_CALL(
-        self->drv, cuStreamWaitValue64,
-        (stream, self->words + word->at * UINT64_C(8), word->value, CU_STREAM_WAIT_VALUE_GEQ),
-        "letting a stream wait for contents");
+    return self->by_stream ? point_submit_waits(self->ctx, word, 1, stream, &no_passage, false)
+                           : point_await(word, 1, self->flow->interrupted, os_deadline_after(-1));
 }
 
 /* In the device's primary context. */
 static gpuipc_status tell(contents_ring *ring, CUstream stream, const point_word *word) {
-    context *ctx = ring->context;
-    const driver *drv = &ctx->driver;
     point_word passage;
-    CUdeviceptr words = 0;
-    if (!point_has_stream_waits(ctx)) {
-        return point_write_async(word, 1, stream, &passage);
-    }
-    gpuipc_status status = point_page_address(ring->words, &words);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    return DRIVER_CALL(
-        drv, cuStreamWriteValue64,
-        (stream, words + word->at * UINT64_C(8), word->value, CU_STREAM_WRITE_VALUE_DEFAULT),
-        "letting a stream tell of contents");
+    return point_has_stream_waits(ring->context)
+               ? point_submit_writes(ring->context, word, 1, stream, &no_passage)
+               : point_write_async(word, 1, stream, &passage);
 }
 
 void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count) {
@@ -214,18 +200,10 @@ static gpuipc_status begin_watch(work *self) {
 
 /* When the stream that copies comes here, all three have passed. */
 static gpuipc_status end_watch(const work *self) {
-    CUdeviceptr own = 0;
-    if (self->passage.page == NULL) {
-        return GPUIPC_OK;
-    }
-    gpuipc_status status = point_page_address(self->passage.page, &own);
-    if (status == GPUIPC_OK) {
-        status = DRIVER_CALL(self->drv, cuStreamWriteValue64,
-                             (self->lane->copies, own + self->passage.at * UINT64_C(8),
-                              self->passage.value, CU_STREAM_WRITE_VALUE_DEFAULT),
-                             "letting a stream tell that it has passed");
-    }
-    return status;
+    const point_word *passed = &self->passage;
+    return passed->page == NULL
+               ? GPUIPC_OK
+               : point_submit_writes(self->ctx, passed, 1, self->lane->copies, &no_passage);
 }
 
 /* What came before may be on another device's streams. */
@@ -322,17 +300,15 @@ gpuipc_status contents_ring_put(contents_ring *ring, const contents_flow *flow) 
                  .end = ring->next + contents_piece_count(flow->bytes),
                  .piece = staging_piece_bytes(flow->bytes)};
     device_scope scope;
+    CUdeviceptr words; /* where they are: what can fail of it does before anything waits */
     ring->next = self.end;
     gpuipc_status status = device_enter(ctx, flow->device, &scope);
     if (status != GPUIPC_OK) {
         goto stay;
     }
     self.by_stream = point_has_stream_waits(ctx);
-    if (self.by_stream) {
-        status = point_page_address(ring->words, &self.words);
-        if (status == GPUIPC_OK) {
-            status = begin_watch(&self);
-        }
+    if (self.by_stream && (status = point_page_address(ring->words, &words)) == GPUIPC_OK) {
+        status = begin_watch(&self);
     }
     if (status == GPUIPC_OK) {
         status = put_all(&self);

@@ -211,7 +211,7 @@ gpuipc_status point_write_halves(const point_word *words, size_t count, gpuipc_s
 void point_settle(const struct context *ctx, gpuipc_stream stream);
 
 /** Lets a stream of the current CUDA context wait for words and then write its passage, where point_has_stream_waits().
- *  For point_wait.c and trail.c alone, which look after the stream.
+ *  For point_wait.c, trail.c and contents_flow.c alone, which look after the stream.
  *  @param passage as for point_submit_writes()
  *  @param may_store the words are awaited by this stream alone, so that a failure may let it go on by
  *         storing them; else the failure waits for the stream */

@@ -152,13 +152,20 @@ static gpuipc_status describe(cursor *at, const point_word *word, CUstreamBatchM
     return status;
 }
 
-static CUresult submit_one(const driver *drv, const CUstreamBatchMemOpParams *item,
-                           gpuipc_stream stream) {
-    return item->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
-               ? drv->cuStreamWaitValue64(stream, item->word.address, item->word.to.value64,
-                                          item->word.flags)
-               : drv->cuStreamWriteValue64(stream, item->word.address, item->word.to.value64,
-                                           item->word.flags);
+/* One by the call that does no more, which needs no list. A half of a word goes in a list alone. */
+static gpuipc_status submit_list(const driver *drv, CUstreamBatchMemOpParams *list, size_t count,
+                                 gpuipc_stream stream) {
+    static const char what[] = "letting a stream write or wait for points";
+    if (count > 1 || list->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
+        return DRIVER_CALL(drv, cuStreamBatchMemOp, (stream, (unsigned int)count, list, 0), what);
+    }
+    return list->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
+               ? DRIVER_CALL(drv, cuStreamWaitValue64,
+                             (stream, list->word.address, list->word.to.value64, list->word.flags),
+                             what)
+               : DRIVER_CALL(drv, cuStreamWriteValue64,
+                             (stream, list->word.address, list->word.to.value64, list->word.flags),
+                             what);
 }
 
 /* What a stream is to do with words, and the write of a passage behind them, if there is one. */
@@ -197,12 +204,7 @@ static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream
             }
         }
         if (status == GPUIPC_OK) {
-            status =
-                driver_status(drv,
-                              taken == 1 && self->what != CU_STREAM_MEM_OP_WRITE_VALUE_32
-                                  ? submit_one(drv, batch, stream)
-                                  : drv->cuStreamBatchMemOp(stream, (unsigned int)taken, batch, 0),
-                              "cuStreamBatchMemOp", "letting a stream write or wait for points");
+            status = submit_list(drv, batch, taken, stream);
         }
         done += taken;
         if (status == GPUIPC_OK) {
