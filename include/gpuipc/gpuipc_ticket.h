@@ -246,7 +246,8 @@ typedef struct gpuipc_open_config {
  *         ::GPUIPC_ERR_TICKET_OTHER_BOOT, ::GPUIPC_ERR_TICKET_OTHER_USER,
  *         ::GPUIPC_ERR_EXPORTER_GONE (at once, without waiting for timeout_ms; also when a server of this very process
  *         is destroyed meanwhile),
- *         ::GPUIPC_ERR_SERVER_BUSY (also when this process has as much open there as one may: SECURITY.md),
+ *         ::GPUIPC_ERR_SERVER_BUSY (also when the server's policy refuses this process, or it has as much open there
+ *         as one may: SECURITY.md),
  *         ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_OTHER_KIND (the ticket of a channel),
  *         ::GPUIPC_ERR_NOT_SHAREABLE (the server could not hand the buffer over; its log says why),
  *         ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE,

@@ -251,6 +251,34 @@ Test(ticket, admits_as_many_processes_as_it_says_and_each_as_often_as_it_likes) 
     end();
 }
 
+static int refuse(void *user_data, const gpuipc_peer_info *peer) {
+    (void)peer;
+    atomic_fetch_add((atomic_int *)user_data, 1);
+    return 0;
+}
+
+/* Who is told does not try again, and does not look whether the server's process ends. */
+Test(ticket, of_a_server_whose_policy_refuses_the_process_is_tried_once) {
+    begin();
+    atomic_int asked = 0;
+    const gpuipc_server_config config = {.struct_size = sizeof(config),
+                                         .flags = GPUIPC_SERVER_THREAD,
+                                         .policy = refuse,
+                                         .policy_user_data = &asked};
+    partner other;
+    char text[GPUIPC_TICKET_TEXT_SIZE];
+    gpuipc_buffer *buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 50, 0);
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_server_create(at.context, &config, &server));
+    (void)share(buffer, 0, text);
+    partner_start(&other, &at, NULL, NULL);
+    partner_do(&other, "GPUIPC_ERR_SERVER_BUSY", "ticket %s", text);
+    cr_assert_eq(atomic_load(&asked), 1);
+    partner_end(&other);
+    check_ok(gpuipc_buffer_release(buffer));
+    end();
+}
+
 /* Until so many have it open. */
 static void await_holders(const gpuipc_ticket *of, size_t wanted, gpuipc_holder *holders) {
     const os_deadline deadline = os_deadline_after(PATIENCE_MS);

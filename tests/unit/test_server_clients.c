@@ -157,9 +157,64 @@ Test(server_clients, the_policy_decides_who_is_let_in) {
                                          .policy_user_data = &asked};
     serve_with(&config);
     asker_begin(&client, other, &of);
+    cr_assert_eq(unasked(&client), WIRE_BUSY);
+    (void)asker_send(&client, &of);
     asker_check_ended(&client);
     check_ok(gpuipc_server_destroy(server));
     server = NULL;
+    cr_assert_eq(asked, 1);
+}
+
+/* ---- what an answer costs ------------------------------------------------------------------ */
+
+/* How often a server that is polled wakes, which begins with what its clients have sent. */
+static unsigned count_wakes(void) {
+    unsigned count = 0;
+    while (gpuipc_server_poll(server, 0) == GPUIPC_OK) {
+        count++;
+    }
+    return count;
+}
+
+/* Who connects and asks is answered in one wake of the server, with one message. */
+static void check_wakes_once(const gpuipc_ticket *wanted, wire_answer expected) {
+    asker_reply reply;
+    asker_begin(&client, other, &of);
+    check_ok(asker_send(&client, wanted));
+    const unsigned wakes = count_wakes();
+    check_ok(asker_receive(&client, &reply));
+    cr_assert_eq(reply.answer, expected);
+    cr_assert_eq(wakes, 1, "answer %d takes %u wakes", (int)expected, wakes);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    asker_end(&client);
+    (void)count_wakes();
+}
+
+Test(server_clients, a_refusal_wakes_the_server_as_often_as_a_grant) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config)};
+    serve_with(&config);
+    const gpuipc_ticket revoked = asker_share(server, shared);
+    const gpuipc_ticket forged = asker_forge(&of);
+    check_ok(gpuipc_server_revoke(server, &revoked));
+    check_wakes_once(&of, WIRE_GRANTED);
+    check_wakes_once(&revoked, WIRE_REVOKED);
+    check_wakes_once(&forged, WIRE_UNKNOWN);
+}
+
+Test(server_clients, one_too_many_wakes_the_server_as_often_as_a_grant) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config), .max_connections = 1};
+    serve_with(&config);
+    asker_begin(&honest, other, &of);
+    (void)count_wakes();
+    check_wakes_once(&of, WIRE_BUSY);
+}
+
+Test(server_clients, whom_the_policy_refuses_wakes_the_server_as_often_as_a_grant) {
+    int asked = 0;
+    const gpuipc_server_config config = {
+        .struct_size = sizeof(config), .policy = refuse_all, .policy_user_data = &asked};
+    serve_with(&config);
+    check_wakes_once(&of, WIRE_BUSY);
     cr_assert_eq(asked, 1);
 }
 

@@ -95,8 +95,8 @@ typedef enum wire_answer {
     WIRE_USED_UP = 3,
     WIRE_UNKNOWN = 4,      /**< no such share, or another secret */
     WIRE_OUT_OF_RANGE = 5, /**< the ticket's range is not in the share's */
-    WIRE_BUSY = 6,         /**< unasked, before the server closes: too many connections */
-    WIRE_FAILED = 7,       /**< the server could not: its own log says why */
+    WIRE_BUSY = 6,     /**< unasked, before the server closes: too many, or its policy refuses it */
+    WIRE_FAILED = 7,   /**< the server could not: its own log says why */
     WIRE_OTHER = 8,    /**< it is a channel's and a buffer was asked for, or the other way round */
     WIRE_FULL = 9,     /**< the channel has as many readers as it may */
     WIRE_TOO_MANY = 10 /**< the reader wants to hold more frames than the channel lets it */

@@ -14,7 +14,7 @@
 #define WRONG_SECRETS_MAX 8u
 /* How long the others wait for the server when it can neither accept nor refuse who comes. */
 #define ACCEPT_PAUSE_MS 10
-/* How many may take their time to read that there are too many. */
+/* How many may take their time to read that they are refused. */
 #define REFUSED_MAX 16u
 
 struct client {
@@ -155,20 +155,37 @@ static void say_busy(os_connection *os) {
     (void)os_connection_send(os, packet, sizeof(packet), NULL, 0, os_deadline_after(0));
 }
 
+/* Takes in what it has asked, or that it has gone. */
+static bool has_asked(os_connection *os) {
+    uint8_t bytes[WIRE_HEADER_BYTES + WIRE_REQUEST_BYTES];
+    os_handle handles[OS_PACKET_HANDLES_MAX];
+    size_t size;
+    size_t count = 0;
+    const gpuipc_status status = os_connection_receive(os, bytes, sizeof(bytes), &size, handles,
+                                                       &count, os_deadline_after(0));
+    while (status == GPUIPC_OK && count > 0) {
+        os_handle_close(&handles[--count]);
+    }
+    return status != GPUIPC_ERR_TIMEOUT;
+}
+
 /* It stays until it has asked, or goes by itself: to close a connection with something unread in it takes
- * away what the other end has not read (Linux: its next receive fails with ECONNRESET). */
+ * away what the other end has not read (Linux: its next receive fails with ECONNRESET). Mostly it has asked by now. */
 static void refuse(client_table *self, os_connection *os) {
-    client *made = calloc(1, sizeof(*made));
+    const gpuipc_error why = status_save();
+    client *made = NULL;
     say_busy(os);
-    if (made == NULL || watch_client(self, made, os, &self->refused) != GPUIPC_OK) {
+    if (has_asked(os) || (made = calloc(1, sizeof(*made))) == NULL ||
+        watch_client(self, made, os, &self->refused) != GPUIPC_OK) {
         free(made);
         os_connection_destroy(os);
-        return;
+    } else {
+        made->refused = os;
     }
-    made->refused = os;
     if (self->refused.count > REFUSED_MAX) {
         end_client(self, client_of(self->refused.first));
     }
+    status_restore(&why);
 }
 
 /* One that the system has connected. The connection is taken over, whatever comes of it. */
@@ -187,7 +204,8 @@ static gpuipc_status admit(client_table *self, os_connection *os, client **out_c
     if (status == GPUIPC_OK) {
         return GPUIPC_OK;
     }
-    if (status == GPUIPC_ERR_SERVER_BUSY) {
+    /* Who is not told that the policy refuses him tries again, and looks for long whether this process ends. */
+    if (status == GPUIPC_ERR_SERVER_BUSY || status == GPUIPC_ERR_ACCESS_DENIED) {
         refuse(self, os);
     } else {
         os_connection_destroy(os);

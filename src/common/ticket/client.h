@@ -16,7 +16,7 @@ typedef struct client_table {
     const uint8_t *server_id;
     gpuipc_endpoint_config admission;
     linked_list served;
-    linked_list refused; /**< told that there are too many, until they have read it */
+    linked_list refused; /**< told that they are, until they have asked */
     linked_list ended;   /**< until client_table_tidy() */
 } client_table;
 

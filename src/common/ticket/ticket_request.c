@@ -22,7 +22,8 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
         [WIRE_OUT_OF_RANGE] = {GPUIPC_ERR_OUT_OF_RANGE,
                                "the ticket's range does not lie in what was shared"},
         [WIRE_BUSY] = {GPUIPC_ERR_SERVER_BUSY,
-                       "the server takes no further connection of this user now"},
+                       "the server takes no further connection of this user now, or its policy "
+                       "refuses this process"},
         [WIRE_FAILED] = {GPUIPC_ERR_NOT_SHAREABLE,
                          "the process that made the ticket could not hand the buffer over; the log "
                          "of its context says why"},
