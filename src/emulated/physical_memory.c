@@ -232,8 +232,8 @@ static CUresult import(CUmemGenericAllocationHandle *out, void *shareable,
     if (out != NULL && type == CU_MEM_HANDLE_TYPE_FABRIC) {
         return import_fabric(out, shareable);
     }
-    if (out == NULL ||
-        (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && type != CU_MEM_HANDLE_TYPE_WIN32)) {
+    if (out == NULL || (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+                        type != CU_MEM_HANDLE_TYPE_WIN32 && type != CU_MEM_HANDLE_TYPE_WIN32_KMT)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if ((int)type != os_shareable_handle_type || !driver.computer.has_shareable_handles) {

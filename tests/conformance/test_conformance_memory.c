@@ -61,6 +61,16 @@ Test(memory, of_the_host_without_a_node_cannot_be_shared) {
     properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     CHECK("measured: nor of the thread's node", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    const CUresult result = drv.cuMemCreate(&handle, GRANULE, &properties, 0);
+    if (result == CUDA_SUCCESS) { /* measured */
+        OK(drv.cuMemRelease(handle));
+        cr_assert_not(drv.is_emulated, "the emulated machine has no such memory");
+    } else {
+        cr_assert_eq(result, CUDA_ERROR_NOT_SUPPORTED,
+                     "reading: host memory that is not to be shared, where there is none: %s",
+                     conformance_code(result));
+    }
 }
 
 Test(memory, create_refuses_handle_types) {
@@ -131,6 +141,33 @@ Test(memory, export_needs_the_handle_type) {
           drv.cuMemExportToShareableHandle(&written, exportable, SYSTEM_TYPE, 1));
     cr_assert_eq(written, 0, "reading: a failed export writes nothing");
     OK(drv.cuMemRelease(exportable));
+}
+
+/* cuMemCreate does not look at them; the others do. */
+Test(memory, a_handle_type_that_there_is_not_is_no_way_out_or_in) {
+    static const int no_types[] = {0, 0x10, 0x40};
+    CUmemAllocationProp properties = memory_properties(0, true);
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemGenericAllocationHandle imported = 0;
+    uint64_t written = 0;
+    properties.requestedHandleTypes = (CUmemAllocationHandleType)(SYSTEM_TYPE | 0x50);
+    OK(drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    os_handle shareable = memory_export(handle);
+    for (size_t i = 0; i < sizeof(no_types) / sizeof(no_types[0]); i++) {
+        const CUmemAllocationHandleType type = (CUmemAllocationHandleType)no_types[i];
+        CHECK("measured: export as a handle type that there is not", CUDA_ERROR_INVALID_VALUE,
+              drv.cuMemExportToShareableHandle(&written, handle, type, 0));
+        CHECK("measured: import as a handle type that there is not", CUDA_ERROR_INVALID_VALUE,
+              drv.cuMemImportFromShareableHandle(&imported, (void *)shareable.value, type));
+    }
+    if (SYSTEM_TYPE == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        CHECK("measured: import as another kind of Windows' handles", CUDA_ERROR_NOT_SUPPORTED,
+              drv.cuMemImportFromShareableHandle(&imported, (void *)shareable.value,
+                                                 CU_MEM_HANDLE_TYPE_WIN32_KMT));
+    }
+    cr_assert(written == 0 && imported == 0, "reading: what fails writes nothing");
+    os_handle_close(&shareable);
+    OK(drv.cuMemRelease(handle));
 }
 
 Test(memory, exported_handle) {
