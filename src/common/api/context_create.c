@@ -221,7 +221,6 @@ void context_destroy(context *self) {
     (void)deferred_work_off(self);
     drop_settle(self, os_deadline_after(ENDING_MS)); /* as does what was dropped */
     registry_attend(self);
-    deferred_leave(self->deferred);
     context_unreference(self);
     /* and now nobody may have open what another context exported to this one */
     registry_sweep_some(NULL, true);

@@ -7,8 +7,8 @@
 #include "sync/export_record.h"
 #include "sync/watch.h"
 
-/* So much may be kept until a call comes that may wait for the devices. */
-#define MANY_ITEMS 16u
+/* So much may be kept before the end of a connection waits for the devices. */
+#define MANY_ITEMS 64u
 #define MANY_BYTES (UINT64_C(64) << 20)
 
 /* Of the process. A child has none of its parent's streams. */
@@ -84,6 +84,10 @@ static void put(deferred_list *self, deferred *item, bool is_new) {
     os_static_mutex_unlock(&all.mutex);
 }
 
+void deferred_add(deferred_list *self, deferred *item) {
+    put(self, item, true);
+}
+
 static deferred *take(deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
     deferred *first = LIST_ITEM(list_take(&self->items), deferred, link);
@@ -146,25 +150,6 @@ bool deferred_are_many(const deferred_list *self) {
     return are_many;
 }
 
-static bool look(object *of) {
-    deferred_list *self = ((context *)of)->deferred;
-    (void)deferred_run(self);
-    return !deferred_are_many(self);
-}
-
-void deferred_add(deferred_list *self, deferred *item) {
-    put(self, item, true);
-    if (self->of != NULL && deferred_are_many(self)) {
-        const gpuipc_error why = status_save();
-        (void)lookout_begin_slow(&self->lookout, self->of, look);
-        status_restore(&why);
-    }
-}
-
-void deferred_leave(deferred_list *self) {
-    lookout_end(&self->lookout);
-}
-
 uint64_t deferred_additions(const deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
     const uint64_t now = self->additions;
@@ -201,15 +186,4 @@ bool deferred_work_off(struct context *ctx) {
     return deferred_run(ctx->deferred) || was_dropped;
 }
 
-static gpuipc_status begin(context *ctx) {
-    ctx->deferred->of = &ctx->object;
-    return GPUIPC_OK;
-}
-
-static void end(context *ctx, bool is_forked) {
-    (void)is_forked;
-    deferred_leave(ctx->deferred);
-}
-
-const context_part deferred_part = {CONTEXT_PART(deferred, deferred_list), .begin = begin,
-                                    .end = end};
+const context_part deferred_part = {CONTEXT_PART(deferred, deferred_list)};

@@ -4,10 +4,9 @@
  * cuIpcCloseMemHandle go on when all streams have done their work, and hang as long as one waits for a word
  * (measured on an H200, driver 580), whichever context of gpuipc it belongs to: the CUDA contexts are the
  * process's. So what nobody asked for at that moment is put on its context's list, which calls run that
- * may wait: the end of the context, gpuipc_buffer_await_returns(), the release of a buffer that has to wait by itself, and
- * an allocation for which there is too little memory. When many are kept a thread of the process runs them (lookout.h): a
- * writer whose readers come and go may make none of these calls. Nobody does so while a stream of this process waits for
- * another process.
+ * may wait: the end of a connection or of the context, gpuipc_buffer_await_returns(), the release of a
+ * buffer that has to wait by itself, and an allocation for which there is too little memory. None of
+ * them does so while a stream of this process waits for another process.
  */
 #ifndef GPUIPC_DEFERRED_H
 #define GPUIPC_DEFERRED_H
@@ -19,7 +18,6 @@
 
 #include "base/list.h"
 #include "os.h"
-#include "sync/lookout.h"
 
 struct context;
 
@@ -38,13 +36,11 @@ typedef struct deferred_list {
     linked_list items;
     uint64_t bytes;
     uint64_t additions;
-    object *of;      /**< the context */
-    lookout lookout; /**< while many are kept: no call may come that runs them */
 } deferred_list;
 
 extern const struct context_part deferred_part;
 
-/** Makes no driver call, and may be called with any lock held. When many are kept, a thread of the process runs them. */
+/** Makes no driver call, and may be called with any lock held. */
 void deferred_add(deferred_list *self, deferred *item);
 
 /** Runs those that are ready, unless a stream waits for another process. No lock is held, and a reference
@@ -53,13 +49,11 @@ bool deferred_run(deferred_list *self);
 /** The same of a context, in calls that may wait for the devices. */
 bool deferred_work_off(struct context *ctx);
 bool deferred_is_empty(const deferred_list *self);
-/** Whether so many are kept that a thread runs them. */
+/** Whether so many are kept that running them is worth a wait. */
 bool deferred_are_many(const deferred_list *self);
 /** How often something was added: who looks before and after knows whether anything was. */
 uint64_t deferred_additions(const deferred_list *self);
 
-/** No thread runs them any more, until something is added. */
-void deferred_leave(deferred_list *self);
 /** At the end of the context: waits until all are ready. False: some were not, or streams still wait
  *  for other processes, and what is left is left to the end of the process.
  *  @param forked runs them all */

@@ -11,31 +11,19 @@
 
 typedef struct attendant {
     os_thread *thread;
-    struct round *of;
     bool must_end;
     bool has_ended; /* it no longer takes the mutex */
 } attendant;
-
-/* What one thread looks at in turn. */
-typedef struct round {
-    linked_list lookouts;
-    attendant *attendant;
-    bool has_news; /* something was begun since the thread looked */
-} round;
-
-enum {
-    PROMPT,
-    SLOW,
-    ROUNDS
-};
 
 /* A child has no thread, and leaves alone what its parent looks for. */
 static struct {
     os_static_mutex mutex; /* guards the rest; only that of wait handles is taken under it */
     uint32_t fork_generation;
-    round rounds[ROUNDS];
+    linked_list lookouts;
+    attendant *attendant;
     unsigned running;      /* attendants that have not ended */
     linked_list inherited; /* of the parent, which a leak checker wants to find */
+    bool has_news;         /* something was begun since the thread looked */
     bool is_exiting;
     bool has_exit_handler;
 } all;
@@ -43,16 +31,13 @@ static struct {
 /* The mutex was held over the fork, so that the list is whole. */
 static void begin_as_child(void) {
     list_link *at;
-    for (int i = 0; i < ROUNDS; i++) {
-        round *of = &all.rounds[i];
-        while ((at = list_take(&of->lookouts)) != NULL) {
-            list_append(&all.inherited, at);
-        }
-        if (of->attendant != NULL) {
-            os_thread_forget(of->attendant->thread);
-            free(of->attendant);
-            of->attendant = NULL;
-        }
+    while ((at = list_take(&all.lookouts)) != NULL) {
+        list_append(&all.inherited, at);
+    }
+    if (all.attendant != NULL) {
+        os_thread_forget(all.attendant->thread);
+        free(all.attendant);
+        all.attendant = NULL;
     }
     all.running = 0;
 }
@@ -73,9 +58,9 @@ static void unlock(void) {
 
 /* The next in turn, as it was then, with a reference on what it is of; NULL: that is ending, or there is none. What ends is
  * not looked for any more. */
-static lookout *take_turn(round *self, lookout *out_asked) {
+static lookout *take_turn(lookout *out_asked) {
     lock();
-    lookout *one = LIST_ITEM(list_turn(&self->lookouts), lookout, link);
+    lookout *one = LIST_ITEM(list_turn(&all.lookouts), lookout, link);
     if (one != NULL && !object_try_reference(one->of)) {
         list_remove(&one->link);
         one = NULL;
@@ -87,10 +72,10 @@ static lookout *take_turn(round *self, lookout *out_asked) {
     return one;
 }
 
-static void look_at(round *self, size_t count) {
+static void look_at(size_t count) {
     for (; count > 0; count--) {
         lookout asked;
-        lookout *at = take_turn(self, &asked);
+        lookout *at = take_turn(&asked);
         if (at == NULL) {
             continue;
         }
@@ -109,15 +94,14 @@ static void look_at(round *self, size_t count) {
 
 /* @return whether it is time to end */
 static bool go_round(attendant *self, unsigned *idle, unsigned *pause) {
-    round *of = self->of;
     lock();
-    const size_t count = of->lookouts.count;
+    const size_t count = all.lookouts.count;
     unlock();
-    look_at(of, count);
+    look_at(count);
     lock();
-    *idle = of->lookouts.count == 0 ? *idle + 1 : 0;
-    *pause = of->has_news ? 0 : *pause;
-    of->has_news = false;
+    *idle = all.lookouts.count == 0 ? *idle + 1 : 0;
+    *pause = all.has_news ? 0 : *pause;
+    all.has_news = false;
     self->has_ended = self->must_end || all.is_exiting || *idle > IDLE_ROUNDS;
     const bool ends = self->has_ended;
     all.running -= ends;
@@ -151,23 +135,21 @@ static void at_exit(void) {
         os_sleep_ms(1);
         lock();
     }
-    for (int i = 0; i < ROUNDS; i++) {
-        attendant *found = all.rounds[i].attendant;
-        if (found != NULL && found->has_ended) {
-            all.rounds[i].attendant = NULL;
-            join(found);
-        }
+    attendant *found = all.attendant;
+    if (found != NULL && found->has_ended) {
+        all.attendant = NULL;
+        join(found);
     }
     unlock();
 }
 
 /* The mutex is held. */
-static gpuipc_status start(round *self) {
-    if (all.is_exiting || (self->attendant != NULL && !self->attendant->has_ended)) {
+static gpuipc_status start(void) {
+    if (all.is_exiting || (all.attendant != NULL && !all.attendant->has_ended)) {
         return GPUIPC_OK;
     }
-    join(self->attendant);
-    self->attendant = NULL;
+    join(all.attendant);
+    all.attendant = NULL;
     if (!all.has_exit_handler) {
         os_at_exit(at_exit);
         all.has_exit_handler = true;
@@ -176,10 +158,9 @@ static gpuipc_status start(round *self) {
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
     }
-    made->of = self;
     const gpuipc_status status = os_thread_start(attend, made, &made->thread);
     if (status == GPUIPC_OK) {
-        self->attendant = made;
+        all.attendant = made;
         all.running++;
     } else {
         free(made);
@@ -188,45 +169,33 @@ static gpuipc_status start(round *self) {
 }
 
 void lookout_dismiss(void) {
-    for (int i = 0; i < ROUNDS; i++) {
-        round *of = &all.rounds[i];
-        attendant *found = NULL;
-        lock();
-        if (of->lookouts.count == 0 && of->attendant != NULL) {
-            found = of->attendant;
-            found->must_end = true;
-            of->attendant = NULL;
-        }
-        unlock();
-        join(found);
+    attendant *found = NULL;
+    lock();
+    if (all.lookouts.count == 0 && all.attendant != NULL) {
+        found = all.attendant;
+        found->must_end = true;
+        all.attendant = NULL;
     }
+    unlock();
+    join(found);
 }
 
 /* ---- what is looked for ------------------------------------------------------------------------ */
 
-static gpuipc_status begin(round *within, lookout *self, object *of, bool (*look)(object *of),
-                           wait_handle *tells) {
+gpuipc_status lookout_begin(lookout *self, object *of, bool (*look)(object *of),
+                            wait_handle *tells) {
     lock();
-    const gpuipc_status status = start(within);
+    const gpuipc_status status = start();
     if (status == GPUIPC_OK && self->link.in == NULL) {
-        list_append(&within->lookouts, &self->link);
+        list_append(&all.lookouts, &self->link);
     }
     self->of = of;
     self->look = look;
     self->tells = tells;
     self->begun++;
-    within->has_news = true;
+    all.has_news = true;
     unlock();
     return status;
-}
-
-gpuipc_status lookout_begin(lookout *self, object *of, bool (*look)(object *of),
-                            wait_handle *tells) {
-    return begin(&all.rounds[PROMPT], self, of, look, tells);
-}
-
-gpuipc_status lookout_begin_slow(lookout *self, object *of, bool (*look)(object *of)) {
-    return begin(&all.rounds[SLOW], self, of, look, NULL);
 }
 
 void lookout_end(lookout *self) {

@@ -2,8 +2,7 @@
 /**
  * @file What nobody tells of and somebody has to look for: a thread of the process looks at each in turn, some 20 ms
  * apart, and is there only while anything is looked for. It is the process's, since a context may end with what it looks
- * for, and a thread cannot wait for its own end. Looks that may wait for the devices have a second thread, so that the
- * others do not wait with them.
+ * for, and a thread cannot wait for its own end.
  */
 #ifndef GPUIPC_LOOKOUT_H
 #define GPUIPC_LOOKOUT_H
@@ -25,11 +24,9 @@ typedef struct lookout {
 /** Looks for it (again) from now on. Fails where no thread can be started. */
 gpuipc_status lookout_begin(lookout *self, object *of, bool (*look)(object *of),
                             wait_handle *tells);
-/** The same, where the look may wait for the devices. */
-gpuipc_status lookout_begin_slow(lookout *self, object *of, bool (*look)(object *of));
 void lookout_end(lookout *self);
 
-/** Ends each thread that has nothing to look for. */
+/** Ends the thread, if nothing is looked for. */
 void lookout_dismiss(void);
 
 #endif
