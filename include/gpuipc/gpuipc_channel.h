@@ -150,7 +150,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *ser
  * seen.
  * @param channel NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the channel, and gives its hold on the buffer up
- * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended  @since 0.1
+ * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended; and for much that is kept, as
+ *          gpuipc_connection_close()  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
 
@@ -324,7 +325,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_subscription_open_named(
  * Ends a subscription, and gives back what it still has, as gpuipc_subscription_give_back() without a stream does.
  * @param subscription NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the subscription  @threads any
- * @blocking as gpuipc_buffer_release() of the slots, and up to 20 ms for the thread of a wait handle. Of turns: while another
+ * @blocking as gpuipc_buffer_release() of the slots, up to 20 ms for the thread of a wait handle, and for much that is
+ *           kept as gpuipc_connection_close(). Of turns: while another
  *           thread's take waits for room on its stream  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscription);

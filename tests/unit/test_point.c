@@ -289,6 +289,43 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
     cr_assert_null(ctx->deferred->items.first);
 }
 
+/* Registered memory goes to the next page, empty, as soon as no stream can touch it. */
+Test(point, memory_of_a_page_is_used_again_when_no_stream_touches_it) {
+    point_page *pages[3];
+    point_page *through;
+    point_word passage;
+    device_scope scope;
+    check_ok(device_enter(ctx, 0, &scope));
+    if (!point_has_stream_waits(ctx)) {
+        device_leave(&scope);
+        cr_skip_test("the device has no 64-bit stream memory operations");
+    }
+    check_ok(point_page_create_lasting(ctx, self_peer, &pages[0]));
+    check_ok(point_page_open(ctx, self_peer, pages[0]->handle, &through));
+    const point at = next_point(pages[0]);
+    const point_word word = point_ready_word(&at);
+    const atomic_uint_least64_t *memory = pages[0]->words;
+    check_ok(passage_take(ctx, pages[0], &passage));
+    check_ok(point_submit_waits(ctx, &word, 1, NULL, &passage, true));
+    point_page_unreference(pages[0], false);
+
+    check_ok(point_page_create_lasting(ctx, self_peer, &pages[1]));
+    cr_assert_neq(pages[1]->words, memory, "a stream waits for a word of it");
+    store(through, &word);
+    cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    check_ok(point_page_create_lasting(ctx, self_peer, &pages[2]));
+    cr_assert_eq(pages[2]->words, memory);
+    cr_assert_eq(pages[2]->device, 0);
+    cr_assert_not(is_reached(through, &word), "the former page's words are gone");
+    cr_assert(deferred_is_empty(ctx->deferred));
+    device_leave(&scope);
+    point_page_unreference(through, false);
+    point_page_unreference(pages[1], false);
+    point_page_unreference(pages[2], false);
+    cr_assert(deferred_run(ctx->deferred));
+    cr_assert(deferred_is_empty(ctx->deferred));
+}
+
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {
     const char *const failures[] = {"cuStreamBatchMemOp:1=999",      "cuMemHostRegister:1=304",
                                     "cuMemHostGetDevicePointer:1=1", "cuMemHostRegister:2=304",

@@ -226,12 +226,19 @@ gpuipc_status gpuipc_channel_destroy(gpuipc_channel *handle) {
     }
     gpuipc_status status = object_remove_hold(OBJECT_CHANNEL, handle, &last);
     channel *self = (channel *)last;
+    context *ctx = NULL;
     if (self != NULL && object_is_forked(last)) {
         share_abandon(&self->server->shares, &self->share); /* it refers to the channel */
     } else if (self != NULL) {
+        ctx = self->context;
+        object_reference(&ctx->object);
         end(self);
     }
     object_unreference(last);
+    if (ctx != NULL) {
+        deferred_tidy(ctx);
+        context_unreference(ctx);
+    }
     return status;
 }
 

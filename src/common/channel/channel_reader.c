@@ -309,7 +309,9 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
                            .writer_bell = OS_BELL_NONE,
                            .process_id = peer->process.process_id,
                            .since_ms = os_time_unix_ms()};
-    gpuipc_status status = point_page_create(self->context, peer, &made.page);
+    gpuipc_status status = peer->process.same_user
+                               ? point_page_create_lasting(self->context, peer, &made.page)
+                               : point_page_create(self->context, peer, &made.page);
     if (status != GPUIPC_OK) {
         return status;
     }

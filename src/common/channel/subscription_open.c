@@ -446,10 +446,17 @@ gpuipc_status gpuipc_subscription_close(gpuipc_subscription *handle) {
         return GPUIPC_OK;
     }
     gpuipc_status status = object_remove_hold(OBJECT_SUBSCRIPTION, handle, &last);
+    context *ctx = NULL;
     if (last != NULL && !object_is_forked(last)) {
         subscription_end((subscription *)last);
+        ctx = ((subscription *)last)->context;
+        object_reference(&ctx->object);
     }
     object_unreference(last);
+    if (ctx != NULL) {
+        deferred_tidy(ctx);
+        context_unreference(ctx);
+    }
     return status;
 }
 

@@ -357,9 +357,7 @@ gpuipc_status gpuipc_connection_close(gpuipc_connection *handle) {
     if (ctx != NULL) {
         registry_sweep_some(
             ctx, true); /* what was released and exported only to this peer, or by it to here */
-        if (deferred_are_many(ctx->deferred)) {
-            (void)deferred_work_off(ctx);
-        }
+        deferred_tidy(ctx);
         context_unreference(ctx);
     }
     return status;

@@ -88,6 +88,21 @@ void deferred_add(deferred_list *self, deferred *item) {
     put(self, item, true);
 }
 
+bool deferred_take(deferred_list *self, deferred *item) {
+    os_static_mutex_lock(&all.mutex);
+    const bool is_there = list_has(&self->items, &item->link);
+    if (is_there) {
+        list_remove(&item->link);
+        self->bytes -= item->bytes;
+    }
+    os_static_mutex_unlock(&all.mutex);
+    return is_there;
+}
+
+void deferred_put_back(deferred_list *self, deferred *item) {
+    put(self, item, false);
+}
+
 static deferred *take(deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
     deferred *first = LIST_ITEM(list_take(&self->items), deferred, link);
@@ -184,6 +199,12 @@ bool deferred_work_off(struct context *ctx) {
     watch_collect(ctx); /* its thread may not have seen yet that a stream has passed */
     const bool was_dropped = drop_run(ctx); /* which may add to the list */
     return deferred_run(ctx->deferred) || was_dropped;
+}
+
+void deferred_tidy(struct context *ctx) {
+    if (deferred_are_many(ctx->deferred)) {
+        (void)deferred_work_off(ctx);
+    }
 }
 
 const context_part deferred_part = {CONTEXT_PART(deferred, deferred_list)};

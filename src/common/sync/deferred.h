@@ -4,7 +4,7 @@
  * cuIpcCloseMemHandle go on when all streams have done their work, and hang as long as one waits for a word
  * (measured on an H200, driver 580), whichever context of gpuipc it belongs to: the CUDA contexts are the
  * process's. So what nobody asked for at that moment is put on its context's list, which calls run that
- * may wait: the end of a connection or of the context, gpuipc_buffer_await_returns(), the release of a
+ * may wait: the end of a connection, a channel, a subscription or the context, gpuipc_buffer_await_returns(), the release of a
  * buffer that has to wait by itself, and an allocation for which there is too little memory. None of
  * them does so while a stream of this process waits for another process.
  */
@@ -42,6 +42,10 @@ extern const struct context_part deferred_part;
 
 /** Makes no driver call, and may be called with any lock held. */
 void deferred_add(deferred_list *self, deferred *item);
+/** Takes one off the list, which may be needed again. False: it is being looked at, and may be over. */
+bool deferred_take(deferred_list *self, deferred *item);
+/** It is not: back on the list. */
+void deferred_put_back(deferred_list *self, deferred *item);
 
 /** Runs those that are ready, unless a stream waits for another process. No lock is held, and a reference
  *  on the context is. @return whether there were any */
@@ -51,6 +55,8 @@ bool deferred_work_off(struct context *ctx);
 bool deferred_is_empty(const deferred_list *self);
 /** Whether so many are kept that running them is worth a wait. */
 bool deferred_are_many(const deferred_list *self);
+/** Runs them if they are many: at the end of what a program opens and closes again and again. */
+void deferred_tidy(struct context *ctx);
 /** How often something was added: who looks before and after knows whether anything was. */
 uint64_t deferred_additions(const deferred_list *self);
 

@@ -25,6 +25,9 @@
  * which end at the same time, and whose launches may not be over. */
 #define KEPT GPUIPC_CHANNEL_READERS_MAX
 
+/* So many pages are looked at in turn whether their memory can be used again: more than can come meanwhile. */
+#define SPARES_LOOKED 4u
+
 /* What a page costs. */
 static const quota_amount of_page = {{[QUOTA_MAPPINGS] = 1, [QUOTA_ADDRESSES] = POINT_PAGE_BYTES}};
 
@@ -172,14 +175,18 @@ static gpuipc_status map(point_page *self, os_handle handle) {
     return status;
 }
 
+static gpuipc_status make_memory(point_page *self) {
+    gpuipc_status status = os_memory_create("gpuipc-points", POINT_PAGE_BYTES, &self->handle);
+    return status == GPUIPC_OK ? map(self, self->handle) : status;
+}
+
 gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page) {
     point_page *self = NULL;
     gpuipc_status status = page_new(ctx, peer, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = os_memory_create("gpuipc-points", POINT_PAGE_BYTES, &self->handle);
-    if (status != GPUIPC_OK || (status = map(self, self->handle)) != GPUIPC_OK) {
+    if ((status = make_memory(self)) != GPUIPC_OK) {
         page_destroy(self, false);
         return status;
     }
@@ -219,7 +226,9 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
 }
 
 void point_page_sent(point_page *self) {
-    os_handle_close(&self->handle);
+    if (!self->is_lasting) {
+        os_handle_close(&self->handle);
+    }
 }
 
 void point_page_give_out(point_page *self, uint32_t count) {
@@ -331,6 +340,10 @@ static bool is_ready(deferred *item) {
 static void end_deferred(deferred *item, bool forked) {
     point_page *self = (point_page *)item;
     if (!forked) {
+        os_mutex *mutex = &self->context->points->mutex;
+        os_mutex_lock(mutex);
+        list_remove(&self->spare);
+        os_mutex_unlock(mutex);
         point_page_unregister(self);
     }
     page_destroy(self, forked);
@@ -342,9 +355,13 @@ static void end_page(point_page *self) {
         (self->trail == NULL || trail_is_untouched(self->trail))) {
         page_destroy(self, false);
     } else {
-        os_handle_close(&self->handle);
         point_peer_unreference(self->peer, false);
         self->peer = NULL;
+        if (self->is_lasting && !atomic_load(&self->was_captured)) {
+            list_append(&self->context->points->spares, &self->spare);
+        } else {
+            os_handle_close(&self->handle);
+        }
         self->deferred =
             (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
         deferred_add(self->context->deferred, &self->deferred);
@@ -369,6 +386,76 @@ void point_page_unreference(point_page *self, bool forked) {
     os_mutex_lock(mutex);
     end_page(self);
     os_mutex_unlock(mutex);
+}
+
+/* ---- memory that is used again -------------------------------------------------------------- */
+
+/* The next in turn that is not being looked at by who would end it, taken from both lists. */
+static point_page *claim_spare(struct context *ctx) {
+    point_page *found = NULL;
+    os_mutex_lock(&ctx->points->mutex);
+    for (unsigned i = 0; i < SPARES_LOOKED && found == NULL; i++) {
+        point_page *next = LIST_ITEM(list_turn(&ctx->points->spares), point_page, spare);
+        if (next != NULL && deferred_take(ctx->deferred, &next->deferred)) {
+            list_remove(&next->spare);
+            found = next;
+        }
+    }
+    os_mutex_unlock(&ctx->points->mutex);
+    return found;
+}
+
+static void put_spare_back(point_page *self) {
+    context *ctx = self->context;
+    os_mutex_lock(&ctx->points->mutex);
+    list_append(&ctx->points->spares, &self->spare);
+    deferred_put_back(ctx->deferred, &self->deferred);
+    os_mutex_unlock(&ctx->points->mutex);
+}
+
+/* With its registration. All words are 0, as those of new memory. */
+static void take_over(point_page *self, point_page *from) {
+    self->words = from->words;
+    self->handle = from->handle;
+    self->device = from->device;
+    atomic_store(&self->address, atomic_load(&from->address));
+    from->words = NULL;
+    from->handle = OS_HANDLE_NONE;
+    page_destroy(from, false);
+    for (size_t i = 0; i < POINT_PAGE_BYTES / sizeof(*self->words); i++) {
+        atomic_store_explicit(&self->words[i], 0, memory_order_relaxed);
+    }
+}
+
+static bool take_over_any(point_page *self) {
+    for (unsigned i = 0; i < SPARES_LOOKED; i++) {
+        point_page *spare = claim_spare(self->context);
+        if (spare == NULL) {
+            return false;
+        }
+        if (is_ready(&spare->deferred)) {
+            take_over(self, spare);
+            return true;
+        }
+        put_spare_back(spare);
+    }
+    return false;
+}
+
+gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer,
+                                        point_page **out_page) {
+    point_page *self = NULL;
+    gpuipc_status status = page_new(ctx, peer, &self);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    self->is_lasting = true;
+    if (!take_over_any(self) && (status = make_memory(self)) != GPUIPC_OK) {
+        page_destroy(self, false);
+        return status;
+    }
+    *out_page = self;
+    return GPUIPC_OK;
 }
 
 /* ---- of a context -------------------------------------------------------------------------- */

@@ -47,7 +47,10 @@ struct point_page {
     quota_charge charge;  /**< of that peer, for the mapping */
     point_opened *opened; /**< of a peer's: what is open here under each point; else NULL */
     uint32_t looked_at;   /**< of a peer's: as far as point_page_return_rest() has come */
-    os_handle handle;     /**< of an own one, until it has been sent */
+    os_handle handle;     /**< of an own one, until it has been sent, or as long as it is lasting */
+    bool
+        is_lasting; /**< its memory may be another page's afterwards: point_page_create_lasting() */
+    list_link spare;      /**< then, of those that nobody has any more */
     linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
     trail *trail;         /**< likewise, of a channel's page, a reference; or NULL */
     trail_set seen;       /**< of the trail, since nothing else holds the page */
@@ -96,6 +99,7 @@ typedef struct point_context {
     linked_list returned;     /**< of lingering buffers that nobody has open any more */
     uint64_t captured_ended;  /**< so many pages that were captured in graphs */
     linked_list ended_events; /**< that no receiver waits for any more */
+    linked_list spares; /**< pages whose memory waits to be unregistered, or to be used again */
 } point_context;
 
 /** Ends with all that is deferred. Waits for streams that are just passing a word; what some still use is left to the end
@@ -107,6 +111,13 @@ extern const struct context_part point_part;
 /** Makes a page of words that this side gives out.
  *  @param peer who is to have it; NULL: nobody else */
 gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page);
+
+/** The same for a peer of this user, whose page is likely to be registered: memory is taken over of such a page that
+ *  nobody has any more and that no stream touches, where there is one. To unregister it would wait for the devices, and who
+ *  makes pages again and again may never come to that. Its former peer may still have it mapped, so that it goes from one
+ *  process of this user to another one only. */
+gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer,
+                                        point_page **out_page);
 
 /** Takes in a page of the peer's. The handle stays the caller's. ERR_PROTOCOL when it is no
  *  memory of this size that keeps its size. */
