@@ -68,6 +68,34 @@ static void publish(const lane *self, gpuipc_stream stream, const lane_stamp *st
     bench_check(gpuipc_channel_publish(self->channel, &frame, stream), "gpuipc_channel_publish");
 }
 
+void lane_events_begin(CUevent events[LANE_CALLS]) {
+    for (uint32_t i = 0; i < LANE_CALLS; i++) {
+        bench_check_cuda(bench_driver.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING),
+                         "an event");
+    }
+}
+
+void lane_events_end(const CUevent events[LANE_CALLS]) {
+    for (uint32_t i = 0; i < LANE_CALLS; i++) {
+        bench_check_cuda(bench_driver.cuEventDestroy(events[i]), "an event");
+    }
+}
+
+void lane_time_calls(const board *at, CUstream stream, const CUevent events[LANE_CALLS],
+                     uint64_t gate, uint32_t word, uint64_t *out_ns) {
+    for (uint32_t i = 0; i < LANE_CALLS; i++) {
+        const uint64_t begin_ns = os_clock_ns();
+        board_wait_async(at, stream, BOARD_GATE, gate);
+        const uint64_t waits_ns = os_clock_ns();
+        board_write_async(at, stream, word, i);
+        const uint64_t writes_ns = os_clock_ns();
+        bench_check_cuda(bench_driver.cuEventRecord(events[i], stream), "an event");
+        out_ns[2 * LANE_CALLS + i] = os_clock_ns() - writes_ns;
+        out_ns[LANE_CALLS + i] = writes_ns - waits_ns;
+        out_ns[i] = waits_ns - begin_ns;
+    }
+}
+
 void lane_publish(const lane *self, gpuipc_stream stream) {
     publish(self, stream, NULL);
 }

@@ -61,6 +61,21 @@ void lane_publish(const lane *self, gpuipc_stream stream);
 void lanes_stamp(lanes *self, lane_way way, uint32_t reader, uint32_t count, bool sleeps,
                  samples *out_us);
 
+/* ---- what calls take: either end's ------------------------------------------------------------- */
+
+/** So many of each kind at a time. */
+#define LANE_CALLS 16u
+/** A wait, a write, and an event. */
+#define LANE_CALLS_KINDS 3u
+
+/** With the device's context current. */
+void lane_events_begin(CUevent events[LANE_CALLS]);
+void lane_events_end(const CUevent events[LANE_CALLS]);
+/** What the words of a channel take of this process's time without one, on a stream that waits for the gate.
+ *  @param word to be written  @param out_ns all waits, all writes, all events */
+void lane_time_calls(const board *at, CUstream stream, const CUevent events[LANE_CALLS],
+                     uint64_t gate, uint32_t word, uint64_t *out_ns);
+
 /* ---- the partner's: partner_channel.c, partner_channel_stream.c ---------------------------------- */
 
 /** What it has open. */
@@ -88,6 +103,7 @@ void partner_hops(partner *self, const partner_words *words);
 void partner_hops_by_hand(partner *self, const partner_words *words);
 void partner_calls_begin(partner *self, const partner_words *words);
 void partner_calls(partner *self, const partner_words *words);
+void partner_calls_by_hand(partner *self, const partner_words *words);
 void partner_calls_end(partner *self, const partner_words *words);
 void partner_frames(partner *self, const partner_words *words);
 void partner_copies(partner *self, const partner_words *words);

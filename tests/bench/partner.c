@@ -246,6 +246,7 @@ static const struct {
              {"hops_by_hand", partner_hops_by_hand},
              {"calls_begin", partner_calls_begin},
              {"calls", partner_calls},
+             {"calls_by_hand", partner_calls_by_hand},
              {"calls_end", partner_calls_end},
              {"frames", partner_frames},
              {"copies", partner_copies}};

@@ -103,19 +103,39 @@ void partner_hops_by_hand(partner *self, const partner_words *words) {
 
 /* As programs do, it is the same one all the time. */
 static CUstream calls_stream;
+static CUevent calls_events[LANE_CALLS];
 
 /* calls_begin; and calls_end */
 void partner_calls_begin(partner *self, const partner_words *words) {
     (void)self;
     (void)words;
     calls_stream = begin_stream(lane_here.readers[0].device);
+    lane_events_begin(calls_events);
     helper_say("ready");
 }
 
 void partner_calls_end(partner *self, const partner_words *words) {
     (void)self;
     (void)words;
+    lane_events_end(calls_events);
     end_stream(calls_stream);
+    helper_say("ready");
+}
+
+/* calls_by_hand GATE: the same words without a channel, behind the gate. What they took is in the samples. */
+void partner_calls_by_hand(partner *self, const partner_words *words) {
+    const uint64_t gate = partner_number(words, 0);
+    const board *at = &lane_here.board;
+    uint64_t took[LANE_CALLS_KINDS * LANE_CALLS];
+    (void)self;
+    bench_enter((int)lane_here.readers[0].device);
+    board_wait_async(at, calls_stream, BOARD_GATE, gate);
+    lane_time_calls(at, calls_stream, calls_events, gate, BOARD_PARTNER_RETURNS, took);
+    for (uint32_t i = 0; i < LANE_CALLS_KINDS * LANE_CALLS; i++) {
+        board_set(at, BOARD_SAMPLES + i, took[i]);
+    }
+    helper_say("ready");
+    bench_check_cuda(bench_driver.cuStreamSynchronize(calls_stream), "waiting");
     helper_say("ready");
 }
 

@@ -8,7 +8,6 @@
 #define SLOTS      64u
 #define SLOT_BYTES UINT64_C(4096)
 #define TRIPS      32u /* there and back, in one go */
-#define CALLS      16u
 #define FRAMES     256u
 #define DEEP       4u /* slots of frames with contents */
 #define ROUNDS     50u
@@ -158,15 +157,21 @@ void row_channel_hops(bench_pair *pair, const bench_row *row) {
 
 /* ---- the host's time in calls ------------------------------------------------------------------ */
 
+typedef struct by_hand {
+    samples wait;
+    samples write;
+    samples
+        record; /* of an event behind it: it says that the stream has passed, and cannot go along in the same call */
+} by_hand;
+
+/* Each end's beside the same words by hand of that end: two processors are not equally fast. */
 typedef struct calls {
     samples loan;
     samples publish;
     samples take;
     samples give_back;
-    samples wait;  /* one by hand */
-    samples write; /* likewise */
-    samples
-        record; /* of an event behind it: it says that the stream has passed, and cannot go along in the same call */
+    by_hand owner;
+    by_hand partner;
 } calls;
 
 static double microseconds(uint64_t begin_ns, uint64_t end_ns) {
@@ -175,7 +180,7 @@ static double microseconds(uint64_t begin_ns, uint64_t end_ns) {
 
 /* All of them wait or write: the slots were given back behind a gate, and what is published is not ready. */
 static void time_loans(const lanes *all, calls *of) {
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < LANE_CALLS; i++) {
         gpuipc_frame frame = GPUIPC_FRAME_INIT;
         const uint64_t begin_ns = os_clock_ns();
         bench_check(gpuipc_channel_loan(all->all[0].channel, all->stream, PATIENCE_MS, &frame),
@@ -196,7 +201,7 @@ static void take_calls(lanes *all, calls *of) {
     const uint64_t gate = ++all->board.gates;
     board_set(at, BOARD_TURN, 0);
     board_set(at, BOARD_ANSWER, 0);
-    pair_tell(all->pair->partner, "calls %u %llu", CALLS, (unsigned long long)gate);
+    pair_tell(all->pair->partner, "calls %u %llu", LANE_CALLS, (unsigned long long)gate);
     pair_hear_ready(all->pair->partner);
     time_loans(all, NULL);
     synchronize(all);
@@ -207,37 +212,50 @@ static void take_calls(lanes *all, calls *of) {
     open_gate(all);
     pair_hear_ready(all->pair->partner);
     synchronize(all);
-    for (uint32_t i = 0; of != NULL && i < CALLS; i++) {
+    for (uint32_t i = 0; of != NULL && i < LANE_CALLS; i++) {
         samples_add(&of->take, (double)at->words[BOARD_SAMPLES + i] / 1000);
-        samples_add(&of->give_back, (double)at->words[BOARD_SAMPLES + CALLS + i] / 1000);
+        samples_add(&of->give_back, (double)at->words[BOARD_SAMPLES + LANE_CALLS + i] / 1000);
     }
 }
 
-/* Behind a gate as well. */
-static void take_calls_by_hand(lanes *all, const CUevent *events, calls *of) {
-    close_gate(all);
-    for (uint32_t i = 0; i < CALLS; i++) {
-        const uint64_t begin_ns = os_clock_ns();
-        board_wait_async(&all->board, all->stream, BOARD_GATE, all->board.gates);
-        const uint64_t waits_ns = os_clock_ns();
-        board_write_async(&all->board, all->stream, BOARD_ANSWER, i);
-        const uint64_t writes_ns = os_clock_ns();
-        bench_check_cuda(bench_driver.cuEventRecord(events[i], all->stream), "an event");
-        const uint64_t end_ns = os_clock_ns();
-        samples_add(&of->wait, microseconds(begin_ns, waits_ns));
-        samples_add(&of->write, microseconds(waits_ns, writes_ns));
-        samples_add(&of->record, microseconds(writes_ns, end_ns));
+static void add_by_hand(by_hand *of, const uint64_t took[LANE_CALLS_KINDS * LANE_CALLS]) {
+    for (uint32_t i = 0; i < LANE_CALLS; i++) {
+        samples_add(&of->wait, (double)took[i] / 1000);
+        samples_add(&of->write, (double)took[LANE_CALLS + i] / 1000);
+        samples_add(&of->record, (double)took[2 * LANE_CALLS + i] / 1000);
     }
+}
+
+/* Behind a gate as well, one end after the other. */
+static void take_calls_by_hand(lanes *all, const CUevent *events, calls *of) {
+    uint64_t took[LANE_CALLS_KINDS * LANE_CALLS];
+    close_gate(all);
+    lane_time_calls(&all->board, all->stream, events, all->board.gates, BOARD_ANSWER, took);
     open_gate(all);
     synchronize(all);
+    add_by_hand(&of->owner, took);
+    pair_tell(all->pair->partner, "calls_by_hand %llu", (unsigned long long)++all->board.gates);
+    pair_hear_ready(all->pair->partner);
+    for (uint32_t i = 0; i < LANE_CALLS_KINDS * LANE_CALLS; i++) {
+        took[i] = all->board.words[BOARD_SAMPLES + i];
+    }
+    open_gate(all);
+    pair_hear_ready(all->pair->partner);
+    add_by_hand(&of->partner, took);
+}
+
+/* Of both ends. */
+static double of_both(const samples *first, const samples *second) {
+    return samples_figure(first).median + samples_figure(second).median;
 }
 
 /* What they take, beside the same calls of the driver. */
 static void report_calls(const bench_pair *pair, const bench_row *row, const calls *of) {
     const samples *const mine[] = {&of->loan, &of->publish, &of->take, &of->give_back};
     static const char *const notes[] = {"loan, us", "publish, us", "take, us", "give back, us"};
-    const double words = samples_figure(&of->wait).median + samples_figure(&of->write).median;
-    const double record = samples_figure(&of->record).median;
+    const double wait = of_both(&of->owner.wait, &of->partner.wait);
+    const double write = of_both(&of->owner.write, &of->partner.write);
+    const double record = of_both(&of->owner.record, &of->partner.record);
     bench_result found = result_make(pair, row->name, NULL, "us");
     double sum = 0;
     for (size_t i = 0; i < sizeof(mine) / sizeof(*mine); i++) {
@@ -246,17 +264,23 @@ static void report_calls(const bench_pair *pair, const bench_row *row, const cal
         result_note(&found, notes[i], median);
     }
     result_check_most(&found, "the four calls / two waits, two writes, and an event behind each",
-                      sum / (2 * (words + 2 * record)), row->target);
-    result_note(&found, "the four calls / two waits and two writes", sum / (2 * words));
-    result_note(&found, "a wait by hand, us", samples_figure(&of->wait).median);
-    result_note(&found, "a write by hand, us", samples_figure(&of->write).median);
-    result_note(&found, "an event by hand, us", record);
+                      sum / (wait + write + 2 * record), row->target);
+    result_note(&found, "the four calls / two waits and two writes", sum / (wait + write));
+    result_note(&found, "a wait by hand, us", wait / 2);
+    result_note(&found, "a write by hand, us", write / 2);
+    result_note(&found, "an event by hand, us", record / 2);
+    result_note(
+        &found, "the partner's words by hand / the owner's",
+        (samples_figure(&of->partner.wait).median + samples_figure(&of->partner.write).median) /
+            (samples_figure(&of->owner.wait).median + samples_figure(&of->owner.write).median));
     report(&found);
 }
 
 static void clear_calls(calls *of) {
-    samples *const all[] = {&of->loan, &of->publish, &of->take,  &of->give_back,
-                            &of->wait, &of->write,   &of->record};
+    samples *const all[] = {&of->loan,          &of->publish,      &of->take,
+                            &of->give_back,     &of->owner.wait,   &of->owner.write,
+                            &of->owner.record,  &of->partner.wait, &of->partner.write,
+                            &of->partner.record};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         samples_clear(all[i]);
     }
@@ -265,24 +289,19 @@ static void clear_calls(calls *of) {
 void row_channel_calls(bench_pair *pair, const bench_row *row) {
     calls of = {.loan = {NULL, 0, 0}};
     lanes all;
-    CUevent events[CALLS];
+    CUevent events[LANE_CALLS];
     const uint32_t rounds = pair_rounds(pair, ROUNDS);
     lanes_begin(&all, pair, pair_device(pair, row->is_peer));
-    lanes_subscribe(&all, lanes_add(&all, CALLS, SLOT_BYTES), CALLS);
+    lanes_subscribe(&all, lanes_add(&all, LANE_CALLS, SLOT_BYTES), LANE_CALLS);
     pair_tell(pair->partner, "calls_begin");
     pair_hear_ready(pair->partner);
-    for (uint32_t i = 0; i < CALLS; i++) {
-        bench_check_cuda(bench_driver.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING),
-                         "an event");
-    }
+    lane_events_begin(events);
     take_calls(&all, NULL);
     for (uint32_t i = 0; i < rounds; i++) {
         take_calls(&all, &of);
         take_calls_by_hand(&all, events, &of);
     }
-    for (uint32_t i = 0; i < CALLS; i++) {
-        bench_check_cuda(bench_driver.cuEventDestroy(events[i]), "an event");
-    }
+    lane_events_end(events);
     pair_tell(pair->partner, "calls_end");
     pair_hear_ready(pair->partner);
     lanes_end(&all);
