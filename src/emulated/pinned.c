@@ -67,38 +67,43 @@ static uint64_t page_of(CUdeviceptr address) {
     return address / PAGE;
 }
 
-/* Pages are pinned whole: ranges that share one are in each other's way. Small pieces of one page are
- * not (both measured on an H200). */
-static bool overlaps(range one, range other) {
-    const CUdeviceptr last = one.base + one.size - 1;
-    const CUdeviceptr other_last = other.base + other.size - 1;
-    if (page_of(one.base) == page_of(last) && page_of(other.base) == page_of(other_last)) {
-        return one.base <= other_last && other.base <= last;
-    }
-    return page_of(one.base) <= page_of(other_last) && page_of(other.base) <= page_of(last);
-}
-
-CUresult pinned_register(context *owner, CUdeviceptr base, uint64_t bytes, unsigned flags,
-                         pinned **out) {
-    const range at = {base, bytes};
-    for (const pinned *one = table; one != NULL; one = one->next) {
-        if (overlaps(at, one->at)) {
-            return one->kind == PINNED_REGISTERED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-                                                  : CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    *out = table_add(owner, PINNED_REGISTERED, at, flags);
-    return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
 static bool takes_any(range_node *node) {
     (void)node;
     return true;
 }
 
+static bool has_pages(range_node *node) {
+    return page_of(node->begin) != page_of(node->end - 1);
+}
+
+static pinned *pinned_of(range_node *node) {
+    return node == NULL ? NULL : (pinned *)(void *)((char *)node - offsetof(pinned, node));
+}
+
+/* Pages are pinned whole: ranges that share one are in each other's way. Small pieces of one page are
+ * not (both measured on an H200). */
+static const pinned *find_overlap(CUdeviceptr base, CUdeviceptr last) {
+    range_node *found = range_tree_find_between(tree, base, last, takes_any);
+    if (found == NULL) {
+        found = range_tree_find_between(tree, page_of(base) * PAGE, page_of(last) * PAGE + PAGE - 1,
+                                        page_of(base) == page_of(last) ? has_pages : takes_any);
+    }
+    return pinned_of(found);
+}
+
+CUresult pinned_register(context *owner, CUdeviceptr base, uint64_t bytes, unsigned flags,
+                         pinned **out) {
+    const pinned *other = find_overlap(base, base + bytes - 1);
+    if (other != NULL) {
+        return other->kind == PINNED_REGISTERED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                                : CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = table_add(owner, PINNED_REGISTERED, (range){base, bytes}, flags);
+    return *out == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
 pinned *pinned_find(CUdeviceptr address) {
-    range_node *found = range_tree_find(tree, address, takes_any);
-    return found == NULL ? NULL : (pinned *)(void *)((char *)found - offsetof(pinned, node));
+    return pinned_of(range_tree_find(tree, address, takes_any));
 }
 
 pinned *pinned_next(const pinned *one) {

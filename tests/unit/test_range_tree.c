@@ -46,9 +46,21 @@ static void check_number(uint64_t number) {
     }
 }
 
+static void check_between(uint64_t first, uint64_t last) {
+    size_t that_have = 0;
+    for (size_t i = 0; i < NODES; i++) {
+        that_have += is_in[i] && nodes[i].begin <= last && first < nodes[i].end;
+    }
+    const range_node *found = range_tree_find_between(root, first, last, takes_any);
+    cr_assert_eq(found != NULL, that_have > 0, "%llu", (unsigned long long)first);
+    cr_assert(found == NULL ||
+              (is_in[found - nodes] && found->begin <= last && first < found->end));
+}
+
 static void check_all(void) {
     for (uint64_t number = 0; number < NUMBERS; number += 7) {
         check_number(number);
+        check_between(number, number + number % 50);
     }
 }
 

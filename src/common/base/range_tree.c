@@ -84,13 +84,20 @@ void range_tree_remove(range_node **root, const range_node *node) {
     *root = merge(left, without_first(right)); /* which is the node */
 }
 
-range_node *range_tree_find(range_node *root, uint64_t number, bool (*takes)(range_node *node)) {
-    if (root == NULL || root->reaches <= number) {
+range_node *range_tree_find_between(range_node *root, uint64_t first, uint64_t last,
+                                    bool (*takes)(range_node *node)) {
+    if (root == NULL || root->reaches <= first) {
         return NULL;
     }
-    range_node *found = range_tree_find(root->left, number, takes);
-    if (found != NULL || root->begin > number) {
+    range_node *found = range_tree_find_between(root->left, first, last, takes);
+    if (found != NULL || root->begin > last) {
         return found; /* what is to the right begins later still */
     }
-    return number < root->end && takes(root) ? root : range_tree_find(root->right, number, takes);
+    return first < root->end && takes(root)
+               ? root
+               : range_tree_find_between(root->right, first, last, takes);
+}
+
+range_node *range_tree_find(range_node *root, uint64_t number, bool (*takes)(range_node *node)) {
+    return range_tree_find_between(root, number, number, takes);
 }

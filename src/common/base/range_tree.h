@@ -25,5 +25,8 @@ void range_tree_add(range_node **root, range_node *node, uint64_t seed);
 void range_tree_remove(range_node **root, const range_node *node);
 /** One whose range has this number in it and which @p takes says is one to take; NULL: there is none. */
 range_node *range_tree_find(range_node *root, uint64_t number, bool (*takes)(range_node *node));
+/** The same, with any of these numbers in it. */
+range_node *range_tree_find_between(range_node *root, uint64_t first, uint64_t last,
+                                    bool (*takes)(range_node *node));
 
 #endif
