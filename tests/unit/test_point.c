@@ -219,11 +219,15 @@ static gpuipc_status write_one(const point_word *word, point_word *out_passage) 
     return status;
 }
 
-static void check_written(both *pages, const point_word *word, const point_word *passage) {
+static void stream_done(void) {
     device_scope scope;
     check_ok(device_enter(ctx, 0, &scope));
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     device_leave(&scope);
+}
+
+static void check_written(both *pages, const point_word *word, const point_word *passage) {
+    stream_done();
     cr_assert(is_reached(pages->theirs, word));
     cr_assert(point_is_reached(passage));
 }
@@ -290,7 +294,9 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
 }
 
 /* Registered memory goes to the next page, empty, as soon as no stream can touch it. */
-Test(point, memory_of_a_page_is_used_again_when_no_stream_touches_it) {
+Test(point, memory_of_a_dead_process_s_page_is_used_again_when_no_stream_touches_it) {
+    const os_peer dead = {.process_id = 0x3FFFFFFF, .process = {-1}};
+    point_peer *gone;
     point_page *pages[3];
     point_page *through;
     point_word passage;
@@ -300,7 +306,8 @@ Test(point, memory_of_a_page_is_used_again_when_no_stream_touches_it) {
         device_leave(&scope);
         cr_skip_test("the device has no 64-bit stream memory operations");
     }
-    check_ok(point_page_create_lasting(ctx, self_peer, &pages[0]));
+    check_ok(point_peer_new(ctx, &dead, NULL, &gone));
+    check_ok(point_page_create_lasting(ctx, gone, &pages[0]));
     check_ok(point_page_open(ctx, self_peer, pages[0]->handle, &through));
     const point at = next_point(pages[0]);
     const point_word word = point_ready_word(&at);
@@ -309,11 +316,11 @@ Test(point, memory_of_a_page_is_used_again_when_no_stream_touches_it) {
     check_ok(point_submit_waits(ctx, &word, 1, NULL, &passage, true));
     point_page_unreference(pages[0], false);
 
-    check_ok(point_page_create_lasting(ctx, self_peer, &pages[1]));
+    check_ok(point_page_create_lasting(ctx, gone, &pages[1]));
     cr_assert_neq(pages[1]->words, memory, "a stream waits for a word of it");
     store(through, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
-    check_ok(point_page_create_lasting(ctx, self_peer, &pages[2]));
+    check_ok(point_page_create_lasting(ctx, gone, &pages[2]));
     cr_assert_eq(pages[2]->words, memory);
     cr_assert_eq(pages[2]->device, 0);
     cr_assert_not(is_reached(through, &word), "the former page's words are gone");
@@ -322,8 +329,27 @@ Test(point, memory_of_a_page_is_used_again_when_no_stream_touches_it) {
     point_page_unreference(through, false);
     point_page_unreference(pages[1], false);
     point_page_unreference(pages[2], false);
+    point_peer_unreference(gone, false);
     cr_assert(deferred_run(ctx->deferred));
     cr_assert(deferred_is_empty(ctx->deferred));
+}
+
+/* Who lives may still write its last words, on its streams too. */
+Test(point, memory_of_a_living_process_s_page_is_not_used_again) {
+    point_page *pages[2];
+    point_word passage;
+    check_ok(point_page_create_lasting(ctx, self_peer, &pages[0]));
+    const point at = next_point(pages[0]);
+    const point_word word = point_ready_word(&at);
+    check_ok(write_one(&word, &passage));
+    stream_done();
+    point_page_unreference(pages[0], false);
+    cr_assert_not(deferred_is_empty(ctx->deferred), "it is registered");
+    check_ok(point_page_create_lasting(ctx, self_peer, &pages[1]));
+    cr_assert_neq(pages[1], pages[0]);
+    cr_assert_eq(pages[1]->device, GPUIPC_DEVICE_NONE, "its memory is new");
+    point_page_unreference(pages[1], false);
+    cr_assert(deferred_run(ctx->deferred));
 }
 
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda/context.h"
 #include "sync/deferred.h"
@@ -27,6 +28,8 @@
 
 /* So many pages are looked at in turn whether their memory can be used again: more than can come meanwhile. */
 #define SPARES_LOOKED 4u
+/* So many are kept for that, the latest ones: each has a descriptor, and one of its process. */
+#define SPARES_MAX GPUIPC_CHANNEL_READERS_MAX
 
 /* What a page costs. */
 static const quota_amount of_page = {{[QUOTA_MAPPINGS] = 1, [QUOTA_ADDRESSES] = POINT_PAGE_BYTES}};
@@ -349,18 +352,32 @@ static void end_deferred(deferred *item, bool forked) {
     page_destroy(self, forked);
 }
 
-/* The mutex is held. To unregister memory waits for the devices; nobody asks about its process until then. */
+/* The mutex is held. Nobody asks about its process any more, nor is it sent. */
+static void forget_peer(point_page *self) {
+    os_handle_close(&self->handle);
+    point_peer_unreference(self->peer, false);
+    self->peer = NULL;
+}
+
+/* The mutex is held. */
+static void keep_spare(point_page *self) {
+    linked_list *spares = &self->context->points->spares;
+    if (spares->count == SPARES_MAX) {
+        forget_peer(LIST_ITEM(list_take(spares), point_page, spare));
+    }
+    list_append(spares, &self->spare);
+}
+
+/* The mutex is held. To unregister memory waits for the devices. */
 static void end_page(point_page *self) {
     if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self) &&
         (self->trail == NULL || trail_is_untouched(self->trail))) {
         page_destroy(self, false);
     } else {
-        point_peer_unreference(self->peer, false);
-        self->peer = NULL;
         if (self->is_lasting && !atomic_load(&self->was_captured)) {
-            list_append(&self->context->points->spares, &self->spare);
+            keep_spare(self);
         } else {
-            os_handle_close(&self->handle);
+            forget_peer(self);
         }
         self->deferred =
             (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
@@ -413,6 +430,15 @@ static void put_spare_back(point_page *self) {
     os_mutex_unlock(&ctx->points->mutex);
 }
 
+/* Its process has ended, and with it whatever it might still have written there: one that was dropped, or that has closed,
+ * may not have come to its last words, on its streams neither. What is registered in a CUDA context that was reset is so no
+ * more. */
+static bool is_free_for(point_page *spare, const point_peer *peer) {
+    return os_peer_is_running(&spare->peer->process) == 0 &&
+           strcmp(spare->peer->process.user, peer->process.user) == 0 &&
+           is_ready(&spare->deferred) && point_page_is_registered(spare);
+}
+
 /* With its registration. All words are 0, as those of new memory. */
 static void take_over(point_page *self, point_page *from) {
     self->words = from->words;
@@ -433,7 +459,7 @@ static bool take_over_any(point_page *self) {
         if (spare == NULL) {
             return false;
         }
-        if (is_ready(&spare->deferred)) {
+        if (is_free_for(spare, self->peer)) {
             take_over(self, spare);
             return true;
         }

@@ -112,10 +112,10 @@ extern const struct context_part point_part;
  *  @param peer who is to have it; NULL: nobody else */
 gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page);
 
-/** The same for a peer of this user, whose page is likely to be registered: memory is taken over of such a page that
- *  nobody has any more and that no stream touches, where there is one. To unregister it would wait for the devices, and who
- *  makes pages again and again may never come to that. Its former peer may still have it mapped, so that it goes from one
- *  process of this user to another one only. */
+/** The same for a peer of this user: memory is taken over, and its registration, of such a page whose process has ended,
+ *  where there is one that no stream of this process touches. To unregister it would wait for the devices, and who makes
+ *  pages again and again may never come to that. What that process has forked may still have it mapped, so that it goes
+ *  from one process of this user to another one only. */
 gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer,
                                         point_page **out_page);
 
@@ -183,6 +183,9 @@ gpuipc_status point_await(const point_word *words, size_t count, const atomic_bo
 /** Where a page is for the current CUDA context, in whose device's primary context it is registered
  *  unless that has been done. */
 gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address);
+
+/** Whether the driver still knows it, if it was registered. Keeps the record. */
+bool point_page_is_registered(const point_page *self);
 
 /** Undoes the registration with the driver, if there is one. */
 void point_page_unregister(point_page *self);

@@ -33,6 +33,22 @@ static gpuipc_status page_register(point_page *self, uint32_t index) {
     return status;
 }
 
+bool point_page_is_registered(const point_page *self) {
+    const gpuipc_error why = status_save();
+    context *ctx = self->context;
+    device_scope scope;
+    CUdeviceptr address;
+    bool is_known = false;
+    if (self->device != GPUIPC_DEVICE_NONE &&
+        device_enter(ctx, self->device, &scope) == GPUIPC_OK) {
+        is_known =
+            ctx->driver.cuMemHostGetDevicePointer(&address, (void *)self->words, 0) == CUDA_SUCCESS;
+        device_leave(&scope);
+    }
+    status_restore(&why);
+    return is_known;
+}
+
 void point_page_unregister(point_page *self) {
     context *ctx = self->context;
     device_scope scope;
