@@ -209,3 +209,27 @@ Test(channel_odd, several_tensors_of_any_size_are_one_frame) {
     }
     check_ok(gpuipc_subscription_close(reader));
 }
+
+/* Its page is still its own, though the writer has no more use for it, and has registered it. */
+Test(channel_odd, a_reader_that_was_dropped_learns_so_after_another_one_has_come) {
+    channel_case_make(
+        &(gpuipc_channel_config){.slots = 1, .full = GPUIPC_FULL_DROP, .drop_after_ms = 20});
+    gpuipc_subscription *slow = channel_case_open(NULL);
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame none = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_channel_loan(channel_case_channel, NULL, SOON_MS, &frame));
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, NULL));
+    const gpuipc_frame held = channel_case_take(slow);
+    channel_case_send(); /* which drops it */
+    gpuipc_subscription *others[4];
+    for (size_t i = 0; i < 4; i++) {
+        others[i] = channel_case_open(NULL);
+    }
+    check_ok(gpuipc_subscription_give_back(slow, &held, GPUIPC_NO_STREAM));
+    cr_assert_eq(gpuipc_subscription_take(slow, GPUIPC_NO_STREAM, SOON_MS, &none),
+                 GPUIPC_ERR_CONNECTION_BROKEN);
+    check_ok(gpuipc_subscription_close(slow));
+    for (size_t i = 0; i < 4; i++) {
+        check_ok(gpuipc_subscription_close(others[i]));
+    }
+}
