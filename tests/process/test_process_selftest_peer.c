@@ -45,11 +45,16 @@ void selftest_peer_expect(child_process *giver, const char *line, int code) {
     child_destroy(giver);
 }
 
-Test(selftest_peer, every_rung_is_climbed) {
+/* Both ends, each as it is without an option. */
+static selftest_outcome lead(child_process **out_giver) {
     char option[SELFTEST_OPTION_MAX];
-    child_process *giver = selftest_peer_start(option);
-    const selftest_outcome found =
-        selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+    *out_giver = selftest_peer_start(option);
+    return selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+}
+
+Test(selftest_peer, every_rung_is_climbed) {
+    child_process *giver;
+    const selftest_outcome found = lead(&giver);
     selftest_expect_code(&found, 0);
     selftest_expect_text(&found, "pass  facts: compared; different: none");
     selftest_expect_text(&found, "pass  host, rung 4, streams of both wait for each other: yes");
@@ -62,10 +67,8 @@ Test(selftest_peer, every_rung_is_climbed) {
 
 /* One device with itself, and then with the other one that both ends see. */
 Test(selftest_peer, another_device_is_climbed_with_as_well) {
-    char option[SELFTEST_OPTION_MAX];
-    child_process *giver = selftest_peer_start(option);
-    const selftest_outcome found =
-        selftest_run((selftest_words){"doctor", option, EMULATED, NULL}, NULL);
+    child_process *giver;
+    const selftest_outcome found = lead(&giver);
     selftest_expect_code(&found, 0);
     selftest_expect_text(&found, "\npass  verdict: PASS: every rung was climbed");
     selftest_expect_text(&found, "\npass  device 0 -> device 1, host, rung 4, streams of both ");

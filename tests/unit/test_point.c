@@ -352,6 +352,32 @@ Test(point, memory_of_a_living_process_s_page_is_not_used_again) {
     cr_assert(deferred_run(ctx->deferred));
 }
 
+/* Each has two descriptors. */
+Test(point, pages_that_wait_to_be_used_again_are_bounded) {
+    enum {
+        MANY = GPUIPC_CHANNEL_READERS_MAX + 8
+    };
+    point_page *pages[MANY];
+    point_word passage;
+    for (int i = 0; i < MANY; i++) {
+        check_ok(point_page_create_lasting(ctx, self_peer, &pages[i]));
+        const point at = next_point(pages[i]);
+        const point_word word = point_ready_word(&at);
+        check_ok(write_one(&word, &passage));
+    }
+    stream_done();
+    for (int i = 0; i < MANY; i++) {
+        point_page_unreference(pages[i], false);
+    }
+    cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
+    cr_assert_eq(ctx->deferred->items.count, MANY);
+    check_ok(point_page_create_lasting(ctx, self_peer, &pages[0])); /* looks at some of them */
+    cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
+    point_page_unreference(pages[0], false);
+    cr_assert(deferred_run(ctx->deferred));
+    cr_assert_eq(ctx->points->spares.count, 0);
+}
+
 Test(point, calls_that_fail_leave_nothing_on_the_stream) {
     const char *const failures[] = {"cuStreamBatchMemOp:1=999",      "cuMemHostRegister:1=304",
                                     "cuMemHostGetDevicePointer:1=1", "cuMemHostRegister:2=304",

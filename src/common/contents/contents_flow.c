@@ -57,10 +57,8 @@ static uint64_t first_of_last(uint64_t first, uint64_t end) {
 /* ---- words -------------------------------------------------------------------------------- */
 
 /* The streams pass the flow's own passage, and are looked after until then: none for each word. */
-static const point_word no_passage = {NULL, 0, 0};
-
 static gpuipc_status await_word(const work *self, CUstream stream, const point_word *word) {
-    return self->by_stream ? point_submit_waits(self->ctx, word, 1, stream, &no_passage, false)
+    return self->by_stream ? point_submit_waits(self->ctx, word, 1, stream, &POINT_PASSED, false)
                            : point_await(word, 1, self->flow->interrupted, os_deadline_after(-1));
 }
 
@@ -68,7 +66,7 @@ static gpuipc_status await_word(const work *self, CUstream stream, const point_w
 static gpuipc_status tell(contents_ring *ring, CUstream stream, const point_word *word) {
     point_word passage;
     return point_has_stream_waits(ring->context)
-               ? point_submit_writes(ring->context, word, 1, stream, &no_passage)
+               ? point_submit_writes(ring->context, word, 1, stream, &POINT_PASSED)
                : point_write_async(word, 1, stream, &passage);
 }
 
@@ -203,7 +201,7 @@ static gpuipc_status end_watch(const work *self) {
     const point_word *passed = &self->passage;
     return passed->page == NULL
                ? GPUIPC_OK
-               : point_submit_writes(self->ctx, passed, 1, self->lane->copies, &no_passage);
+               : point_submit_writes(self->ctx, passed, 1, self->lane->copies, &POINT_PASSED);
 }
 
 /* What came before may be on another device's streams. */

@@ -362,7 +362,7 @@ static void forget_peer(point_page *self) {
 /* The mutex is held. */
 static void keep_spare(point_page *self) {
     linked_list *spares = &self->context->points->spares;
-    if (spares->count == SPARES_MAX) {
+    if (spares->count >= SPARES_MAX) {
         forget_peer(LIST_ITEM(list_take(spares), point_page, spare));
     }
     list_append(spares, &self->spare);
@@ -425,7 +425,7 @@ static point_page *claim_spare(struct context *ctx) {
 static void put_spare_back(point_page *self) {
     context *ctx = self->context;
     os_mutex_lock(&ctx->points->mutex);
-    list_append(&ctx->points->spares, &self->spare);
+    keep_spare(self);
     deferred_put_back(ctx->deferred, &self->deferred);
     os_mutex_unlock(&ctx->points->mutex);
 }
