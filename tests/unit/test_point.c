@@ -334,21 +334,51 @@ Test(point, memory_of_a_dead_process_s_page_is_used_again_when_no_stream_touches
     cr_assert(deferred_is_empty(ctx->deferred));
 }
 
-/* Who lives may still write its last words, on its streams too. */
-Test(point, memory_of_a_living_process_s_page_is_not_used_again) {
-    point_page *pages[2];
+/* This process, by another number. */
+static point_peer *living_other(void) {
+    os_peer living;
+    point_peer *other;
+    check_ok(os_peer_self(&living));
+    living.process_id = 0x3FFFFFFF;
+    check_ok(point_peer_new(ctx, &living, NULL, &other));
+    return other;
+}
+
+/* A stream writes a word of it. */
+static point_page *page_registered(point_peer *peer) {
+    point_page *page;
     point_word passage;
-    check_ok(point_page_create_lasting(ctx, self_peer, &pages[0]));
-    const point at = next_point(pages[0]);
+    check_ok(point_page_create_lasting(ctx, peer, &page));
+    const point at = next_point(page);
     const point_word word = point_ready_word(&at);
     check_ok(write_one(&word, &passage));
     stream_done();
+    return page;
+}
+
+/* Who lives may still write its last words, on its streams too. */
+Test(point, memory_of_a_living_process_s_page_is_not_used_again) {
+    point_peer *other = living_other();
+    point_page *pages[2];
+    pages[0] = page_registered(other);
     point_page_unreference(pages[0], false);
     cr_assert_not(deferred_is_empty(ctx->deferred), "it is registered");
-    check_ok(point_page_create_lasting(ctx, self_peer, &pages[1]));
+    check_ok(point_page_create_lasting(ctx, other, &pages[1]));
     cr_assert_neq(pages[1], pages[0]);
     cr_assert_eq(pages[1]->device, GPUIPC_DEVICE_NONE, "its memory is new");
     point_page_unreference(pages[1], false);
+    point_peer_unreference(other, false);
+    cr_assert(deferred_run(ctx->deferred));
+}
+
+/* It would wait for the end of this process. */
+Test(point, a_page_of_this_process_keeps_no_descriptor) {
+    point_page *page = page_registered(self_peer);
+    point_page_unreference(page, false);
+    cr_assert_eq(ctx->points->spares.count, 0);
+    cr_assert_null(page->peer);
+    cr_assert_not(os_handle_is_valid(page->handle));
+    cr_assert_not(deferred_is_empty(ctx->deferred), "it is registered");
     cr_assert(deferred_run(ctx->deferred));
 }
 
@@ -357,23 +387,20 @@ Test(point, pages_that_wait_to_be_used_again_are_bounded) {
     enum {
         MANY = GPUIPC_CHANNEL_READERS_MAX + 8
     };
+    point_peer *other = living_other();
     point_page *pages[MANY];
-    point_word passage;
     for (int i = 0; i < MANY; i++) {
-        check_ok(point_page_create_lasting(ctx, self_peer, &pages[i]));
-        const point at = next_point(pages[i]);
-        const point_word word = point_ready_word(&at);
-        check_ok(write_one(&word, &passage));
+        pages[i] = page_registered(other);
     }
-    stream_done();
     for (int i = 0; i < MANY; i++) {
         point_page_unreference(pages[i], false);
     }
     cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
     cr_assert_eq(ctx->deferred->items.count, MANY);
-    check_ok(point_page_create_lasting(ctx, self_peer, &pages[0])); /* looks at some of them */
+    check_ok(point_page_create_lasting(ctx, other, &pages[0])); /* looks at some of them */
     cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
     point_page_unreference(pages[0], false);
+    point_peer_unreference(other, false);
     cr_assert(deferred_run(ctx->deferred));
     cr_assert_eq(ctx->points->spares.count, 0);
 }

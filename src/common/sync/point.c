@@ -368,13 +368,18 @@ static void keep_spare(point_page *self) {
     list_append(spares, &self->spare);
 }
 
+/* A page of a reader in this process would wait for the end of this process. */
+static bool may_be_used_again(const point_page *self) {
+    return self->is_lasting && !atomic_load(&self->was_captured) && self->peer->quota != NULL;
+}
+
 /* The mutex is held. To unregister memory waits for the devices. */
 static void end_page(point_page *self) {
     if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self) &&
         (self->trail == NULL || trail_is_untouched(self->trail))) {
         page_destroy(self, false);
     } else {
-        if (self->is_lasting && !atomic_load(&self->was_captured)) {
+        if (may_be_used_again(self)) {
             keep_spare(self);
         } else {
             forget_peer(self);
