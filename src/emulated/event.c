@@ -168,7 +168,11 @@ static CUresult context_record(CUcontext context_handle, CUevent handle) {
     if (result == CUDA_SUCCESS) {
         result = stream_behind_all(ctx, &on);
     }
-    return result == CUDA_SUCCESS ? event_record_on(what, on) : result;
+    if (result == CUDA_SUCCESS) {
+        result = event_record_on(what, on);
+        stream_close(on);
+    }
+    return result;
 }
 
 /* For the latest record, whichever process made it. */

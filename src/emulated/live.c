@@ -149,11 +149,21 @@ static void add_pools(listing *list) {
     }
 }
 
+/* On Windows a thread has a handle. */
+static void free_finished_streams(void) {
+    void *object;
+    uint64_t value = 0;
+    while ((value = handle_next(HANDLE_CONTEXT, value, &object)) != 0) {
+        stream_free_finished(object);
+    }
+}
+
 GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out);
 GPUIPC_EXPORTED void gpuipc_emulated_get_live(gpuipc_emulated_live *out) {
     memset(out, 0, sizeof(*out));
     if (state_is_usable()) {
         state_lock();
+        free_finished_streams();
         *out = driver.live;
         state_unlock();
     }

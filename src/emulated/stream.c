@@ -20,8 +20,7 @@ static void stream_destroy(stream *on) {
     free(on);
 }
 
-/* Streams that were closed with work in them and have ended since. */
-static void free_finished(context *owner) {
+void stream_free_finished(context *owner) {
     stream *next;
     for (stream *on = owner->streams; on != NULL; on = next) {
         next = on->next;
@@ -75,7 +74,7 @@ static void run_stream(void *argument) {
 static unsigned long long last_id;
 
 static CUresult stream_new(context *owner, stream_kind kind, stream **out) {
-    free_finished(owner);
+    stream_free_finished(owner);
     stream *on = calloc(1, sizeof(*on));
     if (on == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -135,7 +134,7 @@ CUresult stream_legacy(context *owner, stream **out) {
 }
 
 CUresult stream_behind_all(context *owner, stream **out) {
-    const CUresult result = find_default(owner, STREAM_BEHIND_ALL, out);
+    const CUresult result = stream_new(owner, STREAM_BEHIND_ALL, out);
     if (result == CUDA_SUCCESS) {
         (*out)->flags = CU_STREAM_NON_BLOCKING; /* nothing waits for it but who has its points */
     }
@@ -381,10 +380,10 @@ static void wait_for_all(context *owner) {
 
 void stream_wait_context(context *owner) {
     const CUcontext handle = owner->handle;
-    free_finished(owner); /* also of a context that is ending, which is not found any more */
+    stream_free_finished(owner); /* also of a context that is ending, which is not found any more */
     wait_for_all(owner);
     if (context_find(handle, &owner) == CUDA_SUCCESS) {
-        free_finished(owner);
+        stream_free_finished(owner);
     }
 }
 

@@ -51,6 +51,9 @@ typedef struct stream {
 
 CUresult stream_create(context *owner, unsigned flags, int priority, stream **out);
 
+/** Frees streams that were closed with work in them and have ended since, and their threads. */
+void stream_free_finished(context *owner);
+
 /** What a call has just queued takes room until it is done. */
 void stream_count_call(stream *on);
 
@@ -62,7 +65,7 @@ CUresult stream_find(CUstream handle, stream **out);
 /** The default stream of a context. */
 CUresult stream_legacy(context *owner, stream **out);
 
-/** The stream whose work is behind all that the other streams of a context had before it. */
+/** Makes a stream whose work is behind all that the other streams of a context had before it. The caller closes it. */
 CUresult stream_behind_all(context *owner, stream **out);
 
 /** A stream without a handle that nothing else waits for, for the nodes of an executable graph. */
