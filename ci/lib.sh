@@ -53,3 +53,43 @@ and start this script again."
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get -q install -y --no-install-recommends "${missing[@]}"
 }
+
+# ---- checks that go on after the first finding --------------------------------------------------
+problems=0
+
+problem() {
+    printf 'PROBLEM: %s\n' "$*"
+    problems=$((problems + 1))
+}
+
+# refuse SENTENCE GREP-COMMAND...: what the command finds is a problem.
+refuse() {
+    local sentence=$1 found code=0
+    shift
+    found=$("$@") || code=$?
+    case $code in
+    0) problem "$sentence"$'\n'"$found" ;;
+    1) ;;
+    *) die "'$*' answered $code" ;;
+    esac
+}
+
+# demand SENTENCE COMMAND...: the command must succeed; its words are shown when it does not.
+demand() {
+    local sentence=$1 words
+    shift
+    if ! words=$("$@" 2>&1); then
+        problem "$sentence"$'\n'"$words"
+    fi
+}
+
+# end_findings WORDS: fails when there was one, or says so.
+end_findings() {
+    [ "$problems" -eq 0 ] || die "$problems problems"
+    echo "$*"
+}
+
+# c_files FOLDER...: the C files below these folders that exist, one a line.
+c_files() {
+    find "$@" -name '*.[ch]' -type f ! -path '*/test_package/build/*' | sort
+}
