@@ -69,15 +69,10 @@ static gpuipc_transport_info answer_of(gpuipc_transport which) {
 gpuipc_transport_info query_refusal(gpuipc_transport which, gpuipc_reason reason,
                                     const char *particulars) {
     gpuipc_transport_info info = answer_of(which);
-    const char *sentence = reason_sentence(reason);
+    const bool has_more = particulars[0] != '\0';
     info.reason = reason;
-    if (particulars[0] == '\0') {
-        (void)snprintf(info.sentence, sizeof(info.sentence), "%s", sentence);
-    } else {
-        if (snprintf(info.sentence, sizeof(info.sentence), "%s (%s)", sentence, particulars) < 0) {
-            info.sentence[0] = '\0'; /* too long a text is cut, which is well */
-        }
-    }
+    (void)snprintf(info.sentence, sizeof(info.sentence), "%s%s%s%s", reason_sentence(reason),
+                   has_more ? " (" : "", particulars, has_more ? ")" : "");
     return info;
 }
 
