@@ -23,6 +23,7 @@ static const struct {
     {"sendmsg", EAGAIN, "gpuipc_buffer_open", "room is waited for"},
     {"connect", EAGAIN, "gpuipc_buffer_open", "tried again"},
     {"connect", ECONNREFUSED, "gpuipc_buffer_open", "likewise"},
+    {"connect", EACCES, NULL, "tried once more: the socket may just have been made"},
     {"write", 0, "gpuipc_subscription_give_back", A_COUNTER},
     {"write", 0, "gpuipc_subscription_get_wait_handle", A_COUNTER},
     {"read", 0, "gpuipc_subscription_take", A_COUNTER},
