@@ -83,7 +83,7 @@ demand() {
     fi
 }
 
-# end_findings WORDS: fails when there was one, or says so.
+# end_findings WORDS: fails when there was one, or says these.
 end_findings() {
     [ "$problems" -eq 0 ] || die "$problems problems"
     echo "$*"

@@ -149,7 +149,7 @@ static void add_pools(listing *list) {
     }
 }
 
-/* On Windows a thread has a handle. */
+/* A thread has a handle on Windows until it is joined, which who looks for leaks would count. */
 static void free_finished_streams(void) {
     void *object;
     uint64_t value = 0;

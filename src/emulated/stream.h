@@ -65,7 +65,8 @@ CUresult stream_find(CUstream handle, stream **out);
 /** The default stream of a context. */
 CUresult stream_legacy(context *owner, stream **out);
 
-/** Makes a stream whose work is behind all that the other streams of a context had before it. The caller closes it. */
+/** Makes a stream whose work is behind all that the other streams of a context had before it. The caller closes it:
+ *  it has a thread of its own until what is on it is done. */
 CUresult stream_behind_all(context *owner, stream **out);
 
 /** A stream without a handle that nothing else waits for, for the nodes of an executable graph. */

@@ -115,13 +115,12 @@ int leak_gate_look(leak_gate *gate) {
         return 1;
     }
     gate->text[0] = '\0';
-    int leaks = gate_compare_list(gate, &gate->handles, resource_list_handles,
-                                  "the list of handles could not be read");
+    int leaks =
+        gate->get_live == NULL ? 0 : gate_compare_driver(gate); /* joins threads that have ended */
+    leaks += gate_compare_list(gate, &gate->handles, resource_list_handles,
+                               "the list of handles could not be read");
     leaks += gate_compare_list(gate, &gate->mappings, resource_list_mappings,
                                "the list of mappings could not be read");
-    if (gate->get_live != NULL) {
-        leaks += gate_compare_driver(gate);
-    }
     return leaks;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "emulated_test.h"
+#include "leak_gate.h"
 
 #define DELAY_MS 600
 #define OLD      0x01d01d01u
@@ -50,6 +51,24 @@ Test(emulated_stream, a_missing_wait_shows_stale_data) {
     check_success(drv.cuStreamSynchronize(stream));
     check_success(drv.cuStreamQuery(stream));
     cr_assert_eq(glance(), NEW);
+}
+
+/* It has a thread only until it is reached: a handle on Windows. */
+Test(emulated_stream, a_point_behind_all_streams_leaves_nothing_behind) {
+    leak_gate gate;
+    CUcontext current;
+    CUevent event;
+    check_success(drv.cuCtxGetCurrent(&current));
+    check_success(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    submit_new(); /* the stream's own thread */
+    check_success(drv.cuStreamSynchronize(stream));
+    leak_gate_begin(&gate);
+    submit_new();
+    check_success(drv.cuCtxRecordEvent(current, event));
+    check_result(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
+    check_success(drv.cuEventSynchronize(event));
+    cr_assert_eq(leak_gate_await(&gate, 10000), 0, "%s", gate.text);
+    check_success(drv.cuEventDestroy(event));
 }
 
 Test(emulated_stream, a_fill_without_a_stream_is_asynchronous_too) {

@@ -143,7 +143,7 @@ static void error_record(gpuipc_status status, gpuipc_native_origin origin, int6
     text_copy(error.native_call, sizeof(error.native_call), native_call);
     text_copy(error.operation, sizeof(error.operation), own.call);
     const int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
-    if ((size_t)wanted >= sizeof(error.sentence)) {
+    if (wanted < 0 || (size_t)wanted >= sizeof(error.sentence)) { /* what was written of it stays */
         text_trim_character(error.sentence, sizeof(error.sentence) - 1);
     }
     own.error = error;

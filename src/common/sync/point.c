@@ -368,7 +368,7 @@ static void keep_spare(point_page *self) {
     list_append(spares, &self->spare);
 }
 
-/* A page of a reader in this process would wait for the end of this process. */
+/* A page of a reader in this process, which has no account (point_peer.h), would wait for the end of this process. */
 static bool may_be_used_again(const point_page *self) {
     return self->is_lasting && !atomic_load(&self->was_captured) && self->peer->quota != NULL;
 }
