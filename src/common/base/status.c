@@ -142,8 +142,10 @@ static void error_record(gpuipc_status status, gpuipc_native_origin origin, int6
     gpuipc_error error = {.status = status, .native_origin = origin, .native_code = code};
     text_copy(error.native_call, sizeof(error.native_call), native_call);
     text_copy(error.operation, sizeof(error.operation), own.call);
-    const int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
-    if (wanted < 0 || (size_t)wanted >= sizeof(error.sentence)) { /* what was written of it stays */
+    int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
+    if (wanted < 0) {
+        text_copy(error.sentence, sizeof(error.sentence), gpuipc_status_message(status));
+    } else if ((size_t)wanted >= sizeof(error.sentence)) {
         text_trim_character(error.sentence, sizeof(error.sentence) - 1);
     }
     own.error = error;
