@@ -341,8 +341,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_ready(gpuipc_buffer 
 
 /**
  * Marks the point after which this process no longer touches a buffer that it received: when @p stream
- * has done its work so far. The sender's gpuipc_buffer_await_returns() waits for it. The buffer must not be
- * used afterwards (gpuipc's own calls on its contents answer ::GPUIPC_ERR_INVALID_ARGUMENT), and is to be released when the stream has passed that point. Releasing a buffer that
+ * has done its work so far. The sender's gpuipc_buffer_await_returns() waits for it. Neither the buffer nor
+ * what was wrapped over it must be used afterwards: gpuipc's own calls on the contents answer
+ * ::GPUIPC_ERR_INVALID_ARGUMENT. It is to be released when the stream has passed that point. Releasing a buffer that
  * was not returned returns it at once. A stream that is being captured cannot mark it (::GPUIPC_ERR_CUDA): a buffer is
  * returned once, and a graph may be launched again. Graphs return parts by a mark in the other direction (gpuipc_mark.h).
  * @param buffer one that was received, or opened by a ticket of another process. A ticket of this process opens a view,

@@ -186,6 +186,59 @@ Test(buffer_find, opened_memory_that_is_wrapped_goes_on_as_what_it_is_over) {
     check_ok(gpuipc_context_destroy(other));
 }
 
+Test(buffer_find, what_is_wrapped_over_a_returned_buffer_is_not_used_either) {
+    gpuipc_context *other = core_context_new();
+    gpuipc_buffer *sent = core_buffer(core_unit, 0);
+    gpuipc_buffer *own = NULL;
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = core_unit};
+    uint32_t word = 0;
+    check_ok(gpuipc_buffer_create(other, &config, &own));
+    for (uint32_t flags = 0; flags <= GPUIPC_RECEIVE_KEEP_HANDLES; flags++) {
+        gpuipc_buffer *opened = NULL;
+        gpuipc_buffer *view = NULL;
+        hand_over(other, &sent, 1, &opened, flags);
+        check_ok(gpuipc_buffer_wrap(other, gpuipc_buffer_address(opened), 4096, &view));
+        check_ok(gpuipc_buffer_read(view, 0, &word, sizeof(word)));
+        check_ok(gpuipc_buffer_return_async(opened, NULL));
+        check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "has been returned",
+                      gpuipc_buffer_read(view, 0, &word, sizeof(word)));
+        check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "has been returned",
+                      gpuipc_buffer_copy_async(own, 0, view, 0, 4096, NULL));
+        check_ok(gpuipc_buffer_release(view));
+        check_ok(gpuipc_buffer_release(opened));
+    }
+    check_ok(gpuipc_buffer_release(own));
+    check_ok(gpuipc_buffer_release(sent));
+    check_ok(gpuipc_context_destroy(other));
+}
+
+/* It cannot go on as it is, and as a copy it can. */
+Test(buffer_find, opened_memory_without_its_handles_that_is_wrapped_goes_on_as_a_copy) {
+    gpuipc_context *other = core_context_new();
+    gpuipc_buffer *sent = core_buffer(core_unit, 0);
+    gpuipc_buffer *opened = NULL;
+    gpuipc_buffer *view = NULL;
+    gpuipc_buffer *copy = NULL;
+    core_pair pair;
+    core_write_pattern(sent, 5);
+    hand_over(other, &sent, 1, &opened, 0);
+    check_ok(gpuipc_buffer_wrap(other, gpuipc_buffer_address(opened), core_unit, &view));
+    check_ok(gpuipc_buffer_release(opened)); /* the view keeps the mapping */
+    core_pair_open(&pair, other, core_context);
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &view,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_STAGED};
+    check_ok(gpuipc_connection_send(pair.server, &message, SOON_MS));
+    check_ok(core_receive(pair.client, &copy, 1));
+    core_check_pattern(copy, 5);
+    check_ok(gpuipc_buffer_release(copy));
+    check_ok(gpuipc_buffer_release(view));
+    core_pair_close(&pair);
+    check_ok(gpuipc_buffer_release(sent));
+    check_ok(gpuipc_context_destroy(other));
+}
+
 Test(buffer_find, memory_of_each_transport_is_wrapped_as_what_it_is) {
     for (int i = GPUIPC_TRANSPORT_VMM; i <= GPUIPC_TRANSPORT_HOST; i++) {
         const gpuipc_buffer_config config = {

@@ -238,8 +238,13 @@ gpuipc_status buffer_check_access(gpuipc_access access) {
     return GPUIPC_OK;
 }
 
+static bool has_returned(const buffer *of) {
+    return of->import_record != NULL && atomic_load(&of->import_record->is_returned);
+}
+
 gpuipc_status buffer_check_range(const buffer *self, uint64_t offset, uint64_t bytes) {
-    if (self->import_record != NULL && atomic_load(&self->import_record->is_returned)) {
+    /* What is wrapped over it is not this process's any more either. */
+    if (has_returned(self) || (self->over != NULL && has_returned(self->over))) {
         return status_fail(
             GPUIPC_ERR_INVALID_ARGUMENT,
             "the buffer has been returned to its exporter (gpuipc_buffer_return_async)");

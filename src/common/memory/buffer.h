@@ -27,7 +27,8 @@ typedef struct buffer {
     context *context;
     gpuipc_buffer_origin origin;
     const struct transport *transport; /**< what carries it */
-    gpuipc_memory_kind kind;           /**< of wrapped memory: what it is */
+    gpuipc_memory_kind
+        kind; /**< of what was wrapped, or is mapped here from elsewhere; else unknown */
     gpuipc_uuid owner_uuid;
     uint32_t owner; /**< or GPUIPC_DEVICE_NONE */
     uint32_t access_device;

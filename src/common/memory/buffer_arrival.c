@@ -64,6 +64,7 @@ static gpuipc_status fill_in(buffer *self, const buffer_source *source, uint32_t
     self->offset = source->offset;
     self->bytes = source->bytes;
     self->keeps_handles = source->keeps_handles;
+    self->kind = self->transport->shares_imports ? GPUIPC_MEMORY_VMM : GPUIPC_MEMORY_UNKNOWN;
     self->buffer_id = source->buffer_id;
     memcpy(self->exporter_id, source->exporter_id, sizeof(self->exporter_id));
     access = buffer_settle_access(self, access);

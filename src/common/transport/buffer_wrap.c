@@ -224,26 +224,34 @@ static gpuipc_status fill_in(buffer *self, uint64_t address, uint64_t bytes) {
     return note_access(self);
 }
 
+/* Whether it travels as it is, or at least as a copy. What was opened by other means than mapping is its owner's to send. */
+static bool can_be_wrapped(const buffer *over, bool travels) {
+    return travels || over->kind == GPUIPC_MEMORY_VMM;
+}
+
 /* Over memory that a buffer of this context has already, that is: then it is a view of that, and whoever opens it finds
- * it by the name that it has there. Not over what cannot be sent on (opened without its handles): a copy of that can. */
+ * it by the name that it has there. What was opened without its handles cannot be sent on: a copy of it can. */
 static gpuipc_status wrap_own(context *ctx, uint64_t address, uint64_t bytes, buffer **out_view) {
     buffer *over = buffer_table_find(ctx, address);
-    gpuipc_status status = GPUIPC_OK;
     *out_view = NULL;
-    if (over != NULL && bytes <= over->mapping.base + over->mapping.bytes - address &&
-        (over->origin == GPUIPC_BUFFER_CREATED ||
-         over->transport->check_export(over, NULL) == GPUIPC_OK)) {
+    if (over == NULL) {
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = GPUIPC_OK;
+    const bool travels = over->origin == GPUIPC_BUFFER_CREATED ||
+                         over->transport->check_export(over, NULL) == GPUIPC_OK;
+    if (bytes <= over->mapping.base + over->mapping.bytes - address &&
+        can_be_wrapped(over, travels)) {
         status = buffer_open_view(ctx, over, address - buffer_address(over, 0), bytes,
                                   GPUIPC_DEVICE(over->access_device), GPUIPC_ACCESS_DEFAULT,
                                   over->access_limit, out_view);
         if (status == GPUIPC_OK) {
             (*out_view)->origin = GPUIPC_BUFFER_WRAPPED;
+            (*out_view)->transport = travels ? over->transport : &transport_staged;
             return GPUIPC_OK;
         }
     }
-    if (over != NULL) {
-        buffer_unwind(over);
-    }
+    buffer_unwind(over);
     return status;
 }
 
