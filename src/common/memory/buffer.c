@@ -282,7 +282,7 @@ gpuipc_status buffer_release(gpuipc_buffer *handle) {
     }
     context *ctx = ((buffer *)last)->context;
     const bool may_wait = ((buffer *)last)->transport->release_waits != NULL;
-    const uint64_t before = deferred_additions(ctx->deferred);
+    const uint64_t before = may_wait ? deferred_additions(ctx->deferred) : 0;
     atomic_fetch_sub(&((buffer *)last)->handles, 1u);
     object_reference(&ctx->object);
     object_unreference(last);

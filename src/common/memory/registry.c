@@ -25,7 +25,13 @@ static struct {
     hash_table buffers; /* by what they are called */
     linked_list
         lingering; /* released, but other processes still have them open; not looked at for longest: first */
+    atomic_size_t lingering_count; /* of that, for who has not taken the mutex */
 } all;
+
+/* With each change of that list. The mutex is held. */
+static void tell_count(void) {
+    atomic_store(&all.lingering_count, all.lingering.count);
+}
 
 /* Both are this process's own: random, and counted from 1 on. */
 static uint64_t hash_of(const uint8_t exporter_id[16], uint64_t buffer_id) {
@@ -48,6 +54,7 @@ static void reference(buffer *self) {
     }
     if (list_has(&all.lingering, &self->lingering)) {
         list_remove(&self->lingering);
+        tell_count();
         self->context->lingering->count--;
         atomic_store(&self->exports.is_lingering, false);
     } else {
@@ -103,6 +110,7 @@ bool registry_leave(buffer *self, bool forked) {
         self->revivals--; /* somebody has it again, and will ask in his turn */
     } else if (!forked && must_linger(self)) {
         list_append(&all.lingering, &self->lingering);
+        tell_count();
         self->context->lingering->count++;
         attend_if_over(self->context);
     } else {
@@ -141,6 +149,9 @@ static void take_returned(context *ctx, bool ends_contexts, linked_list *taken) 
 
 static bool sweep(context *ctx, size_t most, bool may_wait) {
     linked_list taken = {0};
+    if (atomic_load(&all.lingering_count) == 0) {
+        return false; /* mostly so, and then a release takes no mutex more for it */
+    }
     const bool ends_contexts = may_wait && deferred_is_quiet();
     os_static_mutex_lock(&all.mutex);
     if (ctx != NULL) {

@@ -154,6 +154,9 @@ void ticket_cache_give_up(buffer *of, bool is_of_use) {
 
 void ticket_cache_settle(buffer *of) {
     ticket_cache *cache = of->context->tickets;
+    if (!of->cached->is_one_shot) {
+        return; /* no other is ever kept */
+    }
     os_mutex_lock(&cache->mutex);
     const bool was_kept = list_has(&cache->kept, &of->cached->kept);
     if (was_kept) {

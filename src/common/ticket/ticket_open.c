@@ -201,17 +201,20 @@ static gpuipc_status check_config(const gpuipc_open_config *config) {
 /* The handle of what is open, and what the caller wants to know of it. Takes over the reference, which counts as one. */
 static gpuipc_status publish(buffer *opened, const gpuipc_open_config *config,
                              gpuipc_buffer **out_buffer) {
-    object_reference(&opened->object); /* another thread may release the handle at once */
+    buffer *told = config->info == NULL ? NULL : opened;
+    if (told != NULL) {
+        object_reference(&told->object); /* another thread may release the handle at once */
+    }
     gpuipc_status status = buffer_publish_held(opened, out_buffer);
     if (status != GPUIPC_OK) {
         ticket_cache_give_up(opened, true);
-        buffer_unwind(opened);
+        buffer_unwind(told);
         return status;
     }
-    if (config->info != NULL) {
-        buffer_describe(opened, config->info);
+    if (told != NULL) {
+        buffer_describe(told, config->info);
+        buffer_unreference(told);
     }
-    buffer_unreference(opened);
     return GPUIPC_OK;
 }
 
