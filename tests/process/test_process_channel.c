@@ -10,6 +10,7 @@
 #include "native_ready.h"
 #include "os.h"
 #include "partner.h"
+#include "resource_list.h"
 
 static process_case at;
 static gpuipc_server *server;
@@ -100,6 +101,39 @@ Test(channel, each_of_many_gets_its_own) {
     const unsigned long long missed = strtoull(rest, &rest, 10);
     cr_assert_eq(seen + missed, 500);
     partner_end(&newest);
+    end();
+}
+
+static size_t count_mappings(void) {
+    resource_list list = {0};
+    cr_assert(resource_list_mappings(&list));
+    const size_t count = list.count;
+    resource_list_free(&list);
+    return count;
+}
+
+/* The writer's streams write the words of each, so that its page is registered, which the writer's calls do not undo. */
+Test(channel, a_reader_that_comes_and_goes_takes_no_more_and_no_more) {
+    partner reader;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin(&(gpuipc_channel_config){.slots = 2});
+    partner_start(&reader, &at, NULL, NULL);
+    size_t first = 0;
+    for (int i = 0; i < 60; i++) {
+        partner_do(&reader, "GPUIPC_OK", "subscribe %s %d 1", ticket_text,
+                   (int)GPUIPC_DELIVERY_ALL);
+        check_ok(gpuipc_channel_loan(channel, NULL, PATIENCE_MS, &frame));
+        sequence++;
+        frame.header = &sequence;
+        frame.header_bytes = sizeof(sequence);
+        check_ok(gpuipc_channel_publish(channel, &frame, NULL));
+        partner_tell(&reader, "read-frames %u", (unsigned)sequence);
+        partner_hear(&reader, "GPUIPC_OK 1 0");
+        partner_do(&reader, "GPUIPC_OK", "unsubscribe");
+        first = i == 10 ? count_mappings() : first;
+    }
+    cr_assert_leq(count_mappings(), first + 4); /* some of those before were just looked at */
+    partner_end(&reader);
     end();
 }
 

@@ -26,6 +26,9 @@ static void finish(void) {
     core_finish();
 }
 
+/* Of the pages that may be used again: the number of a word. */
+#define FAREWELL 4000u
+
 TestSuite(point, .init = begin, .fini = finish, .timeout = 60);
 
 /* A page and the other side's mapping of it. */
@@ -307,7 +310,7 @@ Test(point, memory_of_a_dead_process_s_page_is_used_again_when_no_stream_touches
         cr_skip_test("the device has no 64-bit stream memory operations");
     }
     check_ok(point_peer_new(ctx, &dead, NULL, &gone));
-    check_ok(point_page_create_lasting(ctx, gone, &pages[0]));
+    check_ok(point_page_create_lasting(ctx, gone, FAREWELL, &pages[0]));
     check_ok(point_page_open(ctx, self_peer, pages[0]->handle, &through));
     const point at = next_point(pages[0]);
     const point_word word = point_ready_word(&at);
@@ -316,11 +319,11 @@ Test(point, memory_of_a_dead_process_s_page_is_used_again_when_no_stream_touches
     check_ok(point_submit_waits(ctx, &word, 1, NULL, &passage, true));
     point_page_unreference(pages[0], false);
 
-    check_ok(point_page_create_lasting(ctx, gone, &pages[1]));
+    check_ok(point_page_create_lasting(ctx, gone, FAREWELL, &pages[1]));
     cr_assert_neq(pages[1]->words, memory, "a stream waits for a word of it");
     store(through, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
-    check_ok(point_page_create_lasting(ctx, gone, &pages[2]));
+    check_ok(point_page_create_lasting(ctx, gone, FAREWELL, &pages[2]));
     cr_assert_eq(pages[2]->words, memory);
     cr_assert_eq(pages[2]->device, 0);
     cr_assert_not(is_reached(through, &word), "the former page's words are gone");
@@ -335,20 +338,24 @@ Test(point, memory_of_a_dead_process_s_page_is_used_again_when_no_stream_touches
 }
 
 /* This process, by another number. */
-static point_peer *living_other(void) {
+static point_peer *living_as(uint64_t process_id) {
     os_peer living;
     point_peer *other;
     check_ok(os_peer_self(&living));
-    living.process_id = 0x3FFFFFFF;
+    living.process_id = process_id;
     check_ok(point_peer_new(ctx, &living, NULL, &other));
     return other;
+}
+
+static point_peer *living_other(void) {
+    return living_as(0x3FFFFFFF);
 }
 
 /* A stream writes a word of it. */
 static point_page *page_registered(point_peer *peer) {
     point_page *page;
     point_word passage;
-    check_ok(point_page_create_lasting(ctx, peer, &page));
+    check_ok(point_page_create_lasting(ctx, peer, FAREWELL, &page));
     const point at = next_point(page);
     const point_word word = point_ready_word(&at);
     check_ok(write_one(&word, &passage));
@@ -363,12 +370,40 @@ Test(point, memory_of_a_living_process_s_page_is_not_used_again) {
     pages[0] = page_registered(other);
     point_page_unreference(pages[0], false);
     cr_assert_not(deferred_is_empty(ctx->deferred), "it is registered");
-    check_ok(point_page_create_lasting(ctx, other, &pages[1]));
+    check_ok(point_page_create_lasting(ctx, other, FAREWELL, &pages[1]));
     cr_assert_neq(pages[1], pages[0]);
     cr_assert_eq(pages[1]->device, GPUIPC_DEVICE_NONE, "its memory is new");
     point_page_unreference(pages[1], false);
     point_peer_unreference(other, false);
     cr_assert(deferred_run(ctx->deferred));
+}
+
+static const atomic_uint_least64_t *next_memory(point_peer *peer) {
+    point_page *page;
+    check_ok(point_page_create_lasting(ctx, peer, FAREWELL, &page));
+    const atomic_uint_least64_t *memory = page->words;
+    point_page_unreference(page, false);
+    return memory;
+}
+
+/* It binds nobody to say so, so that no other process gets it. */
+Test(point, memory_of_a_living_process_s_page_is_its_own_again_when_it_touches_it_no_more) {
+    point_peer *other = living_other();
+    point_peer *third = living_as(0x3FFFFFFE);
+    point_page *page = page_registered(other);
+    point_page *through;
+    const atomic_uint_least64_t *memory = page->words;
+    check_ok(point_page_open(ctx, self_peer, page->handle, &through));
+    through->farewell = FAREWELL;
+    point_page_unreference(page, false);
+    cr_assert_neq(next_memory(other), memory, "it has it open");
+    point_page_unreference(through, false);
+    cr_assert_neq(next_memory(third), memory, "it is another process");
+    cr_assert_eq(next_memory(other), memory);
+    point_peer_unreference(third, false);
+    point_peer_unreference(other, false);
+    cr_assert(deferred_run(ctx->deferred));
+    cr_assert(deferred_is_empty(ctx->deferred));
 }
 
 /* It would wait for the end of this process. */
@@ -397,7 +432,8 @@ Test(point, pages_that_wait_to_be_used_again_are_bounded) {
     }
     cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
     cr_assert_eq(ctx->deferred->items.count, MANY);
-    check_ok(point_page_create_lasting(ctx, other, &pages[0])); /* looks at some of them */
+    check_ok(
+        point_page_create_lasting(ctx, other, FAREWELL, &pages[0])); /* looks at some of them */
     cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
     point_page_unreference(pages[0], false);
     point_peer_unreference(other, false);

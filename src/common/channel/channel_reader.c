@@ -116,7 +116,7 @@ bool channel_look_at_readers(channel *self) {
         }
         if (point_page_is_abandoned(reader->page)) {
             channel_reader_end(self, reader, GPUIPC_READER_ENDED);
-        } else if (channel_read(reader->page, CHANNEL_LEFT) == 1 && has_nothing(self, reader)) {
+        } else if (channel_read(reader->page, CHANNEL_LEFT) != 0 && has_nothing(self, reader)) {
             channel_reader_end(self, reader, GPUIPC_READER_CLOSED);
         } else {
             are_any = true;
@@ -152,7 +152,7 @@ static bool look_who_closed(channel *self) {
     bool are_any = false;
     for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
-        if (reader->page != NULL && channel_read(reader->page, CHANNEL_LEFT) == 1 &&
+        if (reader->page != NULL && channel_read(reader->page, CHANNEL_LEFT) != 0 &&
             has_nothing(self, reader)) {
             channel_reader_end(self, reader, GPUIPC_READER_CLOSED);
         }
@@ -309,9 +309,10 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
                            .writer_bell = OS_BELL_NONE,
                            .process_id = peer->process.process_id,
                            .since_ms = os_time_unix_ms()};
-    gpuipc_status status = peer->process.same_user
-                               ? point_page_create_lasting(self->context, peer, &made.page)
-                               : point_page_create(self->context, peer, &made.page);
+    gpuipc_status status =
+        peer->process.same_user
+            ? point_page_create_lasting(self->context, peer, CHANNEL_LEFT, &made.page)
+            : point_page_create(self->context, peer, &made.page);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -40,7 +40,7 @@ static having look_at_holder(const channel_reader *reader, uint32_t at, uint64_t
     }
     if (state == channel_state_of(number, CHANNEL_OFFERED) &&
         (reader->delivery == GPUIPC_DELIVERY_NEWEST ||
-         channel_read(reader->page, CHANNEL_LEFT) == 1)) {
+         channel_read(reader->page, CHANNEL_LEFT) != 0)) {
         return HAS_BEEN_OFFERED;
     }
     return HAS;

@@ -239,6 +239,7 @@ static gpuipc_status check_turns(const gpuipc_subscription_config *config) {
 static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config, buffer *slots,
                           point_page *page, subscription **out) {
     subscription *self = calloc(1, sizeof(*self));
+    page->farewell = CHANNEL_LEFT;
     if (self == NULL) {
         buffer_release_later(slots);
         channel_write(page, CHANNEL_LEFT, 1);

@@ -7,8 +7,9 @@
 #include "sync/export_record.h"
 #include "sync/watch.h"
 
-/* So much may be kept before the end of a connection waits for the devices. */
-#define MANY_ITEMS 64u
+/* So much may be kept before the end of a connection waits for the devices: fewer than a writer keeps of one process for its next
+ * subscription (SPARES_MAX), so that they meet. */
+#define MANY_ITEMS 16u
 #define MANY_BYTES (UINT64_C(64) << 20)
 
 /* Of the process. A child has none of its parent's streams. */

@@ -127,7 +127,19 @@ gpuipc_status point_await(const point_word *words, size_t count, const atomic_bo
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
+static void say_farewell(const point_page *self) {
+    atomic_store_explicit(&self->words[self->farewell], POINT_FAREWELL, memory_order_release);
+}
+
+static bool has_said_farewell(const point_page *self) {
+    return self->farewell != 0 && atomic_load_explicit(&self->words[self->farewell],
+                                                       memory_order_acquire) == POINT_FAREWELL;
+}
+
 static void page_destroy(point_page *self, bool forked) {
+    if (!forked && self->opened != NULL && self->farewell != 0) {
+        say_farewell(self);
+    }
     if (self->words != NULL) {
         os_memory_unmap(self->words, POINT_PAGE_BYTES);
     }
@@ -435,12 +447,18 @@ static void put_spare_back(point_page *self) {
     os_mutex_unlock(&ctx->points->mutex);
 }
 
-/* Its process has ended, and with it whatever it might still have written there: one that was dropped, or that has closed,
- * may not have come to its last words, on its streams neither. What is registered in a CUDA context that was reset is so no
- * more. */
+/* A living process may not have come to its last words, on its streams neither, before it says so. That binds nobody, so that
+ * the page goes back to that process alone. */
+static bool is_left_to(const point_page *spare, const point_peer *peer) {
+    const int is_running = os_peer_is_running(&spare->peer->process);
+    return is_running == 0 ||
+           (is_running > 0 && spare->peer->process.process_id == peer->process.process_id &&
+            has_said_farewell(spare));
+}
+
+/* What is registered in a CUDA context that was reset is so no more. */
 static bool is_free_for(point_page *spare, const point_peer *peer) {
-    return os_peer_is_running(&spare->peer->process) == 0 &&
-           strcmp(spare->peer->process.user, peer->process.user) == 0 &&
+    return is_left_to(spare, peer) && strcmp(spare->peer->process.user, peer->process.user) == 0 &&
            is_ready(&spare->deferred) && point_page_is_registered(spare);
 }
 
@@ -473,7 +491,7 @@ static bool take_over_any(point_page *self) {
     return false;
 }
 
-gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer,
+gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, uint32_t farewell,
                                         point_page **out_page) {
     point_page *self = NULL;
     gpuipc_status status = page_new(ctx, peer, &self);
@@ -481,6 +499,7 @@ gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer,
         return status;
     }
     self->is_lasting = true;
+    self->farewell = farewell;
     if (!take_over_any(self) && (status = make_memory(self)) != GPUIPC_OK) {
         page_destroy(self, false);
         return status;

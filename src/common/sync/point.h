@@ -50,6 +50,8 @@ struct point_page {
     os_handle handle;     /**< of an own one, until it has been sent, or as long as it is lasting */
     bool
         is_lasting; /**< its memory may be another page's afterwards: point_page_create_lasting() */
+    uint32_t
+        farewell; /**< number of a word that is 2 when who has it open touches it no more; 0: there is none */
     list_link spare;      /**< then, of those that nobody has any more */
     linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
     trail *trail;         /**< likewise, of a channel's page, a reference; or NULL */
@@ -112,12 +114,15 @@ extern const struct context_part point_part;
  *  @param peer who is to have it; NULL: nobody else */
 gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page);
 
-/** The same for a peer of this user: memory is taken over, and its registration, of such a page whose process has ended,
- *  where there is one that no stream of this process touches. To unregister it would wait for the devices, and who makes
- *  pages again and again may never come to that. What that process has forked may still have it mapped, so that it goes
- *  from one process of this user to another one only. */
-gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer,
+/** The same for a peer of this user: memory is taken over, and its registration, of such a page that no stream of this process
+ *  touches, where there is one. Its process has ended, or is this peer's and has said farewell. To unregister memory would
+ *  wait for the devices, and who makes pages again and again may never come to that. What a process that has ended
+ *  had forked may still have it mapped, so that it goes from one process of this user to another one only.
+ *  @param farewell point_page::farewell */
+gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, uint32_t farewell,
                                         point_page **out_page);
+/** What a farewell's word is then. */
+#define POINT_FAREWELL 2u
 
 /** Takes in a page of the peer's. The handle stays the caller's. ERR_PROTOCOL when it is no
  *  memory of this size that keeps its size. */
