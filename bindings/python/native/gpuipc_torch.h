@@ -5,6 +5,10 @@
  *
  * What a pool of PyTorch gets is split by PyTorch into blocks, which it uses again as soon as their tensors are gone.
  * So whoever hands a tensor to another process keeps it until it has been given back.
+ *
+ * Requests of 2 MiB and less, which PyTorch makes for its small tensors, have segments of up to 32 MiB in common: to open
+ * one costs a receiver no more. The next segment is as large as what such requests have already, so that no more than half of that
+ * is unused. Who has one of them open can reach all of its segment.
  */
 #ifndef GPUIPC_TORCH_H
 #define GPUIPC_TORCH_H
@@ -53,14 +57,15 @@ GPUIPC_API gpuipc_status gpuipc_torch_configure(uint32_t kind, gpuipc_context *c
 GPUIPC_API void *gpuipc_torch_alloc(ssize_t bytes, int device, gpuipc_stream stream);
 
 /**
- * Frees memory of any kind. It is unmapped when the device has done what it was given until now.
+ * Frees memory of any kind. It is unmapped when the device has done what it was given until now. Where others have the same
+ * segment, it is unmapped with the last of them. Until then the next request for the same stream may get it.
  * @param address as the allocation gave it; others, and NULL, do nothing
  * @param bytes not looked at  @param device not looked at  @param stream not looked at
  * @errors none  @ownership takes the memory  @threads any  @blocking no
  */
 GPUIPC_API void gpuipc_torch_free(void *address, ssize_t bytes, int device, gpuipc_stream stream);
 
-/** A piece of memory that an allocation made. */
+/** A piece of memory that was made for one request, or for several. */
 typedef struct gpuipc_torch_segment {
     uint64_t address;
     uint64_t bytes;

@@ -7,26 +7,59 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace {
 
 using clock_type = std::chrono::steady_clock;
 
+/* What PyTorch asks for most is 2 MiB, for its small tensors. To open memory costs a receiver as much for 2 MiB as for 32. So
+ * a segment has up to so many of these parts: the more the program has, the more the next one has. */
+constexpr uint64_t part_bytes = UINT64_C(2) << 20;
+constexpr size_t parts_at_most = 16;
+
 struct kind {
     gpuipc_context *context = nullptr;
     std::vector<gpuipc_uuid> openers;
     std::vector<uint32_t> access_devices;
+    uint64_t made = 0; /* how often it was said what it is */
+};
+
+/* Parts of one segment are for the same. Above all for the same stream: who gets one that was freed comes behind what used it. */
+struct purpose {
+    uint32_t kind;
+    uint64_t made;
+    int device;
+    gpuipc_stream stream;
+
+    bool operator<(const purpose &other) const {
+        return std::tie(kind, made, device, stream) <
+               std::tie(other.kind, other.made, other.device, other.stream);
+    }
 };
 
 struct segment {
     gpuipc_context *context;
     gpuipc_buffer *buffer;
     uint64_t bytes;
-    gpuipc_stream stream;
+    uint64_t bytes_of_part; /* all of them, where it is one */
+    uint32_t used;          /* a bit for each part */
+    purpose made_for;
     gpuipc_server *server; /* NULL: there is no ticket */
     gpuipc_ticket ticket;
+
+    uint32_t all_used() const {
+        return static_cast<uint32_t>((UINT64_C(1) << bytes / bytes_of_part) - 1);
+    }
+};
+
+/* Of one purpose. */
+struct parts {
+    size_t used = 0;
+    std::set<uint64_t> with_room; /* addresses of segments */
 };
 
 struct leaving {
@@ -43,8 +76,9 @@ constexpr std::chrono::milliseconds longest_return(500);
 struct state {
     std::mutex lock;
     kind kinds[GPUIPC_TORCH_KINDS];
-    std::map<uint64_t, segment> segments;
-    std::vector<leaving> freed; /* whose memory the driver may not have back yet */
+    std::map<uint64_t, segment> segments; /* each has a part that is used */
+    std::map<purpose, parts> small;       /* of those with one that is used */
+    std::vector<leaving> freed;           /* whose memory the driver may not have back yet */
     char failure[512] = "";
 };
 
@@ -117,33 +151,108 @@ void let_others_in(gpuipc_buffer *buffer, const kind &made_as, uint32_t device) 
     }
 }
 
-/* Throws std::bad_alloc. */
-void *allocate(uint32_t number, ssize_t bytes, int device, gpuipc_stream stream) {
-    kind made_as;
-    {
-        const std::lock_guard<std::mutex> hold(all().lock);
-        made_as = all().kinds[number];
+/* With the lock. The address of a part that nobody has; 0: there is none. */
+uint64_t take_part(const purpose &wanted) {
+    const auto found = all().small.find(wanted);
+    if (found == all().small.end() || found->second.with_room.empty()) {
+        return 0;
     }
+    const uint64_t address = *found->second.with_room.begin();
+    segment &of = all().segments.at(address);
+    uint32_t part = 0;
+    while ((of.used >> part & 1u) != 0) {
+        part++;
+    }
+    of.used |= 1u << part;
+    found->second.used++;
+    if (of.used == of.all_used()) {
+        found->second.with_room.erase(address);
+    }
+    return address + part * of.bytes_of_part;
+}
+
+/* With the lock. As many as are used already, so that what is not used is never more than that. */
+size_t parts_of_next(const purpose &wanted) {
+    const auto found = all().small.find(wanted);
+    size_t count = 1;
+    while (found != all().small.end() && count < parts_at_most && 2 * count <= found->second.used) {
+        count *= 2;
+    }
+    return count;
+}
+
+/* With the lock. Takes the buffer over, with its first part in use. Throws std::bad_alloc, and has done nothing then. */
+void enter(uint64_t address, const segment &made) {
+    const auto entered = all().segments.emplace(address, made).first;
+    if (made.bytes_of_part > part_bytes) {
+        return;
+    }
+    try {
+        parts &of = all().small[made.made_for];
+        if (made.used != made.all_used()) {
+            of.with_room.insert(address);
+        }
+        of.used++;
+    } catch (const std::bad_alloc &) {
+        all().segments.erase(entered);
+        throw;
+    }
+}
+
+gpuipc_status make_segment(const kind &made_as, int device, uint64_t bytes, size_t count,
+                           gpuipc_buffer **out_buffer, uint64_t *out_bytes) {
     gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
-    config.bytes = static_cast<uint64_t>(bytes);
     config.device = GPUIPC_DEVICE(device);
     config.openers = made_as.openers.data();
     config.opener_count = static_cast<uint32_t>(made_as.openers.size());
-    gpuipc_buffer *buffer = nullptr;
-    const gpuipc_status status = create(made_as.context, config, &buffer);
+    gpuipc_status status = GPUIPC_ERR_OUT_OF_DEVICE_MEMORY;
+    if (count > 1) {
+        config.bytes = count * part_bytes;
+        status = gpuipc_buffer_create(made_as.context, &config, out_buffer);
+    }
+    if (status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY) { /* then no more than is asked for */
+        config.bytes = bytes;
+        status = create(made_as.context, config, out_buffer);
+    }
+    *out_bytes = config.bytes;
+    return status;
+}
+
+/* Throws std::bad_alloc. */
+void *allocate(uint32_t number, ssize_t size, int device, gpuipc_stream stream) {
+    const uint64_t bytes = static_cast<uint64_t>(size);
+    kind made_as;
+    purpose wanted;
+    size_t count = 1;
+    uint64_t address = 0;
+    {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        made_as = all().kinds[number];
+        wanted = {number, made_as.made, device, stream};
+        if (bytes <= part_bytes && (address = take_part(wanted)) == 0) {
+            count = parts_of_next(wanted);
+        }
+    }
+    if (address != 0) {
+        return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
+    }
+    segment made = {made_as.context, nullptr, 0, 0, 1u, wanted, nullptr, {}};
+    const gpuipc_status status =
+        make_segment(made_as, device, bytes, count, &made.buffer, &made.bytes);
     if (status != GPUIPC_OK) {
         if (status != GPUIPC_ERR_OUT_OF_DEVICE_MEMORY) {
             note_failure();
         }
         return nullptr;
     }
-    let_others_in(buffer, made_as, static_cast<uint32_t>(device));
-    const uint64_t address = gpuipc_buffer_address(buffer);
+    made.bytes_of_part = bytes <= part_bytes && made.bytes > part_bytes ? part_bytes : made.bytes;
+    let_others_in(made.buffer, made_as, static_cast<uint32_t>(device));
+    address = gpuipc_buffer_address(made.buffer);
     try {
         const std::lock_guard<std::mutex> hold(all().lock);
-        all().segments[address] = {made_as.context, buffer, config.bytes, stream, nullptr, {}};
+        enter(address, made);
     } catch (...) {
-        (void)gpuipc_buffer_release(buffer);
+        (void)gpuipc_buffer_release(made.buffer);
         throw;
     }
     return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
@@ -157,14 +266,40 @@ void *allocate_or_null(uint32_t number, ssize_t bytes, int device, gpuipc_stream
     }
 }
 
-/* With the lock. */
+/* With the lock. The segment of a part that is used. */
 std::map<uint64_t, segment>::iterator find(uint64_t address) {
     auto next = all().segments.upper_bound(address);
     if (next == all().segments.begin()) {
         return all().segments.end();
     }
     --next;
-    return address - next->first < next->second.bytes ? next : all().segments.end();
+    const uint64_t offset = address - next->first;
+    const segment &of = next->second;
+    return offset < of.bytes && (of.used >> offset / of.bytes_of_part & 1u) != 0
+               ? next
+               : all().segments.end();
+}
+
+/* With the lock. A part that it is not noted of is not used again before its segment is freed. */
+void leave(const std::map<uint64_t, segment>::iterator &found, uint32_t part) {
+    segment &of = found->second;
+    of.used &= ~(1u << part);
+    const auto small = all().small.find(of.made_for);
+    if (of.bytes_of_part > part_bytes || small == all().small.end()) {
+        return;
+    }
+    small->second.used--;
+    if (of.used == 0) {
+        small->second.with_room.erase(found->first);
+    } else {
+        try {
+            small->second.with_room.insert(found->first);
+        } catch (const std::bad_alloc &) {
+        }
+    }
+    if (small->second.used == 0) {
+        all().small.erase(small);
+    }
 }
 
 /* With the lock. Beyond so many, which only a program that frees nothing but these gets, the first are not waited for. */
@@ -212,6 +347,7 @@ gpuipc_status gpuipc_torch_configure(uint32_t number, gpuipc_context *context,
         made.openers.assign(openers, openers + opener_count);
         made.access_devices.assign(access_devices, access_devices + access_device_count);
         const std::lock_guard<std::mutex> hold(all().lock);
+        made.made = all().kinds[number].made + 1;
         all().kinds[number] = std::move(made);
     } catch (const std::bad_alloc &) {
         return GPUIPC_ERR_OUT_OF_MEMORY;
@@ -247,11 +383,17 @@ ALLOCATION_OF_KIND(14)
 ALLOCATION_OF_KIND(15)
 
 void gpuipc_torch_free(void *pointer, ssize_t, int, gpuipc_stream) {
+    const uint64_t address = reinterpret_cast<uintptr_t>(pointer);
     segment freed;
     {
         const std::lock_guard<std::mutex> hold(all().lock);
-        const auto found = all().segments.find(reinterpret_cast<uintptr_t>(pointer));
-        if (found == all().segments.end()) {
+        const auto found = find(address);
+        if (found == all().segments.end() ||
+            (address - found->first) % found->second.bytes_of_part != 0) {
+            return;
+        }
+        leave(found, static_cast<uint32_t>((address - found->first) / found->second.bytes_of_part));
+        if (found->second.used != 0) {
             return;
         }
         freed = found->second;
@@ -274,7 +416,7 @@ gpuipc_status gpuipc_torch_find(uint64_t address, gpuipc_torch_segment *out_segm
     const gpuipc_status status = gpuipc_buffer_retain(found->second.buffer);
     if (status == GPUIPC_OK) {
         *out_segment = {found->first, found->second.bytes, found->second.buffer,
-                        found->second.stream};
+                        found->second.made_for.stream};
     }
     return status;
 }

@@ -157,6 +157,73 @@ def test_threads(allocator: Allocator) -> None:
         assert not thread.is_alive()
 
 
+# ---- small requests, which have segments in common
+
+
+@pytest.fixture
+def parts(allocator: Allocator) -> Iterator[list[int]]:
+    """As PyTorch has for small tensors: 2 MiB each."""
+    made = [allocator.make(2 * MIB) for _ in range(32)]
+    addresses = [each for each in made if each is not None]
+    assert len(addresses) == 32
+    yield addresses
+    for each in addresses:
+        allocator.free(each)
+
+
+def test_the_more_there_are_the_more_have_a_segment_in_common(parts: list[int]) -> None:
+    assert parcel_of(*map(Tensor, parts)).segments == 6  # of 1, 1, 2, 4, 8 and 16 parts
+    ordered = sorted(parts)
+    assert all(after - before >= 2 * MIB for before, after in zip(ordered, ordered[1:], strict=False))
+
+
+def test_each_part_is_freed_once(allocator: Allocator, parts: list[int]) -> None:
+    freed = parts.pop(20)
+    allocator.free(parts[20] + 4096)  # nothing: no part begins there
+    allocator.free(freed)
+    allocator.free(freed)  # nothing: it is free
+    parts += [each for each in (allocator.make(2 * MIB), allocator.make(2 * MIB)) if each is not None]
+    assert parts[-2] == freed and parts[-1] not in parts[:-1]
+
+
+def test_a_part_is_used_again_for_the_same_stream_alone(allocator: Allocator, parts: list[int]) -> None:
+    """It may be in use until that stream has come to the end of what it was given."""
+    freed = parts.pop(20)
+    allocator.free(freed)
+    other = allocator.make(2 * MIB, stream=0x10)
+    assert other is not None and other != freed
+    allocator.free(other)
+    again = allocator.make(MIB)
+    assert again == freed
+    parts.append(again)
+
+
+def test_a_ticket_ends_with_the_last_part_of_its_segment(allocator: Allocator, parts: list[int]) -> None:
+    whole = [parts.pop() for _ in range(16)]  # the largest
+    ((ticket, _),), _ = handed(parcel_of(Tensor(whole[0])))
+    for each in whole[:-1]:
+        allocator.free(each)
+    ((again, _),), _ = handed(parcel_of(Tensor(whole[-1])))
+    assert again == ticket
+    allocator.free(whole[-1])
+    with pytest.raises(gpuipc.errors.TicketRevoked):
+        gpuipc.open(ticket)
+
+
+def test_where_memory_is_short_a_segment_is_one_part(allocator: Allocator) -> None:
+    large = gpuipc.Context.default().devices[0].memory_bytes
+    made = []
+    while large >= 2 * MIB:
+        address = allocator.make(large) if large > 8 * MIB else allocator.make(2 * MIB)
+        if address is not None:
+            made.append(address)
+        else:
+            large //= 2
+    assert Allocator(1).make(2 * MIB) is None  # nothing is left
+    for each in made:
+        allocator.free(each)
+
+
 # ---- a parcel
 
 
