@@ -38,6 +38,9 @@ void row_batch(bench_pair *pair, const bench_row *row) {
         const uint64_t before = packets_sent();
         const pair_times took = pair_send(pair, buffers, plan.count, device, i, false);
         packets = packets_sent() - before;
+        if (packets == 0) {
+            bench_fail("what left was not counted");
+        }
         for (uint32_t j = 0; j < plan.count; j++) {
             bench_check(gpuipc_buffer_release(buffers[j]), "releasing");
         }
