@@ -28,7 +28,7 @@ static struct {
     bool is_started;
     uint32_t fork_generation;
     os_mutex mutex;
-    uint64_t seed; /* hash.h: other processes choose names */
+    uint64_t seed; /* hash.h: other processes choose names; that of the context which came first */
     hash_table by_key;
     hash_table by_value;
 } all;
@@ -40,22 +40,18 @@ static uint64_t hash_of(const driver_reference_key *key) {
     return hash_bytes(all.seed, (const uint8_t *)key, sizeof(*key));
 }
 
-static gpuipc_status lock(void) {
-    gpuipc_status status = GPUIPC_OK;
+static void lock(const context *ctx) {
     os_static_mutex_lock(&all.start);
     if (!all.is_started || all.fork_generation != os_fork_generation()) {
-        status = os_random(&all.seed, sizeof(all.seed));
+        all.seed = ctx->seed;
         all.mutex = (os_mutex){0};
-        all.is_started = status == GPUIPC_OK;
+        all.is_started = true;
         all.fork_generation = os_fork_generation();
         table_clear(&all.by_key);
         table_clear(&all.by_value);
     }
     os_static_mutex_unlock(&all.start);
-    if (status == GPUIPC_OK) {
-        os_mutex_lock(&all.mutex);
-    }
-    return status;
+    os_mutex_lock(&all.mutex);
 }
 
 static driver_reference *find(const context *ctx, const driver_reference_key *key) {
@@ -85,10 +81,8 @@ static driver_reference *find_same(const driver_reference *made) {
 static gpuipc_status take(context *ctx, const driver_reference_key *key,
                           const driver_reference_maker *maker, void *argument,
                           driver_reference **out_item) {
-    gpuipc_status status = lock();
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+    gpuipc_status status = GPUIPC_OK;
+    lock(ctx);
     driver_reference *item = find(ctx, key);
     if (item == NULL) {
         item = malloc(sizeof(*item));
@@ -137,9 +131,7 @@ gpuipc_status driver_reference_take(context *ctx, const driver_reference_key *ke
 }
 
 driver_reference *driver_reference_find(const context *ctx, const driver_reference_key *key) {
-    if (lock() != GPUIPC_OK) {
-        return NULL;
-    }
+    lock(ctx);
     driver_reference *item = find(ctx, key);
     if (item != NULL) {
         item->count++;
@@ -180,10 +172,8 @@ static void take_out(driver_reference *item) {
     table_remove(&all.by_value, &item->by_value);
 }
 
-bool driver_reference_release_unless_last(driver_reference *item) {
-    if (lock() != GPUIPC_OK) {
-        return false;
-    }
+bool driver_reference_release_unless_last(const context *ctx, driver_reference *item) {
+    lock(ctx);
     const bool gives = item->count > 1;
     item->count -= gives;
     os_mutex_unlock(&all.mutex);
@@ -191,9 +181,10 @@ bool driver_reference_release_unless_last(driver_reference *item) {
 }
 
 void driver_reference_release(context *ctx, driver_reference *item, bool forked) {
-    if (item == NULL || forked || lock() != GPUIPC_OK) {
+    if (item == NULL || forked) {
         return;
     }
+    lock(ctx);
     bool is_last = --item->count == 0;
     if (is_last) {
         take_out(item);

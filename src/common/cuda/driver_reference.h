@@ -57,7 +57,7 @@ uint64_t driver_reference_value(const driver_reference *item);
 const driver_reference_key *driver_reference_key_of(const driver_reference *item);
 
 /** Gives up a hold, unless it is the last. @return whether it did */
-bool driver_reference_release_unless_last(driver_reference *item);
+bool driver_reference_release_unless_last(const context *ctx, driver_reference *item);
 
 /** Gives up a hold; the last undoes it. NULL does nothing.
  *  @param forked in a child, where no driver call may be made and nothing of the parent's counts */

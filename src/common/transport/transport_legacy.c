@@ -163,7 +163,8 @@ static void close_late(deferred *item, bool forked) {
 }
 
 static void close_later(context *ctx, driver_reference *made) {
-    late_close *self = driver_reference_release_unless_last(made) ? NULL : malloc(sizeof(*self));
+    late_close *self =
+        driver_reference_release_unless_last(ctx, made) ? NULL : malloc(sizeof(*self));
     if (self != NULL) { /* else another buffer has it open, or it stays so until the process ends */
         *self = (late_close){.deferred = {.run = close_late}, .ctx = ctx, .made = made};
         deferred_add(ctx->deferred, &self->deferred);
@@ -217,7 +218,7 @@ static gpuipc_status set_access(buffer *self, uint32_t index, gpuipc_access acce
 static bool release_waits(buffer *self) {
     if (self->origin == GPUIPC_BUFFER_OPENED && self->segment_count > 0 &&
         self->segments[0].made != NULL) {
-        if (!driver_reference_release_unless_last(self->segments[0].made)) {
+        if (!driver_reference_release_unless_last(self->context, self->segments[0].made)) {
             return true;
         }
         self->segments[0].made = NULL; /* another buffer has it open as well */
