@@ -231,16 +231,13 @@ static void write_name(const point_page *page, uint32_t at, const uint8_t name[1
     channel_write(page, at + 1, halves[1]);
 }
 
+/* After a failure the caller closes what there is. */
 static gpuipc_status make_bells(channel_reader *reader) {
     uint8_t names[2][16];
-    gpuipc_status status = os_random(names, sizeof(names));
-    if (status != GPUIPC_OK ||
-        (status = os_bell_make(names[0], &reader->reader_bell)) != GPUIPC_OK) {
-        return status;
-    }
-    status = os_bell_make(names[1], &reader->writer_bell);
-    if (status != GPUIPC_OK) {
-        os_bell_close(&reader->reader_bell);
+    gpuipc_status status;
+    if ((status = os_random(names, sizeof(names))) != GPUIPC_OK ||
+        (status = os_bell_make(names[0], &reader->reader_bell)) != GPUIPC_OK ||
+        (status = os_bell_make(names[1], &reader->writer_bell)) != GPUIPC_OK) {
         return status;
     }
     write_name(reader->page, CHANNEL_READER_BELL, names[0]);
@@ -319,7 +316,7 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
     made.page->trail = self->trail;
     trail_reference(self->trail);
     if ((status = make_bells(&made)) != GPUIPC_OK) {
-        goto end_page;
+        goto close_bells;
     }
     channel_write(made.page, CHANNEL_SLOTS, self->config.slots);
     channel_write(made.page, CHANNEL_SLOT_BYTES, self->config.slot_bytes);
@@ -341,7 +338,6 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
 close_bells:
     os_bell_close(&made.reader_bell);
     os_bell_close(&made.writer_bell);
-end_page:
     point_page_unreference(made.page, false);
     return status;
 }
@@ -444,7 +440,6 @@ gpuipc_status gpuipc_channel_readers(gpuipc_channel *handle, gpuipc_reader_info 
                                      size_t capacity, size_t *out_count) {
     status_enter(__func__);
     channel *self;
-    size_t count = 0;
     if (out_count == NULL || (readers == NULL && capacity > 0)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "out_count is NULL, or readers although capacity is not 0");
@@ -456,14 +451,11 @@ gpuipc_status gpuipc_channel_readers(gpuipc_channel *handle, gpuipc_reader_info 
     os_mutex_lock(&self->mutex);
     (void)channel_look_at_readers(self);
     for (uint32_t i = 0; i < self->places; i++) {
-        if (self->readers[i].state == 0) {
-            continue;
+        if (i < capacity) {
+            readers[i] = describe(self, &self->readers[i]);
         }
-        if (count < capacity) {
-            readers[count] = describe(self, &self->readers[i]);
-        }
-        count++;
     }
+    const size_t count = self->places;
     os_mutex_unlock(&self->mutex);
     object_unreference(&self->object);
     *out_count = count;

@@ -190,9 +190,6 @@ static void destroy(object *base) {
 }
 
 void subscription_end(subscription *self) {
-    if (self->page == NULL) {
-        return;
-    }
     atomic_store(&self->is_over, true);
     channel_write(self->page, CHANNEL_READER_SLEEPS, 0);
     os_bell_ring(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS]);
