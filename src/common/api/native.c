@@ -25,8 +25,7 @@ static gpuipc_status export_all(const buffer *self, gpuipc_native_segment *segme
         keep_alive_for_export(ctx, self->owner);
     }
     while (made < self->segment_count && status == GPUIPC_OK) {
-        status =
-            kept_handles_copy(ctx, &self->segments[made], self->import != NULL, &handles[made]);
+        status = kept_handles_copy(ctx, &self->segments[made], &handles[made]);
         made += status == GPUIPC_OK;
     }
     for (uint32_t i = 0; i < made; i++) {

@@ -154,12 +154,9 @@ void import_forget_connection(context *ctx, uint64_t connection) {
     }
     os_mutex_lock(&table->mutex);
     table_link *at = table_find(&table->by_connection, hash_of_connection(table, connection));
-    for (table_link *next; at != NULL; at = next) {
+    for (table_link *next; at != NULL; at = next) { /* no two connections have one hash: hash.h */
         import_memory *self = TABLE_ITEM(at, import_memory, of_connection);
         next = table_find_next(at);
-        if (self->key.connection != connection) {
-            continue;
-        }
         self->may_stay = false;
         if (is_cached(table, self)) {
             evict(table, self, &ending);

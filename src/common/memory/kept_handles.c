@@ -54,12 +54,7 @@ void kept_handles_prepare(struct context *ctx, segment *of) {
     status_restore(&why);
 }
 
-gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_imported,
-                                os_handle *out_handle) {
-    gpuipc_status status = segment_check_export(of, is_imported);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, os_handle *out_handle) {
     os_mutex_lock(&ctx->kept_handles->mutex);
     const os_handle kept = of->kept;
     os_mutex_unlock(&ctx->kept_handles->mutex);

@@ -29,9 +29,8 @@ gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_impo
  *  be kept. A failure leaves it to the hand-over, which says why; the thread's error record is as before. */
 void kept_handles_prepare(struct context *ctx, segment *of);
 
-/** The same, to be the caller's: a duplicate of the kept one, or a fresh one. Keeps nothing. */
-gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, bool is_imported,
-                                os_handle *out_handle);
+/** The same of one that may be exported, to be the caller's: a duplicate of the kept handle, or a fresh one. Keeps nothing. */
+gpuipc_status kept_handles_copy(struct context *ctx, const segment *of, os_handle *out_handle);
 
 /** Before segment_release(): its place, if it has one, is free for another. */
 void kept_handles_remove(struct context *ctx, const segment *of);

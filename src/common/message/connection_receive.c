@@ -176,14 +176,11 @@ static buffer_source source_of(const connection *from, const wire_buffer *record
     return source;
 }
 
-/* Over memory that may be open already. */
+/* Over memory that may be open already: it came with the first segment, and no buffer is without one (wire.h). */
 static gpuipc_status open_shared(connection *from, uint32_t index, const gpuipc_incoming *wanted,
                                  buffer **out_buffer) {
     import_memory **of = &from->in.imports[index];
     const buffer_source source = source_of(from, &from->in.buffers[index], *of, wanted);
-    if (source.import == NULL) {
-        return status_fail(GPUIPC_ERR_SIZE_MISMATCH, "a buffer came without segments");
-    }
     if (!source.keeps_handles) {
         import_close_handles(from->context, source.import); /* as open_alone() */
     }
