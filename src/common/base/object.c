@@ -91,10 +91,7 @@ static uint32_t take_slot(void) {
     }
     if (table.count == table.capacity) {
         uint32_t capacity = table.capacity == 0 ? 64 : table.capacity * 2;
-        if (capacity > SLOT_MAX) {
-            return NO_SLOT;
-        }
-        slot *slots = realloc(table.slots, capacity * sizeof(*slots));
+        slot *slots = capacity > SLOT_MAX ? NULL : realloc(table.slots, capacity * sizeof(*slots));
         if (slots == NULL) {
             return NO_SLOT;
         }
