@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See moment.h. */
+#include "moment.h"
+
+#include "base/object.h"
+#include "base/status.h"
+#include "check.h"
+#include "os.h"
+#include "sync/drop.h"
+#include "sync/trail.h"
+#include "sync/watch.h"
+#include "thread_state.h"
+
+static struct {
+    moment where;
+    uint64_t thread;
+    unsigned left; /* calls until it comes */
+    bool stays;
+    bool has_come;
+    gpuipc_status (*what)(void);
+} wanted;
+
+static void set(moment where, unsigned nth, bool stays, gpuipc_status (*what)(void)) {
+    wanted.what = what;
+    wanted.thread = thread_state_own_number();
+    wanted.left = nth;
+    wanted.stays = stays;
+    wanted.has_come = false;
+    wanted.where = where;
+}
+
+void moment_at(moment where, unsigned nth, gpuipc_status (*what)(void)) {
+    set(where, nth, false, what);
+}
+
+void moment_at_all(moment where, unsigned nth, gpuipc_status (*what)(void)) {
+    set(where, nth, true, what);
+}
+
+void moment_over(void) {
+    wanted.where = MOMENT_NONE;
+    cr_assert(wanted.has_come);
+}
+
+/* Calls of the test's own are no part of the call that it is in. */
+static gpuipc_status come(moment where) {
+    if (wanted.where != where || thread_state_own_number() != wanted.thread) {
+        return GPUIPC_OK;
+    }
+    if (wanted.left > 1) {
+        wanted.left--;
+        return GPUIPC_OK;
+    }
+    const char *call = status_call();
+    wanted.where = MOMENT_NONE;
+    wanted.has_come = true;
+    const gpuipc_status status = wanted.what();
+    wanted.where = wanted.stays ? where : MOMENT_NONE;
+    status_enter(call);
+    return status;
+}
+
+#define WRAP(where, name, parameters, values)                                                      \
+    gpuipc_status __real_##name parameters;                                                        \
+    gpuipc_status __wrap_##name parameters;                                                        \
+    gpuipc_status __wrap_##name parameters {                                                       \
+        const gpuipc_status status = come(where);                                                  \
+        return status == GPUIPC_OK ? __real_##name values : status;                                \
+    }
+
+/* clang-format off */
+WRAP(MOMENT_ATTRIBUTES, os_handle_attributes, (const void **out), (out))
+WRAP(MOMENT_BELL, os_bell_make, (const uint8_t name[16], os_bell *out), (name, out))
+WRAP(MOMENT_HOLD, object_add_hold, (object_kind kind, const void *handle), (kind, handle))
+WRAP(MOMENT_LIBRARY, os_library_open_path, (const char *path, os_library **out), (path, out))
+WRAP(MOMENT_LISTENER, os_poller_add_listener, (os_poller *self, os_listener *listener, void *tag), (self, listener, tag))
+WRAP(MOMENT_PASSING, drop_passing_new, (struct context *ctx, struct drop_passing **out), (ctx, out))
+WRAP(MOMENT_PUBLISH, object_publish, (object *self, void **out), (self, out))
+WRAP(MOMENT_WATCH_SLOT, watch_add_slot, (struct context *ctx, const point_word *word, uint32_t slot), (ctx, word, slot))
+WRAP(MOMENT_WATCH_BACK, watch_add_return, (struct context *ctx, import_record *of), (ctx, of))
+WRAP(MOMENT_WRITE, trail_turn_write, (const trail_turn *self, const point_word *words, size_t count), (self, words, count))
+/* clang-format on */
+
+bool __real_os_mutex_try_lock(os_mutex *mutex);
+bool __wrap_os_mutex_try_lock(os_mutex *mutex);
+bool __wrap_os_mutex_try_lock(os_mutex *mutex) {
+    return come(MOMENT_TRY_LOCK) == GPUIPC_OK && __real_os_mutex_try_lock(mutex);
+}
+
+bool __real_os_connection_end(os_connection *connection, bool *out_peer_closed);
+bool __wrap_os_connection_end(os_connection *connection, bool *out_peer_closed);
+bool __wrap_os_connection_end(os_connection *connection, bool *out_peer_closed) {
+    const bool is_over = __real_os_connection_end(connection, out_peer_closed);
+    *out_peer_closed |= come(MOMENT_END) != GPUIPC_OK;
+    return is_over;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Channels, while another thread or the other end does something between two steps of a call. */
+#include "base/status.h"
+#include "kernel_case.h"
+#include "moment.h"
+
+TestSuite(moment_channel, .init = channel_start, .fini = channel_finish, .timeout = 60);
+
+static gpuipc_subscription *reader;
+static CUstream stream;
+
+static gpuipc_status fails(void) {
+    return status_fail(GPUIPC_ERR_OUT_OF_MEMORY, "there is none");
+}
+
+static gpuipc_status close_reader(void) {
+    check_ok(gpuipc_subscription_close(reader));
+    return GPUIPC_OK;
+}
+
+static gpuipc_status destroy_channel(void) {
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    return GPUIPC_OK;
+}
+
+static size_t count_readers(gpuipc_reader_info *infos) {
+    size_t count = 0;
+    check_ok(
+        gpuipc_channel_readers(channel_case_channel, infos, GPUIPC_CHANNEL_READERS_MAX, &count));
+    return count;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static gpuipc_status open_reader(void) {
+    return gpuipc_subscription_open(core_context, &channel_case_ticket, NULL, &reader);
+}
+
+static void check_opening_fails(moment where, unsigned nth, size_t readers) {
+    gpuipc_reader_info infos[GPUIPC_CHANNEL_READERS_MAX];
+    reader = NULL;
+    moment_at(where, nth, fails);
+    check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none", open_reader());
+    moment_over();
+    cr_assert_null(reader);
+    cr_assert_eq(count_readers(infos), readers);
+    cr_assert(readers == 0 || infos[0].state == GPUIPC_READER_CLOSED);
+}
+
+/* The one place is free afterwards. */
+Test(moment_channel, a_reader_that_cannot_be_made_leaves_its_place) {
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_readers = 1});
+    check_opening_fails(MOMENT_BELL, 1, 0);
+    check_opening_fails(MOMENT_BELL, 2, 0);
+    check_opening_fails(MOMENT_PUBLISH, 1, 1);
+    check_ok(open_reader());
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 1);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
+/* What a writer has locked all the time. */
+Test(moment_channel, a_reader_is_told_that_the_writer_is_busy) {
+    gpuipc_reader_info infos[GPUIPC_CHANNEL_READERS_MAX];
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    reader = NULL;
+    moment_at_all(MOMENT_TRY_LOCK, 1, fails);
+    check_status(GPUIPC_ERR_SERVER_BUSY, open_reader());
+    moment_over();
+    cr_assert_null(reader);
+    cr_assert_eq(count_readers(infos), 0);
+    check_ok(open_reader());
+    check_ok(gpuipc_subscription_close(reader));
+}
+
+/* ---- closed meanwhile -------------------------------------------------------------------------- */
+
+Test(moment_channel, a_subscription_closed_before_the_take_gives_nothing) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(open_reader());
+    channel_case_send();
+    moment_at(MOMENT_TRY_LOCK, 1, close_reader);
+    check_refused(GPUIPC_ERR_RELEASED, "closed meanwhile",
+                  gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, SOON_MS, &frame));
+    moment_over();
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_CLOSED);
+}
+
+Test(moment_channel, a_subscription_closed_meanwhile_has_no_wait_handle) {
+    intptr_t native = -7;
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(open_reader());
+    moment_at(MOMENT_TRY_LOCK, 1, close_reader);
+    check_refused(GPUIPC_ERR_RELEASED, "closed meanwhile",
+                  gpuipc_subscription_get_wait_handle(reader, &native));
+    moment_over();
+    cr_assert_eq(native, -7);
+}
+
+static gpuipc_status take_on_host(void *frame) {
+    return gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, SOON_MS, frame);
+}
+
+/* Who waits for the contents of a frame goes on, by another thread that closes it. */
+Test(moment_channel, a_subscription_closed_while_its_frame_is_not_ready_gives_nothing) {
+    core_waiter waiter;
+    gpuipc_frame taken = GPUIPC_FRAME_INIT;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    stream = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(open_reader());
+    stream_gate_close(stream);
+    check_ok(gpuipc_channel_loan(channel_case_channel, stream, SOON_MS, &frame));
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
+    core_waiter_start(&waiter, take_on_host, &taken);
+    check_ok(gpuipc_subscription_close(reader));
+    cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_RELEASED);
+    stream_gate_open();
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* ---- turns --------------------------------------------------------------------------------------- */
+
+static void make_turns(gpuipc_frame *frame) {
+    stream_gate_make();
+    stream = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1, .turns = 1});
+    if (frame != NULL) {
+        check_ok(gpuipc_channel_loan(channel_case_channel, stream, SOON_MS, frame));
+    }
+    moment_at(MOMENT_TRY_LOCK, 1, destroy_channel);
+}
+
+static void end_turns(void) {
+    moment_over();
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+Test(moment_channel, a_turn_is_not_published_in_a_channel_that_was_destroyed_meanwhile) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    make_turns(&frame);
+    gpuipc_channel *of = channel_case_channel;
+    check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
+                  gpuipc_channel_publish(of, &frame, stream));
+    end_turns();
+}
+
+Test(moment_channel, nor_is_one_loaned) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    make_turns(NULL);
+    gpuipc_channel *of = channel_case_channel;
+    check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
+                  gpuipc_channel_loan(of, stream, 0, &frame));
+    end_turns();
+}
+
+/* ---- streams and kernels ------------------------------------------------------------------------- */
+
+/* The writer's stream waits for the word that is about to fail to be written. */
+static gpuipc_status use_slot_again(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_channel_loan(channel_case_channel, stream, 0, &frame));
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
+    return fails();
+}
+
+Test(moment_channel, a_frame_that_the_writer_has_counted_on_is_given_back_by_the_host) {
+    stream_gate_make();
+    stream = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    check_ok(open_reader());
+    channel_case_send();
+    CUstream uses = stream_gate_stream();
+    const gpuipc_frame frame = channel_case_take(reader);
+    moment_at(MOMENT_WRITE, 1, use_slot_again);
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    moment_over();
+    stream_gate_synchronize(stream);
+    cr_assert_eq(channel_case_receive(reader), 2);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(uses);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* The frame stays the next call's. */
+Test(moment_channel, a_kernel_that_nobody_could_let_go_gets_no_words) {
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_word word;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    check_ok(open_reader());
+    stream = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    const gpuipc_frame made = kernel_case_loan(stream);
+    kernel_case_publish(&made, stream, &writes);
+    moment_at(MOMENT_WATCH_SLOT, 1, fails);
+    check_status(GPUIPC_ERR_OUT_OF_MEMORY,
+                 gpuipc_subscription_take_for_kernel(reader, uses, 0, &frame, &word, &word));
+    moment_over();
+    const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
+    kernel_case_launch(&writes, stream);
+    kernel_case_say_written(&made, stream);
+    kernel_case_launch(&uses_it, uses);
+    check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(uses);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
