@@ -70,10 +70,13 @@ static gpuipc_status come(moment where) {
 
 /* clang-format off */
 WRAP(MOMENT_ATTRIBUTES, os_handle_attributes, (const void **out), (out))
+WRAP(MOMENT_AWAIT, point_await, (const point_word *words, size_t count, const atomic_bool *interrupted, os_deadline deadline),
+     (words, count, interrupted, deadline))
 WRAP(MOMENT_BELL, os_bell_make, (const uint8_t name[16], os_bell *out), (name, out))
 WRAP(MOMENT_HOLD, object_add_hold, (object_kind kind, const void *handle), (kind, handle))
 WRAP(MOMENT_LIBRARY, os_library_open_path, (const char *path, os_library **out), (path, out))
 WRAP(MOMENT_LISTENER, os_poller_add_listener, (os_poller *self, os_listener *listener, void *tag), (self, listener, tag))
+WRAP(MOMENT_MAP, os_memory_map, (os_handle handle, uint64_t bytes, bool writable, void **out), (handle, bytes, writable, out))
 WRAP(MOMENT_PASSING, drop_passing_new, (struct context *ctx, struct drop_passing **out), (ctx, out))
 WRAP(MOMENT_PUBLISH, object_publish, (object *self, void **out), (self, out))
 WRAP(MOMENT_WATCH_SLOT, watch_add_slot, (struct context *ctx, const point_word *word, uint32_t slot), (ctx, word, slot))

@@ -212,6 +212,11 @@ Test(contents, bad_arguments_are_refused_before_anything_leaves) {
     contents.buffer = two.into;
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "another context",
                   gpuipc_connection_send_contents(two.pair.server, &contents, 0));
+    contents.buffer = NULL;
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "buffer is NULL",
+                  gpuipc_connection_send_contents(two.pair.server, &contents, 0));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "buffer is NULL",
+                  gpuipc_connection_receive_contents(two.pair.client, &contents, 0));
     contents.struct_size = 3;
     check_status(GPUIPC_ERR_STRUCT_SIZE,
                  gpuipc_connection_send_contents(two.pair.server, &contents, 0));

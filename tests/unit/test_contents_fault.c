@@ -3,6 +3,7 @@
 #include "contents_ends.h"
 
 #include <stdio.h>
+#include <string.h>
 
 TestSuite(contents_fault, .init = core_start, .fini = core_finish, .timeout = 240);
 
@@ -85,6 +86,71 @@ Test(contents_fault, every_call_may_fail_by_memory) {
 
 Test(contents_fault, every_call_may_fail_through_the_ring) {
     check_failures(GPUIPC_TRANSPORT_HOST);
+}
+
+typedef struct far_end {
+    gpuipc_buffer *from;
+    CUstream stream;
+} far_end;
+
+static far_end far_end_make(void) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(1), .bytes = FEW};
+    far_end made = {NULL, NULL};
+    CUcontext popped;
+    CUcontext primary;
+    check_ok(gpuipc_buffer_create(core_context, &config, &made.from));
+    cr_assert_eq(core_driver()->cuDevicePrimaryCtxRetain(&primary, 1), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuCtxPushCurrent(primary), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamCreate(&made.stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+    return made;
+}
+
+static void far_end_end(const far_end *self) {
+    cr_assert_eq(core_driver()->cuStreamSynchronize(self->stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamDestroy(self->stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(self->from));
+}
+
+/* What another device sends after the first one waits for what that has sent. @return whether that failed */
+static bool second_device_fails(unsigned number) {
+    contents_ends two;
+    char failures[64];
+    contents_ends_open(&two, FEW);
+    const far_end far = far_end_make();
+    const gpuipc_contents contents = {.struct_size = sizeof(contents),
+                                      .buffer = far.from,
+                                      .bytes = FEW,
+                                      .stream = far.stream,
+                                      .transport = GPUIPC_TRANSPORT_HOST};
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    (void)snprintf(failures, sizeof(failures), "cuStreamWaitEvent:%u=2", number);
+    core_set_failures(failures);
+    const gpuipc_status status =
+        gpuipc_connection_send_contents(two.pair.server, &contents, SOON_MS);
+    core_set_failures("");
+    if (status != GPUIPC_OK) {
+        cr_assert_str_eq(gpuipc_error_get()->native_call, "cuStreamWaitEvent");
+        cr_assert_not_null(strstr(gpuipc_error_get()->sentence, "the connection is broken"));
+    }
+    check_ok(gpuipc_connection_close(two.pair.client));
+    two.pair.client = NULL;
+    contents_both_pass(&two);
+    far_end_end(&far);
+    contents_ends_close(&two);
+    return status != GPUIPC_OK;
+}
+
+Test(contents_fault, every_wait_of_one_device_for_another_may_fail) {
+    unsigned failed = 0;
+    core_need_emulated();
+    core_need_devices(2);
+    while (second_device_fails(failed + 1)) {
+        failed++;
+    }
+    cr_assert_geq(failed, 4, "for its stream, and on the three of the ring: %u", failed);
 }
 
 /* ---- without stream memory operations ----------------------------------------------------- */

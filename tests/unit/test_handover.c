@@ -439,3 +439,73 @@ Test(handover, calls_that_fail) {
     }
     core_set_stream_delay(0);
 }
+
+static void make_on_second(gpuipc_buffer **out_buffer) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(1), .bytes = core_unit};
+    check_ok(gpuipc_buffer_create(core_context, &config, out_buffer));
+}
+
+/* Who releases a buffer has no work on it any more. */
+static void synchronize_default_streams(void) {
+    context *ctx;
+    check_ok(context_acquire(core_context, &ctx));
+    for (uint32_t i = 0; i < 2; i++) {
+        device_scope scope;
+        check_ok(device_enter(ctx, i, &scope));
+        synchronize(NULL);
+        device_leave(&scope);
+    }
+    context_unreference(ctx);
+}
+
+/* Each call fails once: then nothing is sent. */
+Test(handover, calls_that_fail_for_the_default_streams_of_several_devices) {
+    const char *const names[] = {"cuCtxPushCurrent", "cuStreamCreate", "cuEventCreate",
+                                 "cuEventRecord", "cuStreamWaitEvent"};
+    gpuipc_buffer *buffers[2] = {sent, NULL};
+    core_need_emulated();
+    core_need_devices(2);
+    make_on_second(&buffers[1]);
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = buffers,
+                                     .buffer_count = 2,
+                                     .flags = GPUIPC_SEND_ASYNC};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        unsigned failed = 0;
+        gpuipc_status status = GPUIPC_ERR_CUDA;
+        for (unsigned n = 1; status != GPUIPC_OK; n++) {
+            char failure[64];
+            check_ok(gpuipc_buffer_fill_async(sent, 0, core_unit, 1, 4, NULL));
+            check_ok(gpuipc_buffer_fill_async(buffers[1], 0, core_unit, 1, 4, NULL));
+            (void)snprintf(failure, sizeof(failure), "%s:%u=999", names[i], n);
+            core_set_failures(failure);
+            status = gpuipc_connection_send(pair.client, &message, SOON_MS);
+            core_set_failures("");
+            cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_CUDA, "%s", failure);
+            cr_assert_eq(core_info(sent).lent_count, status == GPUIPC_OK, "%s", failure);
+            failed += status != GPUIPC_OK;
+        }
+        cr_assert_gt(failed, 0, "%s", names[i]);
+        synchronize_default_streams();
+        core_pair_close(&pair);
+        core_pair_open(&pair, core_context, core_context);
+    }
+    check_ok(gpuipc_buffer_release(buffers[1]));
+}
+
+/* There is no work on the default stream of a device that nobody has used. */
+Test(handover, a_buffer_of_a_device_that_nobody_has_used_is_ready) {
+    gpuipc_buffer *far = NULL;
+    gpuipc_buffer *opened = NULL;
+    core_need_devices(2);
+    make_on_second(&far);
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &far,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_ASYNC};
+    check_ok(gpuipc_connection_send(pair.client, &message, SOON_MS));
+    check_ok(receive_with(0, 0, &opened));
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_buffer_release(far));
+}

@@ -306,8 +306,9 @@ Test(mark, of_another_context_and_of_ones_own_buffer_is_refused) {
 }
 
 Test(mark, arguments_are_checked) {
-    const gpuipc_mark made = make();
+    gpuipc_mark made = make();
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_mark(sent, producer, NULL));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_mark(NULL, producer, &made));
     check_no_mark(opened, NULL);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_buffer_await_mark(NULL, &made, 0));
 }

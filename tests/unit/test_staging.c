@@ -179,6 +179,74 @@ Test(staging, streams_do_not_get_in_each_others_way) {
     }
 }
 
+typedef struct one_way {
+    CUstream stream;
+    gpuipc_buffer *from;
+    gpuipc_buffer *into;
+} one_way;
+
+static void one_way_make(one_way *self, uint32_t seed) {
+    core_enter_device(0);
+    cr_assert_eq(core_driver()->cuStreamCreate(&self->stream, CU_STREAM_NON_BLOCKING),
+                 CUDA_SUCCESS);
+    self->from = buffer_of(core_context, 0, FEW);
+    self->into = buffer_of(core_context, 1, FEW);
+    buffer_marks_write(self->from, seed);
+}
+
+static void one_way_copy(const one_way *self) {
+    check_ok(gpuipc_buffer_copy_async(self->into, 0, self->from, 0, FEW, self->stream));
+}
+
+static void one_way_end(one_way *self, uint32_t seed) {
+    cr_assert_eq(core_driver()->cuStreamSynchronize(self->stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamDestroy(self->stream), CUDA_SUCCESS);
+    buffer_marks_check(self->into, 0, 0, FEW, seed, 0);
+    check_ok(gpuipc_buffer_release(self->into));
+    check_ok(gpuipc_buffer_release(self->from));
+}
+
+/* 600 is CUDA_ERROR_NOT_READY: whatever a ring has been given, it is not through with. */
+Test(staging, more_streams_than_rings_share_the_oldest) {
+    one_way all[STAGING_RINGS_MAX + 2];
+    const uint32_t count = sizeof(all) / sizeof(all[0]);
+    core_need_emulated();
+    core_need_devices(2);
+    for (uint32_t i = 0; i < count; i++) {
+        one_way_make(&all[i], i);
+    }
+    core_set_failures("cuEventQuery:*=600");
+    for (uint32_t i = 0; i < count; i++) {
+        one_way_copy(&all[i]);
+    }
+    cr_assert_eq(calls_of("cuMemHostAlloc"), STAGING_RINGS_MAX);
+    core_set_failures("");
+    for (uint32_t i = 0; i < count; i++) {
+        one_way_end(&all[i], i);
+    }
+}
+
+/* Although a newer one is idle, which another stream has afterwards. */
+Test(staging, a_stream_keeps_its_ring) {
+    one_way first;
+    one_way second;
+    core_need_emulated();
+    core_need_devices(2);
+    one_way_make(&first, 1);
+    one_way_make(&second, 2);
+    one_way_copy(&first);
+    core_set_failures("cuEventQuery:*=600");
+    one_way_copy(&second);
+    cr_assert_eq(calls_of("cuMemHostAlloc"), 1);
+    core_set_failures("");
+    cr_assert_eq(core_driver()->cuStreamSynchronize(second.stream), CUDA_SUCCESS);
+    one_way_copy(&first);
+    one_way_copy(&second);
+    cr_assert_eq(calls_of("cuMemHostAlloc"), 0);
+    one_way_end(&first, 1);
+    one_way_end(&second, 2);
+}
+
 /* Where a device reaches both, nothing is staged, whichever device's stream it is. */
 Test(staging, a_device_that_reaches_both_copies_itself) {
     core_need_emulated();
@@ -243,6 +311,18 @@ Test(staging, a_ring_that_stays_busy_keeps_its_context_from_ending_a_second_at_m
     cr_assert_eq(calls_of("cuMemFreeHost"), 0);
     core_set_failures("");
     core_is_emulated = false; /* so that nobody looks for what was left behind on purpose */
+}
+
+/* What it may still use is left where it is. */
+Test(staging, a_ring_of_a_device_that_cannot_be_entered_keeps_its_slots) {
+    core_need_emulated();
+    core_need_devices(2);
+    core_enter_device(1);
+    copy_and_end("cuCtxPushCurrent:*=999");
+    cr_assert_eq(calls_of("cuMemFreeHost"), 0);
+    cr_assert_eq(calls_of("cuStreamQuery"), 0);
+    core_set_failures("");
+    core_is_emulated = false;
 }
 
 /* ---- failures ----------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include <wchar.h>
 
 #include <gpuipc/gpuipc_version.h>
 
@@ -235,4 +236,13 @@ Test(status, a_sentence_that_is_the_remedy_is_told_once) {
     status_enter("call");
     status_fail(GPUIPC_ERR_TIMEOUT, "%s", gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
     cr_assert_null(strstr(gpuipc_error_text(), "in general"));
+}
+
+/* A wide character that there is not, which fprintf(3) and Microsoft's manual have as an error of encoding. */
+Test(status, a_sentence_that_cannot_be_formatted_has_a_stand_in) {
+    static const wchar_t impossible[] = {(wchar_t)0xD800, 0};
+    status_enter("call");
+    cr_assert_eq(status_fail(GPUIPC_ERR_TIMEOUT, "%ls", impossible), GPUIPC_ERR_TIMEOUT);
+    cr_assert_str_eq(gpuipc_error_get()->sentence, gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
+    cr_assert_str_eq(gpuipc_error_get()->operation, "call");
 }
