@@ -78,6 +78,12 @@ gpuipc_add_test(unit buffer_memory DRIVER SERIAL SOURCES test_buffer_memory.c
                 LIBRARIES gpuipc_core_fixture)
 
 if(NOT WIN32)
+  # More ranges than there is memory for.
+  target_sources(test_unit_manifest PRIVATE test_posix_manifest.c)
+  set_source_files_properties(test_posix_manifest.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+  # As if handles were those of Windows.
+  gpuipc_add_test(unit posix_other_system SOURCES test_posix_other_system.c own_kinds.c LIBRARIES gpuipc_core_fixture)
+  target_link_options(test_unit_posix_other_system PRIVATE LINKER:--wrap=os_shareable_handle_type)
   # What only Linux has: modes of directories, links, abstract names.
   gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c
                   LIBRARIES gpuipc_core_fixture)

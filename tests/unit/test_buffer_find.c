@@ -404,3 +404,20 @@ Test(buffer_find, library_and_driver_agree_about_access) {
     cr_assert_eq((int)core_info(buffer).access, access_of(0, address));
     check_ok(gpuipc_buffer_release(buffer));
 }
+
+/* Whatever the view may do there: it could have had that from the start. */
+Test(buffer_find, a_further_device_reaches_what_is_wrapped_over_a_buffer) {
+    gpuipc_buffer *view = NULL;
+    int can = 0;
+    core_need_devices(2);
+    cr_assert_eq(core_driver()->cuDeviceCanAccessPeer(&can, 1, 0), CUDA_SUCCESS);
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    const uint64_t address = gpuipc_buffer_address(buffer);
+    check_ok(gpuipc_buffer_wrap(core_context, address, core_unit, &view));
+    cr_assert_eq(access_of(1, address), 0);
+    check_status(can ? GPUIPC_OK : GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
+                 gpuipc_buffer_set_access(view, 1, GPUIPC_ACCESS_READ_WRITE));
+    cr_assert_eq(access_of(1, address), can ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0);
+    check_ok(gpuipc_buffer_release(view));
+    check_ok(gpuipc_buffer_release(buffer));
+}

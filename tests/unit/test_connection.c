@@ -447,3 +447,25 @@ Test(connection, a_send_waits_for_the_default_streams_of_the_buffers_devices) {
     check_ok(gpuipc_buffer_release(buffer));
     core_pair_close(&pair);
 }
+
+/* Each of them counts, although they are the same. */
+Test(connection, more_segments_than_32_bits_are_refused) {
+    enum {
+        SEGMENTS = 1024
+    };
+    const size_t count = (size_t)(UINT32_MAX / SEGMENTS) + 1;
+    core_need_emulated();
+    connect_pair();
+    gpuipc_buffer *buffer = core_buffer(SEGMENTS * core_unit, core_unit);
+    gpuipc_buffer **many = malloc(count * sizeof(gpuipc_buffer *));
+    cr_assert_not_null(many);
+    for (size_t i = 0; i < count; i++) {
+        many[i] = buffer;
+    }
+    check_refused(GPUIPC_ERR_LIMIT, "too many segments", core_send(pair.client, many, count));
+    cr_assert_eq(core_info(buffer).lent_count, 0);
+    check_ok(send_bytes(pair.client, "next", 4));
+    free(many);
+    check_ok(gpuipc_buffer_release(buffer));
+    core_pair_close(&pair);
+}

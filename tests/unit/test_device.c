@@ -303,3 +303,24 @@ Test(device, sizes_that_cannot_be_are_not_mapped) {
                   mapping_create(core_driver(), segments, 2, &made));
     cr_assert_eq(made.base, 0);
 }
+
+static CUresult say_no_unit(size_t *unit, const CUmemAllocationProp *prop,
+                            CUmemAllocationGranularity_flags which) {
+    (void)prop;
+    (void)which;
+    *unit = 0;
+    return CUDA_SUCCESS;
+}
+
+/* Nothing could be allocated, and who divides by it would end the process. */
+Test(device, of_a_driver_that_says_no_unit_are_not_used) {
+    context *ctx;
+    check_ok(context_acquire(core_context, &ctx));
+    if (ctx->devices[0].info.can_share) {
+        context odd = {.driver = ctx->driver};
+        odd.driver.cuMemGetAllocationGranularity = say_no_unit;
+        check_refused(GPUIPC_ERR_CUDA, "units of 0 bytes", device_list_create(&odd));
+        cr_assert(odd.devices == NULL && odd.device_count == 0);
+    }
+    context_unreference(ctx);
+}

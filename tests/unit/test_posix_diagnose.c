@@ -302,3 +302,18 @@ Test(posix_diagnose, a_process_that_was_forked_after_cuda_was_started) {
     cr_assert_null(find(FINDING_FORKED));
     check_ok(gpuipc_context_destroy(made));
 }
+
+/* Then there is no place that could stand in for one that cannot be used, and the driver is not looked at. */
+Test(posix_diagnose, a_user_without_a_home_and_a_directory) {
+    gpuipc_finding findings[GPUIPC_FINDING_COUNT];
+    gpuipc_context_config config = core_context_config();
+    size_t count = 0;
+    config.runtime_directory = "relative";
+    core_environment_set("XDG_CACHE_HOME", NULL);
+    core_environment_set("HOME", NULL);
+    check_ok(gpuipc_diagnose(&config, 0, findings, GPUIPC_FINDING_COUNT, &count));
+    cr_assert_eq(findings[0].number, FINDING_RUNTIME_DIRECTORY);
+    for (size_t i = 1; i < count; i++) {
+        cr_assert_neq(findings[i].number, FINDING_EMULATED);
+    }
+}

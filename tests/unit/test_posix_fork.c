@@ -140,7 +140,8 @@ static void copy_by_staging(void) {
 static void begin(void) {
     core_need_emulated();
     core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2;p2p=none");
-    const gpuipc_context_config config = core_context_config();
+    gpuipc_context_config config = core_context_config();
+    config.max_cached_imports = 4;
     core_open_context(&config);
     contents_ends_open(&two, BYTES);
     cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -283,5 +284,22 @@ Test(fork, what_was_put_off) {
     ask_what_works();
     check_child();
     deferred_wait_ends();
+    end_everything();
+}
+
+/* What was opened and is not in use stays open for the next message of the same buffer, in the parent. */
+Test(fork, what_stays_open_for_another_time) {
+    gpuipc_buffer *came = NULL;
+    begin_counted();
+    for (int i = 0; i < 2; i++) {
+        check_ok(core_send(two.pair.client, &two.into, 1));
+        check_ok(core_receive(two.pair.server, &came, 1));
+        check_ok(gpuipc_buffer_release(came));
+        if (i == 0) {
+            check_child();
+            core_set_failures(""); /* counts anew */
+        }
+    }
+    cr_assert_eq(core_calls("cuMemImportFromShareableHandle"), 0);
     end_everything();
 }

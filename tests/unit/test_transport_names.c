@@ -114,3 +114,89 @@ Test(transport_names, one_allocation_may_have_several_names) {
     os_handle_close(&handle);
     own_kinds_undo(&own);
 }
+
+/* ---- what comes home --------------------------------------------------------------------------- */
+
+static buffer *own_buffer(gpuipc_buffer **out_handle) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_LEGACY, .bytes = 65536};
+    buffer *self;
+    check_ok(gpuipc_buffer_create(core_context, &config, out_handle));
+    check_ok(buffer_acquire(*out_handle, &self));
+    check_ok(buffer_check_export(self, NULL));
+    buffer_unreference(self);
+    return self;
+}
+
+/* As a message says it that names this buffer of this process. */
+static gpuipc_status open_own(context *ctx, const buffer *named, gpuipc_transport as,
+                              const segment *piece, uint32_t count) {
+    import_source from = {.context = ctx};
+    buffer_source source = {.transport = transport_find(as),
+                            .from = &from,
+                            .owner_uuid = ctx->devices[0].info.uuid,
+                            .bytes = 1,
+                            .access_limit = GPUIPC_ACCESS_READ_WRITE,
+                            .buffer_id = named->buffer_id};
+    buffer *opened = NULL;
+    segment *segments = malloc(count * sizeof(*segments));
+    cr_assert_not_null(segments);
+    memcpy(source.exporter_id, named->exporter_id, sizeof(source.exporter_id));
+    for (uint32_t i = 0; i < count; i++) {
+        segments[i] = SEGMENT_NONE;
+        segments[i].bytes = piece->bytes;
+        memcpy(segments[i].name, piece->name, sizeof(piece->name));
+    }
+    const gpuipc_status status = buffer_open(ctx, &source, segments, count, GPUIPC_DEVICE_OWNER,
+                                             GPUIPC_ACCESS_DEFAULT, &opened);
+    if (status == GPUIPC_OK) {
+        cr_assert_eq(opened->original, named);
+        buffer_unreference(opened);
+    } else {
+        free(segments);
+    }
+    return status;
+}
+
+static void check_is_not_given(context *ctx, const buffer *named, gpuipc_transport as,
+                               const segment *piece, uint32_t count) {
+    check_refused(GPUIPC_ERR_NOT_GPU_MEMORY, "that it does not have",
+                  open_own(ctx, named, as, piece, count));
+}
+
+/* Who knows the number of a buffer of this process, but not its name, is not given it. */
+Test(transport_names, a_peer_that_names_a_buffer_of_this_process_must_know_it) {
+    gpuipc_buffer *handle = NULL;
+    const buffer *named = own_buffer(&handle);
+    segment piece = SEGMENT_NONE;
+    piece.bytes = named->segments[0].bytes;
+    memcpy(piece.name, named->segments[0].name, sizeof(piece.name));
+    check_ok(open_own(inner(), named, GPUIPC_TRANSPORT_LEGACY, &piece, 1));
+    check_is_not_given(inner(), named, GPUIPC_TRANSPORT_POOL, &piece, 1);
+    check_is_not_given(inner(), named, GPUIPC_TRANSPORT_LEGACY, &piece, 2);
+    piece.bytes++;
+    check_is_not_given(inner(), named, GPUIPC_TRANSPORT_LEGACY, &piece, 1);
+    piece.bytes--;
+    piece.name[SEGMENT_NAME_BYTES - 1] ^= 1;
+    check_is_not_given(inner(), named, GPUIPC_TRANSPORT_LEGACY, &piece, 1);
+    check_ok(gpuipc_buffer_release(handle));
+}
+
+/* Two drivers in one process have nothing in common: an address of one is none of the other. */
+Test(transport_names, a_buffer_of_another_driver_is_not_given) {
+    gpuipc_buffer *handle = NULL;
+    gpuipc_context *other = NULL;
+    context *ctx;
+    segment piece = SEGMENT_NONE;
+    const buffer *named = own_buffer(&handle);
+    gpuipc_context_config config = core_context_config();
+    config.driver = os_library_path(core_driver()->library);
+    check_ok(gpuipc_context_create(&config, &other));
+    check_ok(context_acquire(other, &ctx));
+    piece.bytes = named->segments[0].bytes;
+    memcpy(piece.name, named->segments[0].name, sizeof(piece.name));
+    check_is_not_given(ctx, named, GPUIPC_TRANSPORT_LEGACY, &piece, 1);
+    context_unreference(ctx);
+    check_ok(gpuipc_context_destroy(other));
+    check_ok(gpuipc_buffer_release(handle));
+}
