@@ -172,7 +172,7 @@ static object *remove_hold(slot *of) {
     }
     object *last = of->object;
     of->object = NULL;
-    of->generation = of->generation == GENERATION_MAX ? 1 : of->generation + 1;
+    of->generation = of->generation % GENERATION_MAX + 1; /* never 0 */
     of->next_free = table.first_free;
     table.first_free = (uint32_t)(of - table.slots);
     return last;

@@ -45,7 +45,7 @@ static void move(hash_table *self, table_link *chain) {
 static void make_room(hash_table *self) {
     const size_t old_count = slot_count_of(self);
     table_link **old = self->slots == NULL ? self->first_slots : self->slots;
-    if (self->count < old_count || old_count > SIZE_MAX / 4 / sizeof(*old)) {
+    if (self->count < old_count) {
         return;
     }
     table_link **slots = calloc(old_count * 2, sizeof(table_link *));

@@ -181,10 +181,11 @@ import_memory *import_find(context *ctx, const import_key *key, bool has_handles
     import_memory *found = NULL;
     os_mutex_lock(&table->mutex);
     table_link *at = table_find(&table->by_buffer, hash_of(table, key));
-    for (; at != NULL && found == NULL; at = table_find_next(at)) {
+    for (; at != NULL; at = table_find_next(at)) {
         import_memory *self = TABLE_ITEM(at, import_memory, of_buffer);
         if (is_of_buffer(self, key) && (!has_handles || has_all_handles(self))) {
             found = self;
+            break;
         }
     }
     if (found != NULL) {

@@ -66,12 +66,13 @@ buffer *registry_find(const uint8_t exporter_id[16], uint64_t buffer_id) {
     buffer *found = NULL;
     os_static_mutex_lock(&all.mutex);
     table_link *link = table_find(&all.buffers, hash_of(exporter_id, buffer_id));
-    for (; link != NULL && found == NULL; link = table_find_next(link)) {
+    for (; link != NULL; link = table_find_next(link)) {
         buffer *at = TABLE_ITEM(link, buffer, registered);
         if (at->buffer_id == buffer_id && memcmp(at->exporter_id, exporter_id, 16) == 0 &&
             !object_is_forked(&at->object)) {
             reference(at);
             found = at;
+            break;
         }
     }
     os_static_mutex_unlock(&all.mutex);
