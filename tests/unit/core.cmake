@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The nouns of src/common. First those that need no driver.
 set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c ticket_check.c)
-foreach(unit admission list wire manifest struct_size range_tree peer_name object quota)
+foreach(unit admission list wire manifest struct_size range_tree peer_name object quota group_set)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
 
@@ -150,8 +150,8 @@ gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c test_channel_k
 gpuipc_add_test(unit moment SOURCES test_moment.c test_moment_channel.c test_moment_contents.c moment.c kernel_case.c
                 channel_case.c contents_ends.c buffer_marks.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
-foreach(call os_handle_attributes os_bell_make os_connection_end object_add_hold os_library_open_path os_memory_map
-        os_poller_add_listener drop_passing_new object_publish os_mutex_try_lock point_await watch_add_slot watch_add_return
+foreach(call os_handle_attributes os_bell_make os_connection_end os_fork_watch object_add_hold os_library_open_path
+        os_memory_create os_memory_map os_poller_add_listener drop_passing_new object_publish os_mutex_try_lock point_await watch_add_slot watch_add_return
         trail_turn_write)
   target_link_options(test_unit_moment PRIVATE LINKER:--wrap=${call})
 endforeach()

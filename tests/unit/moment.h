@@ -15,11 +15,13 @@ typedef enum moment {
     MOMENT_ATTRIBUTES, /**< os_handle_attributes */
     MOMENT_AWAIT,      /**< point_await */
     MOMENT_BELL,       /**< os_bell_make */
-    MOMENT_END,  /**< os_connection_end; what is done there says whether the peer was the first */
-    MOMENT_HOLD, /**< object_add_hold */
+    MOMENT_END,        /**< os_connection_end: a failure is that the peer was first */
+    MOMENT_FORK,       /**< os_fork_watch */
+    MOMENT_HOLD,       /**< object_add_hold */
     MOMENT_LIBRARY,    /**< os_library_open_path */
     MOMENT_LISTENER,   /**< os_poller_add_listener */
     MOMENT_MAP,        /**< os_memory_map */
+    MOMENT_MEMORY,     /**< os_memory_create */
     MOMENT_PASSING,    /**< drop_passing_new */
     MOMENT_PUBLISH,    /**< object_publish */
     MOMENT_TRY_LOCK,   /**< os_mutex_try_lock: a failure is that another thread has it */

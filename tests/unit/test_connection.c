@@ -469,3 +469,25 @@ Test(connection, more_segments_than_32_bits_are_refused) {
     check_ok(gpuipc_buffer_release(buffer));
     core_pair_close(&pair);
 }
+
+/* Also where the library has room for few on its stack. */
+Test(connection, many_buffers_for_which_there_is_no_room_stay_until_there_is) {
+    enum {
+        MANY = 20
+    };
+    gpuipc_buffer *sent[MANY];
+    gpuipc_buffer *opened[MANY] = {NULL};
+    connect_pair();
+    for (size_t i = 0; i < MANY; i++) {
+        sent[i] = core_buffer(core_unit, 0);
+    }
+    check_ok(core_send(pair.client, sent, MANY));
+    check_status(GPUIPC_ERR_TOO_SMALL, core_receive(pair.server, opened, 1));
+    cr_assert_null(opened[0]);
+    check_ok(core_receive(pair.server, opened, MANY));
+    for (size_t i = 0; i < MANY; i++) {
+        check_ok(gpuipc_buffer_release(opened[i]));
+        check_ok(gpuipc_buffer_release(sent[i]));
+    }
+    core_pair_close(&pair);
+}

@@ -276,3 +276,22 @@ Test(contents_no_words, end_with_their_own_connection) {
     check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&sender));
     contents_ends_close(&two);
 }
+
+/* Nothing can be asked there, and nothing given back: neither end waits for it. */
+Test(contents_fault, a_ring_ends_although_its_device_cannot_be_entered) {
+    contents_ends two;
+    core_need_emulated();
+    contents_ends_open(&two, FEW);
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    contents_both_pass(&two);
+    core_set_failures("cuCtxPushCurrent:*=999");
+    check_ok(gpuipc_connection_close(two.pair.client));
+    check_ok(gpuipc_connection_close(two.pair.server));
+    two.pair.client = two.pair.server = NULL;
+    check_ok(gpuipc_context_destroy(two.other));
+    core_set_failures("");
+    two.other = NULL;
+    contents_ends_close(&two);
+    core_is_emulated = false; /* so that nobody looks for what was left behind on purpose */
+}

@@ -167,6 +167,7 @@ Test(diagnose_rules, a_library_that_was_named_and_does_not_load_is_no_installed_
     expect_choice(&bare_facts, "auto", GPUIPC_ERR_DRIVER_FAILED, 0, "D03");
     expect_choice(&bare_facts, "/nowhere", GPUIPC_ERR_DRIVER_FAILED, 999, "D03");
     expect_choice(&bare_facts, "/nowhere", GPUIPC_ERR_DRIVER_TOO_OLD, 0, "D02");
+    expect_choice(&bare_facts, "/nowhere", GPUIPC_ERR_NOT_SUPPORTED, 0, "D03");
 }
 
 Test(diagnose_rules, why_there_is_no_context) {
@@ -198,6 +199,7 @@ Test(diagnose_rules, addresses_run_out_where_they_are_limited) {
     clear_environment();
     limited.address_limit = 4 * GIB;
     expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 2, "D40");
+    expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 0, "D03");
     expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 999, "D03");
     expect_no_context(&limited, GPUIPC_ERR_DRIVER_FAILED, 803, "D08");
     expect_no_context(&healthy_facts, GPUIPC_ERR_DRIVER_FAILED, 2, "D03");
@@ -267,6 +269,7 @@ Test(diagnose_rules, a_library_of_another_version_than_the_kernels_driver) {
     expect_gpus(2, 2, "/usr/local/cuda/compat/libcuda.so.575.57.08", false, false, "D08");
     expect_gpus(2, 2, "/usr/lib/libcuda.so.580.159.03", false, false, "");
     expect_gpus(2, 2, "/usr/lib/libcuda.so.1", false, false, ""); /* it does not say */
+    expect_gpus(2, 2, "libcuda.so.575.57.08", false, false, "");  /* of no folder: none was found */
     expect_gpus(2, 2, "/opt/gpuipc-0.1/libgpuipc-emulated-cuda.so", true, false, "D10");
     expect_gpus(1, 1, "/opt/gpuipc-0.1/libgpuipc-emulated-cuda.so", true, false, "D10");
 }

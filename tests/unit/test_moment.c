@@ -157,6 +157,10 @@ Test(moment, a_context_that_cannot_be_made_is_no_answer_about_transports) {
     check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none", gpuipc_context_create(&config, &made));
     moment_over();
     cr_assert_null(made);
+    moment_at(MOMENT_FORK, 1, fails);
+    check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none", gpuipc_context_create(&config, &made));
+    moment_over();
+    cr_assert_null(made);
     moment_at(MOMENT_ATTRIBUTES, 1, fails);
     check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none",
                   gpuipc_transport_query(NULL, GPUIPC_TRANSPORT_VMM, &pair, &info));

@@ -216,3 +216,25 @@ Test(moment_channel, a_kernel_that_nobody_could_let_go_gets_no_words) {
     stream_gate_stream_end(stream);
     stream_gate_end();
 }
+
+/* ---- a channel ------------------------------------------------------------------------------------ */
+
+/* Nobody finds it, by its ticket or its name. */
+Test(moment_channel, a_channel_that_gets_no_handle_is_none) {
+    gpuipc_channel *made = NULL;
+    gpuipc_ticket ticket;
+    gpuipc_buffer *slots = core_buffer(core_unit, 0);
+    const gpuipc_channel_config config = {.struct_size = sizeof(config),
+                                          .buffer = slots,
+                                          .slots = 2,
+                                          .slot_bytes = CHANNEL_CASE_SLOT,
+                                          .name = "frames"};
+    moment_at(MOMENT_PUBLISH, 1, fails);
+    check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none",
+                  gpuipc_channel_create(channel_case_server, &config, &made, &ticket));
+    moment_over();
+    cr_assert_null(made);
+    check_ok(gpuipc_channel_create(channel_case_server, &config, &made, &ticket));
+    check_ok(gpuipc_channel_destroy(made));
+    check_ok(gpuipc_buffer_release(slots));
+}

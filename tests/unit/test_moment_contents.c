@@ -108,3 +108,45 @@ Test(moment_contents, a_ring_that_another_thread_has_is_not_waited_for) {
     check_ok(gpuipc_buffer_release(from));
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
 }
+
+/* ---- what else fails ------------------------------------------------------------------------------ */
+
+/* The page of its words, its memory, and the mapping of that: the next time it works. */
+Test(moment_contents, a_ring_that_cannot_be_made_sends_nothing) {
+    static const struct {
+        moment where;
+        unsigned nth;
+    } rows[] = {{MOMENT_MEMORY, 1}, {MOMENT_MEMORY, 2}, {MOMENT_MAP, 1}, {MOMENT_MAP, 2}};
+    core_need_emulated();
+    contents_ends_open(&two, FEW);
+    buffer_marks_write(two.from, 9);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        moment_at(rows[i].where, rows[i].nth, fails);
+        check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none",
+                      contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+        moment_over();
+    }
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    contents_both_pass(&two);
+    buffer_marks_check(two.into, 0, 0, FEW, 9, 0);
+    contents_ends_close(&two);
+}
+
+/* Another thread is in a call of the same direction. */
+Test(moment_contents, one_thread_sends_and_one_receives) {
+    core_need_emulated();
+    contents_ends_open(&two, FEW);
+    moment_at(MOMENT_TRY_LOCK, 1, fails);
+    check_refused(GPUIPC_ERR_BUSY, "another thread is sending",
+                  contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    moment_over();
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    moment_at(MOMENT_TRY_LOCK, 1, fails);
+    check_refused(GPUIPC_ERR_BUSY, "another thread is receiving",
+                  contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    moment_over();
+    check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+}

@@ -257,3 +257,53 @@ Test(native, wrong_arguments) {
     parcel_close(&made);
     check_ok(gpuipc_buffer_release(buffer));
 }
+
+/* The handle that came with it goes on; nothing is exported anew. */
+Test(native, what_came_with_its_handles_is_exported_by_them) {
+    core_pair pair;
+    gpuipc_buffer *came = NULL;
+    gpuipc_buffer *opened = NULL;
+    gpuipc_context *other = core_context_new();
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .buffers = &came,
+                               .buffer_capacity = 1,
+                               .flags = GPUIPC_RECEIVE_KEEP_HANDLES};
+    core_write_pattern(buffer, 55);
+    core_pair_open(&pair, core_context, other);
+    check_ok(core_send(pair.server, &buffer, 1));
+    check_ok(gpuipc_connection_receive(pair.client, &message, SOON_MS));
+    if (core_is_emulated) {
+        core_set_failures("");
+    }
+    const parcel made = export_of(came);
+    cr_assert(!core_is_emulated || core_calls("cuMemExportToShareableHandle") == 0);
+    check_ok(import(&made, GPUIPC_DEVICE_OWNER, GPUIPC_ACCESS_DEFAULT, &opened));
+    parcel_close(&made);
+    core_check_pattern(opened, 55);
+    check_ok(gpuipc_buffer_release(opened));
+    check_ok(gpuipc_buffer_release(came));
+    check_ok(gpuipc_buffer_release(buffer));
+    core_pair_close(&pair);
+    check_ok(gpuipc_context_destroy(other));
+}
+
+/* What drivers answer for a handle that is no memory of theirs. */
+Test(native, handles_that_the_driver_refuses_are_no_memory) {
+    static const int codes[] = {1, 400, 801, 999};
+    core_need_emulated();
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    const parcel made = export_of(buffer);
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        char failure[64];
+        (void)snprintf(failure, sizeof(failure), "cuMemImportFromShareableHandle:1=%d", codes[i]);
+        core_set_failures(failure);
+        check_import_refused(GPUIPC_ERR_NOT_GPU_MEMORY, &made, GPUIPC_DEVICE_OWNER);
+        cr_assert_eq(gpuipc_error_get()->native_code, codes[i]);
+    }
+    core_set_failures("cuMemImportFromShareableHandle:1=2");
+    check_import_refused(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, &made, GPUIPC_DEVICE_OWNER);
+    core_set_failures("");
+    parcel_close(&made);
+    check_ok(gpuipc_buffer_release(buffer));
+}

@@ -82,6 +82,8 @@ Test(os_clock, a_wake_lets_a_deadline_pass) {
     cr_assert_eq(os_deadline_slice_ms(deadline), -1);
     deadline.interrupt = &interrupt;
     cr_assert_eq(os_deadline_slice_ms(deadline), 20);
+    cr_assert_eq(os_deadline_slice_ms(os_deadline_inherit(os_deadline_after(60000), deadline)), 20);
+    cr_assert_leq(os_deadline_slice_ms(os_deadline_inherit(os_deadline_after(15), deadline)), 15);
     cr_assert_eq(os_deadline_left_ms(deadline), -1);
     cr_assert_not(os_deadline_passed(deadline));
     cr_assert_not(interrupt.came);

@@ -303,3 +303,14 @@ Test(fork, what_stays_open_for_another_time) {
     cr_assert_eq(core_calls("cuMemImportFromShareableHandle"), 0);
     end_everything();
 }
+
+/* Their words have come, and the ring itself stays in the message. */
+Test(fork, contents_that_have_come_and_were_not_taken) {
+    begin_counted();
+    check_ok(contents_send_range(&two, 0, BYTES, GPUIPC_TRANSPORT_HOST));
+    check_status(GPUIPC_ERR_OTHER_KIND, core_receive(two.pair.client, NULL, 0));
+    check_child();
+    check_ok(contents_receive_range(&two, 0, BYTES, GPUIPC_TRANSPORT_HOST));
+    contents_both_pass(&two);
+    end_everything();
+}

@@ -83,6 +83,29 @@ Test(quota, stays_taken_after_the_last_connection_of_a_process) {
     quota_pretend(NULL);
 }
 
+/* The limits of the system may become less than what is taken. */
+Test(quota, who_has_more_than_there_is_now_gets_no_more) {
+    static const quota_amount less = {{80, 80, 80, 80}};
+    static const quota_amount one_handle = {{[QUOTA_HANDLES] = 1}};
+    quota_charge charge = {0};
+    quota_charge other = {0};
+    quota_pretend(&totals);
+    quota *of = account("1000", 11);
+    cr_assert_eq(fill(of, &charge), OF_PROCESS);
+    quota_pretend(&less);
+    quota *again = account("1000", 11); /* finds the limits of now */
+    cr_assert_eq(again, of);
+    cr_assert_eq(fill(of, &other), 0);
+    check_ok(quota_take(of, &one_handle, &other));
+    quota_return(&other);
+    quota_return(&charge);
+    cr_assert_eq(fill(of, &charge), 20);
+    quota_return(&charge);
+    quota_unreference(of);
+    quota_unreference(again);
+    quota_pretend(NULL);
+}
+
 Test(quota, all_of_it_or_nothing) {
     const quota_amount too_much = {{[QUOTA_HANDLES] = 1, [QUOTA_ADDRESSES] = OF_PROCESS + 1}};
     const quota_amount wraps = {{[QUOTA_ADDRESSES] = UINT64_MAX}};

@@ -322,6 +322,14 @@ Test(staging, a_ring_of_a_device_that_cannot_be_entered_keeps_its_slots) {
     cr_assert_eq(calls_of("cuMemFreeHost"), 0);
     cr_assert_eq(calls_of("cuStreamQuery"), 0);
     core_set_failures("");
+    for (unsigned n = 1; n <= 5; n++) { /* two looks, the slots, and the streams of two devices */
+        char failure[64];
+        (void)snprintf(failure, sizeof(failure), "cuCtxPushCurrent:%u=999", n);
+        copy_and_end(failure);
+        cr_assert_eq(calls_of("cuMemFreeHost"), n > 3, "%u", n);
+        core_set_failures("");
+    }
+    core_set_failures("");
     core_is_emulated = false;
 }
 

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
-#include <wchar.h>
 
 #include <gpuipc/gpuipc_version.h>
 
@@ -238,11 +237,19 @@ Test(status, a_sentence_that_is_the_remedy_is_told_once) {
     cr_assert_null(strstr(gpuipc_error_text(), "in general"));
 }
 
-/* A wide character that there is not, which fprintf(3) and Microsoft's manual have as an error of encoding. */
-Test(status, a_sentence_that_cannot_be_formatted_has_a_stand_in) {
-    static const wchar_t impossible[] = {(wchar_t)0xD800, 0};
-    status_enter("call");
-    cr_assert_eq(status_fail(GPUIPC_ERR_TIMEOUT, "%ls", impossible), GPUIPC_ERR_TIMEOUT);
-    cr_assert_str_eq(gpuipc_error_get()->sentence, gpuipc_status_message(GPUIPC_ERR_TIMEOUT));
-    cr_assert_str_eq(gpuipc_error_get()->operation, "call");
+/* What is added takes the room that is left, and no part of a character. */
+Test(status, what_is_added_is_cut_to_the_room_that_is_left) {
+    char text[sizeof(gpuipc_error_get()->sentence)];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    status_fail(GPUIPC_ERR_OS, "%s", text);
+    status_add("; and more");
+    cr_assert_str_eq(gpuipc_error_get()->sentence, text);
+    text[sizeof(text) - 4] = '\0';
+    status_fail(GPUIPC_ERR_OS, "%s", text);
+    status_add("\xC3\xA9\xC3\xA9");
+    cr_assert_str_eq(gpuipc_error_get()->sentence + sizeof(text) - 4, "\xC3\xA9");
+    status_fail(GPUIPC_ERR_OS, "%s", text);
+    status_add("\x80\x80\x80\x80");
+    cr_assert_str_eq(gpuipc_error_get()->sentence + sizeof(text) - 4, "\x80\x80\x80");
 }

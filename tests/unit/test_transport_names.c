@@ -128,6 +128,10 @@ static buffer *own_buffer(gpuipc_buffer **out_handle) {
     return self;
 }
 
+/* Of the segments, what a message says the buffer is. */
+static uint64_t range_offset;
+static uint64_t range_bytes = 1;
+
 /* As a message says it that names this buffer of this process. */
 static gpuipc_status open_own(context *ctx, const buffer *named, gpuipc_transport as,
                               const segment *piece, uint32_t count) {
@@ -135,7 +139,8 @@ static gpuipc_status open_own(context *ctx, const buffer *named, gpuipc_transpor
     buffer_source source = {.transport = transport_find(as),
                             .from = &from,
                             .owner_uuid = ctx->devices[0].info.uuid,
-                            .bytes = 1,
+                            .offset = range_offset,
+                            .bytes = range_bytes,
                             .access_limit = GPUIPC_ACCESS_READ_WRITE,
                             .buffer_id = named->buffer_id};
     buffer *opened = NULL;
@@ -199,4 +204,51 @@ Test(transport_names, a_buffer_of_another_driver_is_not_given) {
     context_unreference(ctx);
     check_ok(gpuipc_context_destroy(other));
     check_ok(gpuipc_buffer_release(handle));
+}
+
+Test(transport_names, a_buffer_lies_in_the_segments_that_came_with_it) {
+    gpuipc_buffer *handle = NULL;
+    const buffer *named = own_buffer(&handle);
+    segment piece = SEGMENT_NONE;
+    piece.bytes = named->segments[0].bytes;
+    memcpy(piece.name, named->segments[0].name, sizeof(piece.name));
+    const struct {
+        uint64_t offset;
+        uint64_t bytes;
+    } rows[] = {{0, 0},          {piece.bytes + 1, 1}, {piece.bytes, 1}, {0, piece.bytes + 1},
+                {1, UINT64_MAX}, {UINT64_MAX, 1}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        range_offset = rows[i].offset;
+        range_bytes = rows[i].bytes;
+        check_refused(GPUIPC_ERR_SIZE_MISMATCH, "does not lie in the segments",
+                      open_own(inner(), named, GPUIPC_TRANSPORT_LEGACY, &piece, 1));
+    }
+    range_offset = 0;
+    range_bytes = piece.bytes;
+    check_ok(open_own(inner(), named, GPUIPC_TRANSPORT_LEGACY, &piece, 1));
+    check_ok(gpuipc_buffer_release(handle));
+}
+
+/* Each of two drivers has its pool, although both are called alike. */
+Test(transport_names, two_drivers_have_two_pools) {
+    gpuipc_context *other = NULL;
+    gpuipc_buffer *made[2] = {NULL, NULL};
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_POOL, .bytes = 65536};
+    gpuipc_context_config by_path = core_context_config();
+    gpuipc_status status = gpuipc_buffer_create(core_context, &config, &made[0]);
+    if (status == GPUIPC_ERR_NOT_SUPPORTED) {
+        cr_skip_test("this system shares no pools");
+    }
+    check_ok(status);
+    by_path.driver = os_library_path(core_driver()->library);
+    check_ok(gpuipc_context_create(&by_path, &other));
+    if (core_is_emulated) {
+        core_set_failures("");
+    }
+    check_ok(gpuipc_buffer_create(other, &config, &made[1]));
+    cr_assert(!core_is_emulated || core_calls("cuMemPoolCreate") == 1);
+    check_ok(gpuipc_buffer_release(made[1]));
+    check_ok(gpuipc_buffer_release(made[0]));
+    check_ok(gpuipc_context_destroy(other));
 }

@@ -449,6 +449,8 @@ Test(transport_query_machine, that_is_installed_is_asked_without_a_context) {
     expect_installed(R(NONE));
     check_status(GPUIPC_ERR_DEVICE_NOT_FOUND,
                  gpuipc_transport_query(NULL, GPUIPC_TRANSPORT_VMM, &pair, &info));
+    check_status(GPUIPC_ERR_RELEASED,
+                 gpuipc_transport_query(made, GPUIPC_TRANSPORT_VMM, &pair, &info));
     pair.struct_size = 1;
     check_status(GPUIPC_ERR_STRUCT_SIZE,
                  gpuipc_transport_query(NULL, GPUIPC_TRANSPORT_VMM, &pair, &info));
