@@ -4,6 +4,7 @@
 
 #include "base/object.h"
 #include "base/status.h"
+#include "channel/turn.h"
 #include "check.h"
 #include "os.h"
 #include "sync/drop.h"
@@ -55,7 +56,9 @@ static gpuipc_status come(moment where) {
     wanted.where = MOMENT_NONE;
     wanted.has_come = true;
     const gpuipc_status status = wanted.what();
-    wanted.where = wanted.stays ? where : MOMENT_NONE;
+    if (wanted.stays) {
+        wanted.where = where;
+    }
     status_enter(call);
     return status;
 }
@@ -81,6 +84,10 @@ WRAP(MOMENT_MAP, os_memory_map, (os_handle handle, uint64_t bytes, bool writable
 WRAP(MOMENT_MEMORY, os_memory_create, (const char *name, uint64_t bytes, os_handle *out), (name, bytes, out))
 WRAP(MOMENT_PASSING, drop_passing_new, (struct context *ctx, struct drop_passing **out), (ctx, out))
 WRAP(MOMENT_PUBLISH, object_publish, (object *self, void **out), (self, out))
+WRAP(MOMENT_SEND, os_connection_send, (os_connection *self, const void *bytes, size_t size, const os_handle *handles, size_t count, os_deadline deadline),
+     (self, bytes, size, handles, count, deadline))
+WRAP(MOMENT_TRAIL, trail_new, (struct context *ctx, trail **out), (ctx, out))
+WRAP(MOMENT_TURN, turn_begin, (const turn_end *of, gpuipc_stream stream), (of, stream))
 WRAP(MOMENT_WATCH_SLOT, watch_add_slot, (struct context *ctx, const point_word *word, uint32_t slot), (ctx, word, slot))
 WRAP(MOMENT_WATCH_BACK, watch_add_return, (struct context *ctx, import_record *of), (ctx, of))
 WRAP(MOMENT_WRITE, trail_turn_write, (const trail_turn *self, const point_word *words, size_t count), (self, words, count))

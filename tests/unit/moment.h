@@ -24,14 +24,17 @@ typedef enum moment {
     MOMENT_MEMORY,     /**< os_memory_create */
     MOMENT_PASSING,    /**< drop_passing_new */
     MOMENT_PUBLISH,    /**< object_publish */
+    MOMENT_SEND,       /**< os_connection_send */
+    MOMENT_TRAIL,      /**< trail_new */
     MOMENT_TRY_LOCK,   /**< os_mutex_try_lock: a failure is that another thread has it */
+    MOMENT_TURN,       /**< turn_begin */
     MOMENT_WATCH_SLOT, /**< watch_add_slot */
     MOMENT_WATCH_BACK, /**< watch_add_return */
     MOMENT_WRITE       /**< trail_turn_write */
 } moment;
 
 /** From now on, of this thread: at the call number @p nth (from 1) there @p what is done first. Where that answers a failure,
- *  the call is not made, and answers it. Once; then all is as ever. */
+ *  the call is not made, and answers it. Once; then all is as ever, unless @p what has set another moment. */
 void moment_at(moment where, unsigned nth, gpuipc_status (*what)(void));
 /** The same at each call from that one on, until moment_over(). */
 void moment_at_all(moment where, unsigned nth, gpuipc_status (*what)(void));

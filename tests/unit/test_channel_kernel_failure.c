@@ -122,3 +122,26 @@ Test(channel_kernel_failure, a_kernel_that_could_not_be_told_of_is_published_by_
     stream_gate_stream_end(makes);
     stream_gate_end();
 }
+
+/* A frame that the slot had before, or none of this channel. */
+Test(channel_kernel_failure, a_kernel_of_another_frame_was_not_launched) {
+    kernel_case writes = {.count = 0};
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream another = stream_gate_stream();
+    const gpuipc_frame frame = kernel_case_loan(makes);
+    gpuipc_frame stale = frame;
+    kernel_case_publish(&frame, makes, &writes);
+    stale.id = frame.id + 256;
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_channel_kernel_launched(channel_case_channel, &stale, makes));
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_channel_kernel_launched(channel_case_channel, &frame, another));
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
+    stream_gate_synchronize(makes);
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(another);
+    stream_gate_end();
+}

@@ -289,6 +289,8 @@ Test(contents_fault, a_ring_ends_although_its_device_cannot_be_entered) {
     check_ok(gpuipc_connection_close(two.pair.client));
     check_ok(gpuipc_connection_close(two.pair.server));
     two.pair.client = two.pair.server = NULL;
+    check_ok(gpuipc_buffer_release(two.into));
+    two.into = NULL;
     check_ok(gpuipc_context_destroy(two.other));
     core_set_failures("");
     two.other = NULL;

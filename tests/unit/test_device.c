@@ -324,3 +324,24 @@ Test(device, of_a_driver_that_says_no_unit_are_not_used) {
     }
     context_unreference(ctx);
 }
+
+/* CUDA 12.0 numbers streams. Before, each is asked for its device each time. */
+Test(device_machine, of_a_driver_that_does_not_number_streams) {
+    CUstream stream;
+    gpuipc_buffer *buffer = NULL;
+    gpuipc_context *made = on_machine("version=11080");
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 65536};
+    core_enter_device(0);
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_create(made, &config, &buffer));
+    core_set_failures("");
+    for (uint64_t i = 1; i <= 2; i++) {
+        check_ok(gpuipc_buffer_fill_async(buffer, 0, 65536, 7, 1, stream));
+        cr_assert_geq(core_calls("cuStreamGetCtx"), i);
+    }
+    cr_assert_eq(core_calls("cuStreamGetId"), 0);
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_context_destroy(made));
+}

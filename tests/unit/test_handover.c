@@ -509,3 +509,39 @@ Test(handover, a_buffer_of_a_device_that_nobody_has_used_is_ready) {
     check_ok(gpuipc_buffer_release(opened));
     check_ok(gpuipc_buffer_release(far));
 }
+
+/* ---- three devices ------------------------------------------------------------------------- */
+
+static void begin_of_three(void) {
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=3;p2p=all");
+    begin();
+}
+
+TestSuite(handover_three, .init = begin_of_three, .fini = finish, .timeout = 60);
+
+/* The one between has no part in it. */
+Test(handover_three, the_default_streams_of_some_devices_are_waited_for) {
+    gpuipc_buffer *buffers[2] = {sent, NULL};
+    gpuipc_buffer *opened[2];
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .device = GPUIPC_DEVICE(2), .bytes = core_unit};
+    core_need_emulated();
+    check_ok(gpuipc_buffer_create(core_context, &config, &buffers[1]));
+    check_ok(gpuipc_buffer_fill_async(sent, 0, core_unit, 3, 4, NULL));
+    check_ok(gpuipc_buffer_fill_async(buffers[1], 0, core_unit, 3, 4, NULL));
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = buffers,
+                                     .buffer_count = 2,
+                                     .flags = GPUIPC_SEND_ASYNC};
+    core_set_failures("");
+    check_ok(gpuipc_connection_send(pair.client, &message, SOON_MS));
+    cr_assert_eq(core_calls("cuStreamWaitEvent"), 2);
+    check_ok(core_receive(pair.server, opened, 2));
+    for (int i = 0; i < 2; i++) {
+        uint32_t found = 0;
+        check_ok(gpuipc_buffer_read(opened[i], 0, &found, sizeof(found)));
+        cr_assert_eq(found, 3);
+        check_ok(gpuipc_buffer_release(opened[i]));
+    }
+    check_ok(gpuipc_buffer_release(buffers[1]));
+}

@@ -111,6 +111,32 @@ Test(kept_handles, none_are_kept_when_none_are_wanted) {
     check_ok(gpuipc_buffer_release(memory));
 }
 
+/* That others will open it makes the handle early, where it is kept. */
+static uint64_t exports_of_making(void) {
+    gpuipc_device_info info = {.struct_size = sizeof(info)};
+    gpuipc_buffer *memory = NULL;
+    check_ok(gpuipc_device_get_info(core_context, 0, &info));
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                         .bytes = core_unit,
+                                         .openers = &info.uuid,
+                                         .opener_count = 1};
+    core_set_failures("");
+    check_ok(gpuipc_buffer_create(core_context, &config, &memory));
+    const uint64_t made = core_calls(EXPORT);
+    cr_assert_eq(exports_of(memory), 1 - made);
+    check_ok(gpuipc_buffer_release(memory));
+    return made;
+}
+
+Test(kept_handles, memory_that_others_will_open_has_its_handle_early) {
+    open_context(1);
+    cr_assert_eq(exports_of_making(), 1);
+    gpuipc_buffer *memory = make(1);
+    cr_assert_eq(exports_of(memory), 1);
+    cr_assert_eq(exports_of_making(), 0, "there is no room");
+    check_ok(gpuipc_buffer_release(memory));
+}
+
 Test(kept_handles, an_export_that_fails_is_told_and_works_the_next_time) {
     open_context(0);
     gpuipc_buffer *memory = make(2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Channels, while another thread or the other end does something between two steps of a call. */
 #include "base/status.h"
+#include "channel/channel.h"
 #include "kernel_case.h"
 #include "moment.h"
 
@@ -222,7 +223,7 @@ Test(moment_channel, a_kernel_that_nobody_could_let_go_gets_no_words) {
 /* Nobody finds it, by its ticket or its name. */
 Test(moment_channel, a_channel_that_gets_no_handle_is_none) {
     gpuipc_channel *made = NULL;
-    gpuipc_ticket ticket;
+    gpuipc_ticket given;
     gpuipc_buffer *slots = core_buffer(core_unit, 0);
     const gpuipc_channel_config config = {.struct_size = sizeof(config),
                                           .buffer = slots,
@@ -231,10 +232,88 @@ Test(moment_channel, a_channel_that_gets_no_handle_is_none) {
                                           .name = "frames"};
     moment_at(MOMENT_PUBLISH, 1, fails);
     check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none",
-                  gpuipc_channel_create(channel_case_server, &config, &made, &ticket));
+                  gpuipc_channel_create(channel_case_server, &config, &made, &given));
     moment_over();
     cr_assert_null(made);
-    check_ok(gpuipc_channel_create(channel_case_server, &config, &made, &ticket));
+    check_ok(gpuipc_channel_create(channel_case_server, &config, &made, &given));
     check_ok(gpuipc_channel_destroy(made));
     check_ok(gpuipc_buffer_release(slots));
+}
+
+/* ---- what the page says --------------------------------------------------------------------------- */
+
+static uint32_t wrong_at;
+static uint64_t wrong_value;
+
+/* The page of the one reader that there is: a writer may write there what it likes. */
+static gpuipc_status write_wrong(void) {
+    object *found;
+    check_ok(object_acquire(OBJECT_CHANNEL, channel_case_channel, &found));
+    channel_write(((channel *)found)->readers[0].page, wrong_at, wrong_value);
+    object_unreference(found);
+    return GPUIPC_OK;
+}
+
+Test(moment_channel, a_page_that_says_what_cannot_be_is_refused) {
+    static const struct {
+        gpuipc_status expected;
+        uint32_t at;
+        uint64_t value;
+    } rows[] = {{GPUIPC_ERR_PROTOCOL, CHANNEL_MAGIC_WORD, 0},
+                {GPUIPC_ERR_PROTOCOL, CHANNEL_MAGIC_WORD, CHANNEL_TURNS_MAGIC},
+                {GPUIPC_ERR_PROTOCOL, CHANNEL_SLOTS, 0},
+                {GPUIPC_ERR_PROTOCOL, CHANNEL_SLOTS, GPUIPC_CHANNEL_SLOTS_MAX + 1},
+                {GPUIPC_ERR_PROTOCOL, CHANNEL_SLOT_BYTES, 0},
+                {GPUIPC_ERR_PROTOCOL, CHANNEL_HEADER_BYTES, GPUIPC_FRAME_HEADER_MAX + 1},
+                {GPUIPC_ERR_OUT_OF_RANGE, CHANNEL_SLOT_BYTES, UINT64_MAX},
+                {GPUIPC_ERR_OUT_OF_RANGE, CHANNEL_SLOTS, 3}};
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_readers = 1});
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        wrong_at = rows[i].at;
+        wrong_value = rows[i].value;
+        reader = NULL;
+        moment_at(MOMENT_TRAIL, 1, write_wrong);
+        check_status(rows[i].expected, open_reader());
+        moment_over();
+        cr_assert_null(reader);
+        cr_assert_eq(channel_case_reader().state, GPUIPC_READER_CLOSED);
+    }
+    check_ok(open_reader());
+    check_ok(gpuipc_subscription_close(reader));
+}
+
+/* ---- another driver ------------------------------------------------------------------------------- */
+
+/* Memory of this process, which the other driver does not know as such: it asks the server as another process would. */
+Test(moment_channel, a_context_of_another_driver_reads_as_another_process_does) {
+    gpuipc_context *other = NULL;
+    gpuipc_context_config by_path = core_context_config();
+    by_path.driver = os_library_path(core_driver()->library);
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(gpuipc_context_create(&by_path, &other));
+    core_set_failures("");
+    check_ok(gpuipc_subscription_open(other, &channel_case_ticket, NULL, &reader));
+    cr_assert_eq(core_calls("cuMemImportFromShareableHandle"), 1);
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(reader), 1);
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_context_destroy(other));
+}
+
+/* ---- a turn that is waited for -------------------------------------------------------------------- */
+
+/* The streams are too far behind, and when the call looks again there is no channel. */
+static gpuipc_status has_no_room(void) {
+    moment_at(MOMENT_TRY_LOCK, 1, destroy_channel);
+    return GPUIPC_ERR_TIMEOUT;
+}
+
+Test(moment_channel, a_turn_that_is_waited_for_ends_with_its_channel) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    make_turns(NULL);
+    gpuipc_channel *of = channel_case_channel;
+    moment_at(MOMENT_TURN, 1, has_no_room);
+    check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
+                  gpuipc_channel_loan(of, stream, SOON_MS, &frame));
+    end_turns();
 }

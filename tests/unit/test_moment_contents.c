@@ -29,6 +29,10 @@ Test(moment_contents, a_ring_that_cannot_be_mapped_ends_the_connection) {
         moment_over();
         check_status(GPUIPC_ERR_CONNECTION_BROKEN,
                      contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+        const gpuipc_contents back = {
+            .struct_size = sizeof(back), .buffer = two.into, .bytes = FEW, .stream = two.receives};
+        check_status(GPUIPC_ERR_CONNECTION_BROKEN,
+                     gpuipc_connection_send_contents(two.pair.client, &back, 0));
         check_ok(gpuipc_connection_close(two.pair.client));
         two.pair.client = NULL;
         contents_both_pass(&two);
@@ -147,6 +151,35 @@ Test(moment_contents, one_thread_sends_and_one_receives) {
                   contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
     moment_over();
     check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+}
+
+/* Its words, or the record with the memory: what has not left goes with the next. */
+Test(moment_contents, what_could_not_be_sent_is_sent_again) {
+    core_need_emulated();
+    for (unsigned nth = 1; nth <= 2; nth++) {
+        contents_ends_open(&two, FEW);
+        buffer_marks_write(two.from, nth);
+        moment_at(MOMENT_SEND, nth, fails);
+        check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "there is none",
+                      contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+        moment_over();
+        check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+        check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+        contents_both_pass(&two);
+        buffer_marks_check(two.into, 0, 0, FEW, nth, 0);
+        contents_ends_close(&two);
+    }
+}
+
+/* By the memory itself: the host waits for its return. */
+Test(moment_no_words, memory_sent_to_a_process_that_ends_meanwhile_comes_back) {
+    core_need_emulated();
+    contents_ends_open(&two, FEW);
+    moment_at(MOMENT_AWAIT, 1, is_gone);
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    moment_over();
     contents_both_pass(&two);
     contents_ends_close(&two);
 }

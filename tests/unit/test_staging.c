@@ -8,6 +8,7 @@
 
 #include "copy/staging.h"
 #include "emulated.h"
+#include "sync/deferred.h"
 
 TestSuite(staging, .init = core_start, .fini = core_finish, .timeout = 120);
 
@@ -230,10 +231,12 @@ Test(staging, more_streams_than_rings_share_the_oldest) {
 Test(staging, a_stream_keeps_its_ring) {
     one_way first;
     one_way second;
+    one_way third;
     core_need_emulated();
     core_need_devices(2);
     one_way_make(&first, 1);
     one_way_make(&second, 2);
+    one_way_make(&third, 3);
     one_way_copy(&first);
     core_set_failures("cuEventQuery:*=600");
     one_way_copy(&second);
@@ -242,9 +245,13 @@ Test(staging, a_stream_keeps_its_ring) {
     cr_assert_eq(core_driver()->cuStreamSynchronize(second.stream), CUDA_SUCCESS);
     one_way_copy(&first);
     one_way_copy(&second);
+    cr_assert_eq(core_driver()->cuStreamSynchronize(first.stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamSynchronize(second.stream), CUDA_SUCCESS);
+    one_way_copy(&third); /* both are idle: it has one of them */
     cr_assert_eq(calls_of("cuMemHostAlloc"), 0);
     one_way_end(&first, 1);
     one_way_end(&second, 2);
+    one_way_end(&third, 3);
 }
 
 /* Where a device reaches both, nothing is staged, whichever device's stream it is. */
@@ -322,6 +329,10 @@ Test(staging, a_ring_of_a_device_that_cannot_be_entered_keeps_its_slots) {
     cr_assert_eq(calls_of("cuMemFreeHost"), 0);
     cr_assert_eq(calls_of("cuStreamQuery"), 0);
     core_set_failures("");
+    deferred_wait_begins(); /* as while a stream waits for another process: freeing would wait for it */
+    copy_and_end("");
+    cr_assert_eq(calls_of("cuMemFreeHost"), 0);
+    deferred_wait_ends();
     for (unsigned n = 1; n <= 5; n++) { /* two looks, the slots, and the streams of two devices */
         char failure[64];
         (void)snprintf(failure, sizeof(failure), "cuCtxPushCurrent:%u=999", n);
