@@ -9,6 +9,13 @@
 
 /* Room for a record, its status's name and its status's sentence. */
 #define TEXT_SIZE 900
+/* The longest code, and the longest name of a status. */
+#define CODE_SIZE 112
+#define NAME_SIZE 64
+
+_Static_assert(sizeof(gpuipc_error) + CODE_SIZE + NAME_SIZE < TEXT_SIZE,
+               "a record leaves room for what to do");
+
 /* Behind the last group of statuses. */
 #define GROUPS_END 120
 
@@ -114,14 +121,14 @@ static void code_text(const gpuipc_error *error, char *room, size_t capacity) {
 const char *gpuipc_error_text(void) {
     const gpuipc_error *error = &own.error;
     const char *remedy = gpuipc_status_message(error->status);
-    char code[112];
+    char code[CODE_SIZE];
     if (error->status == GPUIPC_OK) {
         return remedy;
     }
     code_text(error, code, sizeof(code));
     const int length = snprintf(own.text, sizeof(own.text), "%s: %s (%s%s)", error->operation,
                                 error->sentence, gpuipc_status_name(error->status), code);
-    if (length > 0 && (size_t)length < sizeof(own.text) && strcmp(error->sentence, remedy) != 0) {
+    if (strcmp(error->sentence, remedy) != 0) {
         (void)snprintf(own.text + length, sizeof(own.text) - (size_t)length, "; in general: %s",
                        remedy);
     }

@@ -203,7 +203,7 @@ gpuipc_status import_new(const import_key *key, uint32_t segment_count, bool may
     if (self == NULL) {
         return status_out_of_memory(size);
     }
-    *self = (import_memory){.references = 1, .may_stay = may_stay && key != NULL};
+    *self = (import_memory){.references = 1, .may_stay = may_stay};
     if (key != NULL) {
         self->key = *key;
     }

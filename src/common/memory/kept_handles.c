@@ -20,13 +20,10 @@ gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_impo
                                   os_handle *out_handle, bool *out_is_kept) {
     kept_handles *self = ctx->kept_handles;
     gpuipc_status status = GPUIPC_OK;
-    if (is_imported) { /* it came with its handle, or without, and that stays so */
-        status = segment_check_export(of, true);
-        if (status == GPUIPC_OK) {
-            *out_handle = of->kept;
-            *out_is_kept = true;
-        }
-        return status;
+    if (is_imported) { /* it came with its handle, else it would not be exported */
+        *out_handle = of->kept;
+        *out_is_kept = true;
+        return GPUIPC_OK;
     }
     os_mutex_lock(&self->mutex);
     if (!os_handle_is_valid(of->kept) && self->count < ctx->config.max_kept_handles) {
@@ -47,7 +44,7 @@ gpuipc_status kept_handles_export(struct context *ctx, segment *of, bool is_impo
 void kept_handles_prepare(struct context *ctx, segment *of) {
     const gpuipc_error why = status_save();
     os_mutex_lock(&ctx->kept_handles->mutex);
-    if (!os_handle_is_valid(of->kept) && ctx->kept_handles->count < ctx->config.max_kept_handles) {
+    if (ctx->kept_handles->count < ctx->config.max_kept_handles) {
         (void)keep(ctx, of);
     }
     os_mutex_unlock(&ctx->kept_handles->mutex);
