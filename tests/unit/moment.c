@@ -11,6 +11,7 @@
 #include "sync/trail.h"
 #include "sync/watch.h"
 #include "thread_state.h"
+#include "ticket/ticket_name.h"
 
 static struct {
     moment where;
@@ -72,6 +73,8 @@ static gpuipc_status come(moment where) {
     }
 
 /* clang-format off */
+WRAP(MOMENT_ASK, ticket_name_ask, (context *ctx, const char *name, const gpuipc_endpoint_config *how, os_deadline deadline, gpuipc_ticket *out),
+     (ctx, name, how, deadline, out))
 WRAP(MOMENT_ATTRIBUTES, os_handle_attributes, (const void **out), (out))
 WRAP(MOMENT_AWAIT, point_await, (const point_word *words, size_t count, const atomic_bool *interrupted, os_deadline deadline),
      (words, count, interrupted, deadline))
@@ -99,10 +102,10 @@ bool __wrap_os_mutex_try_lock(os_mutex *mutex) {
     return come(MOMENT_TRY_LOCK) == GPUIPC_OK && __real_os_mutex_try_lock(mutex);
 }
 
-bool __real_os_connection_end(os_connection *connection, bool *out_peer_closed);
-bool __wrap_os_connection_end(os_connection *connection, bool *out_peer_closed);
-bool __wrap_os_connection_end(os_connection *connection, bool *out_peer_closed) {
-    const bool is_over = __real_os_connection_end(connection, out_peer_closed);
+bool __real_os_connection_end(os_connection *self, bool *out_peer_closed);
+bool __wrap_os_connection_end(os_connection *self, bool *out_peer_closed);
+bool __wrap_os_connection_end(os_connection *self, bool *out_peer_closed) {
+    const bool is_over = __real_os_connection_end(self, out_peer_closed);
     *out_peer_closed |= come(MOMENT_END) != GPUIPC_OK;
     return is_over;
 }

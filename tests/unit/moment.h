@@ -12,6 +12,7 @@
 
 typedef enum moment {
     MOMENT_NONE,
+    MOMENT_ASK,        /**< ticket_name_ask */
     MOMENT_ATTRIBUTES, /**< os_handle_attributes */
     MOMENT_AWAIT,      /**< point_await */
     MOMENT_BELL,       /**< os_bell_make */

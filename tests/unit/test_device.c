@@ -339,7 +339,28 @@ Test(device_machine, of_a_driver_that_does_not_number_streams) {
         check_ok(gpuipc_buffer_fill_async(buffer, 0, 65536, 7, 1, stream));
         cr_assert_geq(core_calls("cuStreamGetCtx"), i);
     }
+    check_ok(gpuipc_buffer_fill_async(buffer, 0, 65536, 7, 1, NULL));
     cr_assert_eq(core_calls("cuStreamGetId"), 0);
+    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(device_machine, of_a_driver_that_does_not_tell_the_number_of_a_stream) {
+    CUstream stream;
+    gpuipc_buffer *buffer = NULL;
+    gpuipc_context *made = on_machine("");
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 65536};
+    core_enter_device(0);
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_create(made, &config, &buffer));
+    core_set_failures("cuStreamGetId:*=999");
+    for (uint64_t i = 1; i <= 2; i++) {
+        check_ok(gpuipc_buffer_fill_async(buffer, 0, 65536, 7, 1, stream));
+        cr_assert_geq(core_calls("cuStreamGetCtx"), i);
+    }
+    core_set_failures("");
     cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
     check_ok(gpuipc_buffer_release(buffer));

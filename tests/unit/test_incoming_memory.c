@@ -252,3 +252,11 @@ Test(incoming_memory, pools_have_a_limit) {
     os_handle_close(&handle);
     own_kinds_undo(&own);
 }
+
+/* Of whom nothing is known, it is not said that he has ended. */
+Test(incoming_memory, a_source_has_ended_when_its_process_has) {
+    const os_peer self = {
+        .process_id = os_process_id(), .same_user = true, .process = OS_HANDLE_NONE};
+    cr_assert_not(import_source_has_ended(&(import_source){.context = inner()}));
+    cr_assert_not(import_source_has_ended(&(import_source){.context = inner(), .peer = &self}));
+}

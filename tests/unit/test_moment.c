@@ -4,11 +4,12 @@
 
 #include "base/status.h"
 #include "core_fixture.h"
+#include "memory/buffer.h"
 #include "moment.h"
 
 TestSuite(moment, .init = core_start, .fini = core_finish, .timeout = 60);
 
-static gpuipc_buffer *buffer;
+static gpuipc_buffer *buffer_handle;
 static CUstream stream;
 
 static gpuipc_status fails(void) {
@@ -28,15 +29,15 @@ static void end_stream(void) {
 /* ---- buffers ------------------------------------------------------------------------------------- */
 
 static gpuipc_status release_buffer(void) {
-    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_buffer_release(buffer_handle));
     return GPUIPC_OK;
 }
 
 Test(moment, a_buffer_released_meanwhile_is_not_released_behind_a_stream) {
     make_stream();
-    buffer = core_buffer(core_unit, 0);
+    buffer_handle = core_buffer(core_unit, 0);
     moment_at(MOMENT_PASSING, 1, release_buffer);
-    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_release_async(buffer, stream));
+    check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_release_async(buffer_handle, stream));
     moment_over();
     end_stream();
 }
@@ -45,13 +46,48 @@ Test(moment, a_buffer_released_meanwhile_is_not_found) {
     gpuipc_buffer *found = NULL;
     uint64_t offset = 7;
     core_need_emulated();
-    buffer = core_buffer(core_unit, 0);
-    const uint64_t address = gpuipc_buffer_address(buffer);
+    buffer_handle = core_buffer(core_unit, 0);
+    const uint64_t address = gpuipc_buffer_address(buffer_handle);
     moment_at(MOMENT_HOLD, 1, release_buffer);
     check_refused(GPUIPC_ERR_NOT_FOUND, "no buffer that this context made or opened",
                   gpuipc_buffer_find(core_context, address, &found, &offset));
     moment_over();
     cr_assert(found == NULL && offset == 7);
+}
+
+static buffer *in_release;
+
+/* Another thread has taken the handle away, and is about to give up what it stood for. */
+static gpuipc_status release_half(void) {
+    check_ok(buffer_take_hold(buffer_handle, &in_release));
+    return GPUIPC_OK;
+}
+
+static gpuipc_status release_half_and_fail(void) {
+    moment_at(MOMENT_PUBLISH, 1, fails);
+    return release_half();
+}
+
+/* It is there still: who finds it has a handle of his own. */
+Test(moment, a_buffer_that_is_just_released_is_found_under_another_handle) {
+    gpuipc_buffer *found = NULL;
+    uint64_t offset = 7;
+    core_need_emulated();
+    for (int i = 0; i < 2; i++) {
+        buffer_handle = core_buffer(core_unit, 0);
+        const uint64_t address = gpuipc_buffer_address(buffer_handle);
+        moment_at(MOMENT_HOLD, 1, i == 0 ? release_half : release_half_and_fail);
+        check_status(i == 0 ? GPUIPC_OK : GPUIPC_ERR_OUT_OF_MEMORY,
+                     gpuipc_buffer_find(core_context, address, &found, &offset));
+        moment_over();
+        buffer_unreference_handle(in_release);
+        cr_assert_eq(offset, 0);
+        if (i == 0) {
+            cr_assert_neq(found, buffer_handle);
+            cr_assert_eq(gpuipc_buffer_address(found), address);
+            check_ok(gpuipc_buffer_release(found));
+        }
+    }
 }
 
 /* Nobody could look when the stream has passed, so the call waits for it. */
@@ -63,8 +99,8 @@ Test(moment, a_return_that_nobody_can_watch_is_waited_for) {
         .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_LEGACY, .bytes = core_unit};
     make_stream();
     core_pair_open(&pair, core_context, other);
-    check_ok(gpuipc_buffer_create(core_context, &config, &buffer));
-    check_ok(core_send(pair.server, &buffer, 1));
+    check_ok(gpuipc_buffer_create(core_context, &config, &buffer_handle));
+    check_ok(core_send(pair.server, &buffer_handle, 1));
     check_ok(core_receive(pair.client, &opened, 1));
     core_set_stream_delay(30);
     core_set_failures("");
@@ -75,7 +111,7 @@ Test(moment, a_return_that_nobody_can_watch_is_waited_for) {
     cr_assert_eq(core_driver()->cuStreamQuery(stream), CUDA_SUCCESS);
     core_set_stream_delay(0);
     check_ok(gpuipc_buffer_release(opened));
-    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_buffer_release(buffer_handle));
     core_pair_close(&pair);
     check_ok(gpuipc_context_destroy(other));
     end_stream();
@@ -116,15 +152,15 @@ Test(moment, an_end_that_was_closed_first_has_what_it_took_in_and_no_more) {
     core_pair pair;
     core_need_emulated();
     core_pair_open(&pair, core_context, core_context);
-    buffer = core_buffer(core_unit, 0);
-    check_ok(core_send(pair.server, &buffer, 1));
-    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(buffer, 0));
+    buffer_handle = core_buffer(core_unit, 0);
+    check_ok(core_send(pair.server, &buffer_handle, 1));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(buffer_handle, 0));
     moment_at(MOMENT_END, 1, fails);
     check_ok(gpuipc_connection_close(pair.server));
     moment_over();
     pair.server = NULL;
-    check_ok(gpuipc_buffer_await_returns(buffer, 0));
-    check_ok(gpuipc_buffer_release(buffer));
+    check_ok(gpuipc_buffer_await_returns(buffer_handle, 0));
+    check_ok(gpuipc_buffer_release(buffer_handle));
     core_pair_close(&pair);
 }
 

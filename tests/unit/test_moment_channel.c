@@ -317,3 +317,34 @@ Test(moment_channel, a_turn_that_is_waited_for_ends_with_its_channel) {
                   gpuipc_channel_loan(of, stream, SOON_MS, &frame));
     end_turns();
 }
+
+/* ---- who is asked for a name ---------------------------------------------------------------------- */
+
+static gpuipc_status answer;
+
+static gpuipc_status answers(void) {
+    return status_fail(answer, "so it is");
+}
+
+/* Whoever had the name has ended, and who has it now is asked a moment later. */
+Test(moment_channel, a_name_whose_owner_is_just_gone_is_asked_for_again) {
+    static const struct {
+        gpuipc_status answer;
+        gpuipc_status expected;
+    } rows[] = {{GPUIPC_ERR_NOT_FOUND, GPUIPC_OK},
+                {GPUIPC_ERR_TICKET_UNKNOWN, GPUIPC_OK},
+                {GPUIPC_ERR_TICKET_REVOKED, GPUIPC_OK},
+                {GPUIPC_ERR_EXPORTER_GONE, GPUIPC_OK},
+                {GPUIPC_ERR_ACCESS_DENIED, GPUIPC_ERR_ACCESS_DENIED}};
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .name = "frames"});
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        answer = rows[i].answer;
+        reader = NULL;
+        moment_at(MOMENT_ASK, 1, answers);
+        check_status(rows[i].expected,
+                     gpuipc_subscription_open_named(core_context, "frames", NULL, &reader));
+        moment_over();
+        cr_assert_eq(reader != NULL, rows[i].expected == GPUIPC_OK);
+        check_ok(gpuipc_subscription_close(reader));
+    }
+}
