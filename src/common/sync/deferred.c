@@ -7,8 +7,8 @@
 #include "sync/export_record.h"
 #include "sync/watch.h"
 
-/* So much may be kept before the end of a connection waits for the devices: fewer than a writer keeps of one process for its next
- * subscription (SPARES_MAX), so that they meet. */
+/* So much may be kept before the end of a connection waits for the devices. Fewer than the pages that a channel's writer
+ * keeps until their readers have said farewell (point.c). */
 #define MANY_ITEMS 16u
 #define MANY_BYTES (UINT64_C(64) << 20)
 
