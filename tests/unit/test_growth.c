@@ -320,7 +320,7 @@ Test(growth, with_connections_that_have_something) {
 #define MANY_WAITS 4000u
 
 static void look(void *of) {
-    watch_collect(of);
+    watch_sweep(of);
 }
 
 /* Streams that have not passed; no word of theirs is written. */
@@ -360,7 +360,7 @@ static void check_looking(const char *what, bool has_peer_closed) {
     }
     while (!deferred_is_quiet()) {
         cr_assert_not(os_deadline_passed(deadline));
-        watch_collect(ctx);
+        watch_sweep(ctx);
     }
     point_page_unreference(page, false);
     connection_unreference(end);
@@ -418,7 +418,7 @@ Test(growth, of_a_look_after_pages_that_were_given_up) {
     }
     while (!deferred_is_quiet()) {
         cr_assert_not(os_deadline_passed(deadline));
-        watch_collect(ctx);
+        watch_sweep(ctx);
     }
     while (count < MANY_PAGES) {
         point_page_unreference(pages[count++], false);

@@ -215,7 +215,7 @@ static void ask_and_keep(const gpuipc_ticket *of) {
     check_ok(asker_send(&client, of));
     check_ok(connection_receive_whole(from, WIRE_REPLY, false, os_deadline_after(SOON_MS)));
     cr_assert_eq(from->in.buffer_count, 1);
-    connection_discard(from, false);
+    connection_clear_message(from, false);
 }
 
 /* Beside as many as a page of points has, it gets what is not ready as well, and the server waits for nobody. */

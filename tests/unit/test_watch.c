@@ -167,7 +167,7 @@ Test(watch, a_word_that_came_before_the_end_is_no_loss) {
     check_ok(passage_take(ctx, page, &passage));
     point_store(&word);
     check_ok(begin_wait(ctx, &word, &passage, of));
-    watch_collect(ctx); /* has looked */
+    watch_sweep(ctx); /* has looked */
     cr_assert_not(atomic_load(&of->is_lost));
     passage_cancel(&passage);
     wait_until_idle();
@@ -188,7 +188,7 @@ Test(watch, a_word_that_is_taken_back_is_stored_again) {
     point_store(&word);
     check_ok(begin_wait(ctx, &word, &passage, NULL));
     for (int i = 0; i < 2; i++) {
-        watch_collect(ctx); /* has seen the word */
+        watch_sweep(ctx); /* has seen the word */
         cr_assert_not(deferred_is_quiet());
         point_store(&taken_back);
         wait_until_reached(&word);
@@ -231,7 +231,7 @@ Test(watch, the_end_of_a_process_lets_all_streams_go_at_once) {
     point at;
     point_page *page = page_make(&dead, &at);
     begin_waits(page, passages, 0, MANY_WAITS / 2);
-    watch_collect(ctx);
+    watch_sweep(ctx);
     cr_assert_eq(count_reached(page), MANY_WAITS / 2);
     begin_waits(page, passages, MANY_WAITS / 2, MANY_WAITS);
     cr_assert_eq(count_reached(page), MANY_WAITS);
@@ -253,11 +253,11 @@ static void check_closing(bool has_taken) {
         check_ok(point_page_open(ctx, end->other_end, page->handle, &theirs));
     }
     begin_waits(page, passages, 0, MANY_WAITS / 2);
-    watch_collect(ctx);
+    watch_sweep(ctx);
     cr_assert_eq(count_reached(page), 0);
     check_ok(gpuipc_connection_close(pair.server));
     pair.server = NULL;
-    watch_collect(ctx);
+    watch_sweep(ctx);
     cr_assert_eq(count_reached(page), has_taken ? 0 : MANY_WAITS / 2);
     begin_waits(page, passages, MANY_WAITS / 2, MANY_WAITS);
     cr_assert_eq(count_reached(page), has_taken ? 0 : MANY_WAITS);

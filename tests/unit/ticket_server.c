@@ -43,7 +43,7 @@ static gpuipc_status take_request(connection *from, wire_wish wish, ticket *out_
         return status;
     }
     status = wire_decode_request(from->in.bytes, from->in.byte_count, &request);
-    connection_discard(from, false);
+    connection_clear_message(from, false);
     if (status == GPUIPC_OK) {
         status = request.wish == wish ? GPUIPC_OK : GPUIPC_ERR_PROTOCOL;
         memcpy(bytes.bytes, request.ticket, sizeof(bytes.bytes));

@@ -80,7 +80,7 @@ gpuipc_status channel_turn_publish(channel *self, const gpuipc_frame *frame, gpu
         return status;
     }
     slot->loan = ++self->loans; /* nobody else publishes it, or discards it, meanwhile */
-    status = turn_finish(&end, stream);
+    status = turn_pass(&end, stream);
     slot->loan = frame->id >> 8;
     if (status == GPUIPC_OK) {
         if (self->turn.is_captured) {

@@ -35,7 +35,7 @@ gpuipc_status subscription_turn_give_back(subscription *self, gpuipc_stream stre
         return GPUIPC_OK;
     }
     frame->take = ++self->takes; /* nobody else gives it back meanwhile */
-    const gpuipc_status status = turn_finish(&end, stream);
+    const gpuipc_status status = turn_pass(&end, stream);
     frame->take = take;
     return status;
 }

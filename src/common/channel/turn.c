@@ -222,7 +222,7 @@ static gpuipc_status write_on_stream(const turn_end *of, const point_word *words
 }
 
 /* What was awaited is set back before the other side may say it again. */
-gpuipc_status turn_finish(const turn_end *of, gpuipc_stream stream) {
+gpuipc_status turn_pass(const turn_end *of, gpuipc_stream stream) {
     point_word words[POINT_HALVES_MAX];
     const turn_state *self = of->turn;
     const size_t count = self->count;

@@ -46,7 +46,7 @@ typedef struct turn_end {
 gpuipc_status turn_begin(const turn_end *of, gpuipc_stream stream);
 /** Behind what the stream was given: the turn is the other's. ERR_INVALID_ARGUMENT: captured and begun on a stream that
  *  was not, or the other way round */
-gpuipc_status turn_finish(const turn_end *of, gpuipc_stream stream);
+gpuipc_status turn_pass(const turn_end *of, gpuipc_stream stream);
 /** One more page, with a reference on it. */
 void turn_add(turn_state *self, point_page *page);
 /** Its pages are given up. */

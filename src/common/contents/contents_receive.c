@@ -157,7 +157,7 @@ static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_c
     if (status == GPUIPC_OK && record->number != from->ring_in->next) {
         status = bad("contents are missing in the ring");
     }
-    connection_discard(from, false);
+    connection_clear_message(from, false);
     if (status != GPUIPC_OK) {
         connection_break(from);
         status_add("; the connection is broken");
@@ -175,7 +175,7 @@ static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc
                                     const wire_contents *record, os_deadline deadline) {
     gpuipc_status status = check_record(contents, record);
     if (status != GPUIPC_OK) {
-        connection_discard(from, true);
+        connection_clear_message(from, true);
         return status;
     }
     return receive_memory(from, into, contents, record, deadline);
@@ -201,7 +201,7 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
         status = bad("contents came without the one buffer that they are in");
     }
     if (status != GPUIPC_OK) {
-        connection_discard(from, true);
+        connection_clear_message(from, true);
         connection_break(from);
         status_add("; the connection is broken");
         goto unreference;

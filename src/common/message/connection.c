@@ -125,7 +125,7 @@ static void destroy(object *base) {
     quota_return(&self->charge);
     point_peer_unreference(self->other_end, forked);
     if (!forked) {
-        ready_event_collect(self->context, false);
+        ready_event_sweep(self->context, false);
         watch_tidy(self->context);
     }
     os_pages_free(self->packet_in, PACKETS_BYTES);

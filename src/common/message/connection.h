@@ -133,7 +133,7 @@ gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *
 /** Takes the page of a channel that has come out of it. ERR_PROTOCOL: none has */
 gpuipc_status connection_take_channel_page(connection *from, os_handle *out_handle);
 /** It is used up. @param is_refused what it brought is returned */
-void connection_discard(connection *from, bool is_refused);
+void connection_clear_message(connection *from, bool is_refused);
 
 /** Ends it for good: both sides notice. The caller's status stays in the record. */
 void connection_break(connection *self);

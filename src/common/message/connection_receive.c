@@ -288,7 +288,7 @@ static gpuipc_status open_all(connection *from, const gpuipc_incoming *wanted,
     return status;
 }
 
-void connection_discard(connection *from, bool is_refused) {
+void connection_clear_message(connection *from, bool is_refused) {
     gpuipc_error why = status_save();
     from->next_in++;
     if (is_refused) {
@@ -332,7 +332,7 @@ gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted
     message->buffer_count = in->buffer_count;
 
 drop:
-    connection_discard(from, status != GPUIPC_OK);
+    connection_clear_message(from, status != GPUIPC_OK);
     return status;
 }
 
@@ -396,7 +396,7 @@ static gpuipc_status deliver(connection *from, const gpuipc_incoming *wanted,
         if (opened == NULL) {
             const gpuipc_status status =
                 status_out_of_memory(count * (sizeof(*opened) + sizeof(*handles)));
-            connection_discard(from, true);
+            connection_clear_message(from, true);
             return status;
         }
         handles = (gpuipc_buffer **)(opened + count);

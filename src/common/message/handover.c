@@ -251,7 +251,7 @@ gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buff
     if (count == 0) {
         return GPUIPC_OK;
     }
-    ready_event_collect(to->context, false);
+    ready_event_sweep(to->context, false);
     gpuipc_status status = export_all(self);
     if (status == GPUIPC_OK) {
         status = make_ready(self, flags, stream);

@@ -197,7 +197,7 @@ bool deferred_end(deferred_list *self, os_deadline deadline, bool forked) {
 
 bool deferred_work_off(struct context *ctx) {
     export_look_at_left(ctx);
-    watch_collect(ctx); /* its thread may not have seen yet that a stream has passed */
+    watch_sweep(ctx); /* its thread may not have seen yet that a stream has passed */
     const bool was_dropped = drop_run(ctx); /* which may add to the list */
     return deferred_run(ctx->deferred) || was_dropped;
 }

@@ -512,7 +512,7 @@ gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, u
 
 static void end(context *ctx, bool is_forked) {
     export_end_all(ctx, is_forked);
-    ready_event_collect(ctx, is_forked);
+    ready_event_sweep(ctx, is_forked);
     bool ended = deferred_end(ctx->deferred, ctx->ends_by, is_forked);
     if (ended) {
         passage_table_end(ctx);

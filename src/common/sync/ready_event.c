@@ -80,7 +80,7 @@ static ready_event *take_ended(struct context *ctx, bool forked) {
     return LIST_ITEM(first, ready_event, link);
 }
 
-void ready_event_collect(struct context *ctx, bool forked) {
+void ready_event_sweep(struct context *ctx, bool forked) {
     ready_event *event;
     while ((event = take_ended(ctx, forked)) != NULL) {
         if (!forked) {

@@ -18,7 +18,7 @@ gpuipc_status ready_event_record(struct context *ctx, size_t users, gpuipc_strea
 void ready_event_unreference(struct context *ctx, ready_event *self);
 
 /** Ends those that nobody needs any more. */
-void ready_event_collect(struct context *ctx, bool forked);
+void ready_event_sweep(struct context *ctx, bool forked);
 
 /** Waits on the host for the event with this name; as point_await(), and ERR_NOT_SUPPORTED. Never on a
  *  stream: one that waits for the event of a process that is killed waits for ever, and nothing lets it

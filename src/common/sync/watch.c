@@ -431,7 +431,7 @@ gpuipc_status watch_add_slot(struct context *ctx, const point_word *word, uint32
     return status;
 }
 
-void watch_collect(struct context *ctx) {
+void watch_sweep(struct context *ctx) {
     os_mutex_lock(&ctx->watch->mutex);
     look(ctx->watch);
     os_mutex_unlock(&ctx->watch->mutex);

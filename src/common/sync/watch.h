@@ -43,7 +43,7 @@ gpuipc_status watch_add_store(struct context *ctx, const point_word *word,
                               const point_word *passage);
 
 /** Forgets what is over, and ends the thread when nothing is left to look after. */
-void watch_collect(struct context *ctx);
+void watch_sweep(struct context *ctx);
 /** Only the latter. */
 void watch_tidy(struct context *ctx);
 

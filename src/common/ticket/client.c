@@ -330,7 +330,7 @@ static gpuipc_status read_request(client *of, wire_request *out_request) {
         connection_receive_whole(from, WIRE_REQUEST, false, os_deadline_after(0));
     if (status == GPUIPC_OK) {
         status = wire_decode_request(from->in.bytes, from->in.byte_count, &request);
-        connection_discard(from, false);
+        connection_clear_message(from, false);
     }
     connection_unlock_receiving(from);
     if (status != GPUIPC_OK) {

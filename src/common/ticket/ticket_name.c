@@ -185,7 +185,7 @@ static gpuipc_status take_answer(connection *from, const char *name, gpuipc_tick
     if (status == GPUIPC_OK) {
         memcpy(out_ticket->bytes, in->bytes + WIRE_REPLY_BYTES, sizeof(out_ticket->bytes));
     }
-    connection_discard(from, true);
+    connection_clear_message(from, true);
     return status;
 }
 

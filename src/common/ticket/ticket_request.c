@@ -37,7 +37,7 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
 
 /* In a reply that is not what it should be there may be more to come that nobody could make sense of. */
 static gpuipc_status bad_reply(connection *from, const char *sentence) {
-    connection_discard(from, true);
+    connection_clear_message(from, true);
     connection_break(from);
     return status_fail(GPUIPC_ERR_PROTOCOL, "%s", sentence);
 }
@@ -52,7 +52,7 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
     gpuipc_status status;
     if (bytes == NULL) {
         status = status_out_of_memory(size);
-        connection_discard(from, true);
+        connection_clear_message(from, true);
         return status;
     }
     gpuipc_incoming message = {.struct_size = sizeof(message),
@@ -65,8 +65,8 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
                                .stream = config->stream};
     status = connection_deliver(from, &message, &out->buffer, &message, deadline);
     if (status == GPUIPC_ERR_TIMEOUT && from->in.started) {
-        connection_discard(from,
-                           true); /* its event was late, of which gpuipc's servers send none */
+        connection_clear_message(
+            from, true); /* its event was late, of which gpuipc's servers send none */
     }
     out->is_one_shot = (reply->flags & WIRE_REPLY_ONE_SHOT) != 0;
     if (bytes == bare) {
@@ -88,7 +88,7 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
     wire_reply reply;
     gpuipc_status status = wire_decode_reply(in->bytes, in->byte_count, &reply);
     if (status != GPUIPC_OK) {
-        connection_discard(from, true);
+        connection_clear_message(from, true);
         connection_break(from);
         return status;
     }
@@ -103,7 +103,7 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
     if (is_granted) {
         return open_reply(from, &reply, config, deadline, out);
     }
-    connection_discard(from, false);
+    connection_clear_message(from, false);
     return ticket_answer_status((wire_answer)reply.answer);
 }
 
