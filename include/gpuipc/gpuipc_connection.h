@@ -166,7 +166,7 @@ gpuipc_connection_get_wait_handle(gpuipc_connection *connection, intptr_t *out_h
  * ::GPUIPC_ERR_RELEASED.
  * @param connection NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the connection  @threads any
- * @blocking no. When more than 64 MiB or 16 pieces of released memory are kept because freeing them waits, for what
+ * @blocking no. When more than 64 MiB or 64 pieces of released memory are kept because freeing them waits, for what
  *         the devices have been given to do  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);

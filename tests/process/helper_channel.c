@@ -11,6 +11,7 @@
 static gpuipc_server *server;
 static gpuipc_channel *channel;
 static gpuipc_subscription *subscription;
+static gpuipc_stream reads_on = GPUIPC_NO_STREAM;
 static gpuipc_frame held[GPUIPC_CHANNEL_SLOTS_MAX];
 static size_t held_count;
 
@@ -153,7 +154,7 @@ static void unsubscribe(helper_state *self, const char *arguments) {
 
 /* ERR_WRONG_DATA when it is not what its header says. */
 static gpuipc_status take_one(gpuipc_frame *out_frame) {
-    gpuipc_status status = gpuipc_subscription_take(subscription, GPUIPC_NO_STREAM, -1, out_frame);
+    gpuipc_status status = gpuipc_subscription_take(subscription, reads_on, -1, out_frame);
     if (status == GPUIPC_OK &&
         (out_frame->header_bytes != sizeof(uint64_t) ||
          memcmp(out_frame->header, &out_frame->sequence, sizeof(uint64_t)) != 0)) {
@@ -215,13 +216,22 @@ static void read_frames(helper_state *self, const char *arguments) {
         if (status == GPUIPC_OK) {
             count++;
             missed += frame.missed;
-            status = gpuipc_subscription_give_back(subscription, &frame, GPUIPC_NO_STREAM);
+            status = gpuipc_subscription_give_back(subscription, &frame, reads_on);
         }
     }
     helper_say("%s %" PRIu64 " %" PRIu64, gpuipc_status_name(status), count, missed);
 }
 
+/* read-on-stream: from now on frames are taken and given back in the order of the default stream */
+static void read_on_stream(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    reads_on = NULL;
+    helper_say_status(GPUIPC_OK);
+}
+
 const helper_command helper_channel_commands[] = {{"channel", make},
+                                                  {"read-on-stream", read_on_stream},
                                                   {"publish-frames", publish},
                                                   {"publish-late", publish_late},
                                                   {"publish-by-kernel", publish_by_kernel},

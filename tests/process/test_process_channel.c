@@ -112,28 +112,49 @@ static size_t count_mappings(void) {
     return count;
 }
 
-/* The writer's streams write the words of each, so that its page is registered, which the writer's calls do not undo. */
-Test(channel, a_reader_that_comes_and_goes_takes_no_more_and_no_more) {
-    partner reader;
+static void publish_on_stream(void) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_channel_loan(channel, NULL, PATIENCE_MS, &frame));
+    sequence++;
+    frame.header = &sequence;
+    frame.header_bytes = sizeof(sequence);
+    check_ok(gpuipc_channel_publish(channel, &frame, NULL));
+}
+
+/* The writer's streams write the words of each, and those of two read them, so that pages are registered at both ends, which the
+ * calls of neither undo. */
+Test(channel, readers_that_come_and_go_take_no_more_and_no_more) {
+    enum {
+        READERS = 3,
+        SETTLED = 20
+    };
+    partner readers[READERS];
     begin(&(gpuipc_channel_config){.slots = 2});
-    partner_start(&reader, &at, NULL, NULL);
-    size_t first = 0;
-    for (int i = 0; i < 60; i++) {
-        partner_do(&reader, "GPUIPC_OK", "subscribe %s %d 1", ticket_text,
-                   (int)GPUIPC_DELIVERY_ALL);
-        check_ok(gpuipc_channel_loan(channel, NULL, PATIENCE_MS, &frame));
-        sequence++;
-        frame.header = &sequence;
-        frame.header_bytes = sizeof(sequence);
-        check_ok(gpuipc_channel_publish(channel, &frame, NULL));
-        partner_tell(&reader, "read-frames %u", (unsigned)sequence);
-        partner_hear(&reader, "GPUIPC_OK 1 0");
-        partner_do(&reader, "GPUIPC_OK", "unsubscribe");
-        first = i == 10 ? count_mappings() : first;
+    for (int i = 0; i < READERS; i++) {
+        partner_start(&readers[i], &at, NULL, NULL);
+        if (i > 0) {
+            partner_do(&readers[i], "GPUIPC_OK", "read-on-stream");
+        }
     }
-    cr_assert_leq(count_mappings(), first + 4); /* some of those before were just looked at */
-    partner_end(&reader);
+    size_t first = 0;
+    for (int i = 0; i < 100; i++) {
+        for (int k = 0; k < READERS; k++) {
+            partner_do(&readers[k], "GPUIPC_OK", "subscribe %s %d 1", ticket_text,
+                       (int)GPUIPC_DELIVERY_ALL);
+        }
+        publish_on_stream();
+        for (int k = 0; k < READERS; k++) {
+            partner_tell(&readers[k], "read-frames %u", (unsigned)sequence);
+            partner_hear(&readers[k], "GPUIPC_OK 1 0");
+            partner_do(&readers[k], "GPUIPC_OK", "unsubscribe");
+        }
+        first = i == SETTLED ? count_mappings() : first;
+    }
+    /* Of 240 that came since, some were just looked at. */
+    cr_assert_leq(count_mappings(), first + 8);
+    for (int i = 0; i < READERS; i++) {
+        partner_end(&readers[i]);
+    }
     end();
 }
 

@@ -135,9 +135,9 @@ Test(deferred_list, what_is_added_by_a_run_is_run) {
 }
 
 Test(deferred_list, many_are_many_in_number_or_in_bytes) {
-    static item items[17];
+    static item items[65];
     deferred_list list = {0};
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 65; i++) {
         cr_assert_not(deferred_are_many(&list));
         items[i] = (item){.is_ready = true};
         add(&list, &items[i], 0);

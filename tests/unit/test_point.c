@@ -406,6 +406,48 @@ Test(point, memory_of_a_living_process_s_page_is_its_own_again_when_it_touches_i
     cr_assert(deferred_is_empty(ctx->deferred));
 }
 
+/* It may be any process of another PID namespace. */
+Test(point, memory_of_a_page_goes_to_no_process_of_which_no_number_is_known) {
+    point_peer *unknown = living_as(0);
+    point_page *page = page_registered(unknown);
+    point_page *through;
+    const atomic_uint_least64_t *memory = page->words;
+    check_ok(point_page_open(ctx, self_peer, page->handle, &through));
+    through->farewell = FAREWELL;
+    point_page_unreference(page, false);
+    point_page_unreference(through, false);
+    cr_assert_neq(next_memory(unknown), memory);
+    point_peer_unreference(unknown, false);
+    cr_assert(deferred_run(ctx->deferred));
+}
+
+/* Its own memory waits to be unregistered, which may be late. */
+Test(point, farewell_is_said_when_no_stream_touches_the_page) {
+    point_peer *other = living_other();
+    point_page *page = page_registered(other);
+    both pages = {.mine = page};
+    point_word word;
+    point_word passage;
+    device_scope scope;
+    const atomic_uint_least64_t *memory = page->words;
+    check_ok(point_page_open(ctx, self_peer, page->handle, &pages.theirs));
+    pages.theirs->farewell = FAREWELL;
+    begin_wait(&pages, &word, &passage, &scope);
+    point_page_unreference(pages.theirs, false);
+    point_say_farewells(ctx);
+    store(page, &word);
+    point_page_unreference(page, false);
+    cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    cr_assert_neq(next_memory(other), memory, "it has not been said yet");
+    point_say_farewells(ctx);
+    cr_assert_eq(next_memory(other), memory);
+    cr_assert_eq(ctx->points->leaving.count, 0);
+    device_leave(&scope);
+    point_peer_unreference(other, false);
+    cr_assert(deferred_run(ctx->deferred));
+    cr_assert(deferred_is_empty(ctx->deferred));
+}
+
 /* It would wait for the end of this process. */
 Test(point, a_page_of_this_process_keeps_no_descriptor) {
     point_page *page = page_registered(self_peer);

@@ -338,6 +338,7 @@ static gpuipc_status open_channel(context *ctx, const gpuipc_ticket *bytes,
     point_page *page = NULL;
     subscription *self = NULL; /* as gcc -O3 wants it */
     void *handle;
+    point_say_farewells(ctx); /* the page of a former subscription may come again */
     gpuipc_status status = device_check_field(ctx, config->device);
     if (status == GPUIPC_OK) {
         status = open_either_way(ctx, bytes, config, deadline, &slots, &page);
@@ -452,6 +453,7 @@ gpuipc_status gpuipc_subscription_close(gpuipc_subscription *handle) {
     }
     object_unreference(last);
     if (ctx != NULL) {
+        point_say_farewells(ctx);
         deferred_tidy(ctx);
         context_unreference(ctx);
     }

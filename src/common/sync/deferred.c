@@ -7,9 +7,8 @@
 #include "sync/export_record.h"
 #include "sync/watch.h"
 
-/* So much may be kept before the end of a connection waits for the devices. Fewer than the pages that a channel's writer
- * keeps until their readers have said farewell (point.c). */
-#define MANY_ITEMS 16u
+/* So much may be kept before the end of a connection waits for the devices. */
+#define MANY_ITEMS 64u
 #define MANY_BYTES (UINT64_C(64) << 20)
 
 /* Of the process. A child has none of its parent's streams. */

@@ -396,6 +396,9 @@ static void end_page(point_page *self) {
         } else {
             forget_peer(self);
         }
+        if (self->opened != NULL && self->farewell != 0) {
+            list_append(&self->context->points->leaving, &self->spare);
+        }
         self->deferred =
             (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
         deferred_add(self->context->deferred, &self->deferred);
@@ -424,16 +427,41 @@ void point_page_unreference(point_page *self, bool forked) {
 
 /* ---- memory that is used again -------------------------------------------------------------- */
 
-/* The next in turn that is not being looked at by who would end it, taken from both lists. */
-static point_page *claim_spare(struct context *ctx) {
+/* Taken from both lists, unless who would end it looks at it. The mutex is held. */
+static bool claim(point_page *one) {
+    if (one == NULL || !deferred_take(one->context->deferred, &one->deferred)) {
+        return false;
+    }
+    list_remove(&one->spare);
+    return true;
+}
+
+/* The next in turn. */
+static point_page *claim_next(struct context *ctx, linked_list *of) {
     point_page *found = NULL;
     os_mutex_lock(&ctx->points->mutex);
     for (unsigned i = 0; i < SPARES_LOOKED && found == NULL; i++) {
-        point_page *next = LIST_ITEM(list_turn(&ctx->points->spares), point_page, spare);
-        if (next != NULL && deferred_take(ctx->deferred, &next->deferred)) {
-            list_remove(&next->spare);
-            found = next;
-        }
+        point_page *next = LIST_ITEM(list_turn(of), point_page, spare);
+        found = claim(next) ? next : NULL;
+    }
+    os_mutex_unlock(&ctx->points->mutex);
+    return found;
+}
+
+/* Processes of which no number is known are none. */
+static bool is_of_process(const point_page *self, const point_peer *peer) {
+    return peer->process.process_id != 0 &&
+           self->peer->process.process_id == peer->process.process_id;
+}
+
+/* One that this very process has said farewell to. There are few, and to look at them takes no call. */
+static point_page *claim_left_by(struct context *ctx, const point_peer *peer) {
+    point_page *found = NULL;
+    os_mutex_lock(&ctx->points->mutex);
+    for (list_link *at = ctx->points->spares.first; at != NULL && found == NULL;) {
+        point_page *one = LIST_ITEM(at, point_page, spare);
+        at = at->next;
+        found = is_of_process(one, peer) && has_said_farewell(one) && claim(one) ? one : NULL;
     }
     os_mutex_unlock(&ctx->points->mutex);
     return found;
@@ -452,8 +480,7 @@ static void put_spare_back(point_page *self) {
 static bool is_left_to(const point_page *spare, const point_peer *peer) {
     const int is_running = os_peer_is_running(&spare->peer->process);
     return is_running == 0 ||
-           (is_running > 0 && spare->peer->process.process_id == peer->process.process_id &&
-            has_said_farewell(spare));
+           (is_running > 0 && is_of_process(spare, peer) && has_said_farewell(spare));
 }
 
 /* What is registered in a CUDA context that was reset is so no more. */
@@ -476,19 +503,45 @@ static void take_over(point_page *self, point_page *from) {
     }
 }
 
-static bool take_over_any(point_page *self) {
-    for (unsigned i = 0; i < SPARES_LOOKED; i++) {
-        point_page *spare = claim_spare(self->context);
-        if (spare == NULL) {
-            return false;
-        }
-        if (is_free_for(spare, self->peer)) {
-            take_over(self, spare);
-            return true;
-        }
-        put_spare_back(spare);
+static bool try_take_over(point_page *self, point_page *spare) {
+    if (spare == NULL) {
+        return false;
     }
-    return false;
+    if (!is_free_for(spare, self->peer)) {
+        put_spare_back(spare);
+        return false;
+    }
+    take_over(self, spare);
+    return true;
+}
+
+static bool take_over_any(point_page *self) {
+    context *ctx = self->context;
+    bool is_done = try_take_over(self, claim_left_by(ctx, self->peer));
+    for (unsigned i = 0; i < SPARES_LOOKED && !is_done; i++) {
+        is_done = try_take_over(self, claim_next(ctx, &ctx->points->spares));
+    }
+    return is_done;
+}
+
+void point_say_farewells(struct context *ctx) {
+    for (unsigned i = 0; i < SPARES_LOOKED; i++) {
+        point_page *page = claim_next(ctx, &ctx->points->leaving);
+        if (page == NULL) {
+            return;
+        }
+        const bool is_over = is_ready(&page->deferred);
+        if (is_over) {
+            say_farewell(page);
+            page->farewell = 0; /* the page may be another one's now */
+        }
+        os_mutex_lock(&ctx->points->mutex);
+        if (!is_over) {
+            list_append(&ctx->points->leaving, &page->spare);
+        }
+        deferred_put_back(ctx->deferred, &page->deferred);
+        os_mutex_unlock(&ctx->points->mutex);
+    }
 }
 
 gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, uint32_t farewell,

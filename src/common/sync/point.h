@@ -52,7 +52,7 @@ struct point_page {
         is_lasting; /**< its memory may be another page's afterwards: point_page_create_lasting() */
     uint32_t
         farewell; /**< number of a word that is 2 when who has it open touches it no more; 0: there is none */
-    list_link spare;      /**< then, of those that nobody has any more */
+    list_link spare; /**< of point_context::spares, or leaving: of those that nobody has any more */
     linked_list passages; /**< of streams that may still touch it: passage.c keeps them */
     trail *trail;         /**< likewise, of a channel's page, a reference; or NULL */
     trail_set seen;       /**< of the trail, since nothing else holds the page */
@@ -102,6 +102,8 @@ typedef struct point_context {
     uint64_t captured_ended;  /**< so many pages that were captured in graphs */
     linked_list ended_events; /**< that no receiver waits for any more */
     linked_list spares; /**< pages whose memory waits to be unregistered, or to be used again */
+    linked_list
+        leaving; /**< pages of peers whose memory waits to be unregistered, and which have not been told farewell */
 } point_context;
 
 /** Ends with all that is deferred. Waits for streams that are just passing a word; what some still use is left to the end
@@ -123,6 +125,9 @@ gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, u
                                         point_page **out_page);
 /** What a farewell's word is then. */
 #define POINT_FAREWELL 2u
+/** Says farewell to some of the peers' pages that nothing here touches any more, although their memory is registered still. By who
+ *  ends and begins what has such pages. No call of the driver that waits. */
+void point_say_farewells(struct context *ctx);
 
 /** Takes in a page of the peer's. The handle stays the caller's. ERR_PROTOCOL when it is no
  *  memory of this size that keeps its size. */
