@@ -7,8 +7,8 @@
  * So whoever hands a tensor to another process keeps it until it has been given back.
  *
  * Requests of 2 MiB and less, which PyTorch makes for its small tensors, have segments of up to 32 MiB in common: to open
- * one costs a receiver no more. The next segment is as large as what such requests have already, so that no more than half of that
- * is unused. Who has one of them open can reach all of its segment.
+ * one costs a receiver no more. A segment is made no larger than so that less is unused of all of them than is used. Who has a
+ * part of one open can reach all of it.
  */
 #ifndef GPUIPC_TORCH_H
 #define GPUIPC_TORCH_H
@@ -58,7 +58,7 @@ GPUIPC_API void *gpuipc_torch_alloc(ssize_t bytes, int device, gpuipc_stream str
 
 /**
  * Frees memory of any kind. It is unmapped when the device has done what it was given until now. Where others have the same
- * segment, it is unmapped with the last of them. Until then the next request for the same stream may get it.
+ * segment, it is unmapped with the last of them, and nobody gets it before.
  * @param address as the allocation gave it; others, and NULL, do nothing
  * @param bytes not looked at  @param device not looked at  @param stream not looked at
  * @errors none  @ownership takes the memory  @threads any  @blocking no

@@ -7,9 +7,9 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <set>
 #include <thread>
 #include <tuple>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -19,7 +19,7 @@ using clock_type = std::chrono::steady_clock;
 /* What PyTorch asks for most is 2 MiB, for its small tensors. To open memory costs a receiver as much for 2 MiB as for 32. So
  * a segment has up to so many of these parts: the more the program has, the more the next one has. */
 constexpr uint64_t part_bytes = UINT64_C(2) << 20;
-constexpr size_t parts_at_most = 16;
+constexpr uint32_t parts_at_most = 16;
 
 struct kind {
     gpuipc_context *context = nullptr;
@@ -28,16 +28,17 @@ struct kind {
     uint64_t made = 0; /* how often it was said what it is */
 };
 
-/* Parts of one segment are for the same. Above all for the same stream: who gets one that was freed comes behind what used it. */
+/* Parts of one segment are for the same. */
 struct purpose {
+    pid_t process; /* a child has none of its parent's */
     uint32_t kind;
     uint64_t made;
     int device;
     gpuipc_stream stream;
 
     bool operator<(const purpose &other) const {
-        return std::tie(kind, made, device, stream) <
-               std::tie(other.kind, other.made, other.device, other.stream);
+        return std::tie(process, kind, made, device, stream) <
+               std::tie(other.process, other.kind, other.made, other.device, other.stream);
     }
 };
 
@@ -46,20 +47,23 @@ struct segment {
     gpuipc_buffer *buffer;
     uint64_t bytes;
     uint64_t bytes_of_part; /* all of them, where it is one */
-    uint32_t used;          /* a bit for each part */
+    uint32_t
+        given; /* so many parts were given out. None is twice: who has freed it may be using it still */
+    uint32_t used; /* a bit for each that is not freed */
     purpose made_for;
     gpuipc_server *server; /* NULL: there is no ticket */
     gpuipc_ticket ticket;
 
-    uint32_t all_used() const {
-        return static_cast<uint32_t>((UINT64_C(1) << bytes / bytes_of_part) - 1);
+    uint32_t count() const {
+        return static_cast<uint32_t>(bytes / bytes_of_part);
     }
 };
 
 /* Of one purpose. */
 struct parts {
     size_t used = 0;
-    std::set<uint64_t> with_room; /* addresses of segments */
+    size_t unused = 0;   /* never given out, or freed */
+    uint64_t latest = 0; /* the segment that was made last, if it is still there; else 0 */
 };
 
 struct leaving {
@@ -151,55 +155,48 @@ void let_others_in(gpuipc_buffer *buffer, const kind &made_as, uint32_t device) 
     }
 }
 
-/* With the lock. The address of a part that nobody has; 0: there is none. */
+/* With the lock. The address of a part that nobody had; 0: there is none. */
 uint64_t take_part(const purpose &wanted) {
     const auto found = all().small.find(wanted);
-    if (found == all().small.end() || found->second.with_room.empty()) {
+    if (found == all().small.end() || found->second.latest == 0) {
         return 0;
     }
-    const uint64_t address = *found->second.with_room.begin();
-    segment &of = all().segments.at(address);
-    uint32_t part = 0;
-    while ((of.used >> part & 1u) != 0) {
-        part++;
+    segment &of = all().segments.at(found->second.latest);
+    if (of.given == of.count()) {
+        return 0;
     }
+    const uint32_t part = of.given++;
     of.used |= 1u << part;
     found->second.used++;
-    if (of.used == of.all_used()) {
-        found->second.with_room.erase(address);
-    }
-    return address + part * of.bytes_of_part;
+    found->second.unused--;
+    return found->second.latest + part * of.bytes_of_part;
 }
 
-/* With the lock. As many as are used already, so that what is not used is never more than that. */
-size_t parts_of_next(const purpose &wanted) {
+/* With the lock. So that no more is unused than is used. */
+uint32_t parts_of_next(const purpose &wanted) {
     const auto found = all().small.find(wanted);
-    size_t count = 1;
-    while (found != all().small.end() && count < parts_at_most && 2 * count <= found->second.used) {
+    uint32_t count = 1;
+    while (found != all().small.end() && count < parts_at_most &&
+           2 * count + found->second.unused <= found->second.used) {
         count *= 2;
     }
     return count;
 }
 
-/* With the lock. Takes the buffer over, with its first part in use. Throws std::bad_alloc, and has done nothing then. */
+/* With the lock. Takes the buffer over, with its first part in use. Throws std::bad_alloc, and has not entered it then. */
 void enter(uint64_t address, const segment &made) {
-    const auto entered = all().segments.emplace(address, made).first;
     if (made.bytes_of_part > part_bytes) {
+        all().segments.emplace(address, made);
         return;
     }
-    try {
-        parts &of = all().small[made.made_for];
-        if (made.used != made.all_used()) {
-            of.with_room.insert(address);
-        }
-        of.used++;
-    } catch (const std::bad_alloc &) {
-        all().segments.erase(entered);
-        throw;
-    }
+    parts &of = all().small[made.made_for];
+    all().segments.emplace(address, made);
+    of.used++;
+    of.unused += made.count() - 1;
+    of.latest = address;
 }
 
-gpuipc_status make_segment(const kind &made_as, int device, uint64_t bytes, size_t count,
+gpuipc_status make_segment(const kind &made_as, int device, uint64_t bytes, uint32_t count,
                            gpuipc_buffer **out_buffer, uint64_t *out_bytes) {
     gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
     config.device = GPUIPC_DEVICE(device);
@@ -223,12 +220,12 @@ void *allocate(uint32_t number, ssize_t size, int device, gpuipc_stream stream) 
     const uint64_t bytes = static_cast<uint64_t>(size);
     kind made_as;
     purpose wanted;
-    size_t count = 1;
+    uint32_t count = 1;
     uint64_t address = 0;
     {
         const std::lock_guard<std::mutex> hold(all().lock);
         made_as = all().kinds[number];
-        wanted = {number, made_as.made, device, stream};
+        wanted = {getpid(), number, made_as.made, device, stream};
         if (bytes <= part_bytes && (address = take_part(wanted)) == 0) {
             count = parts_of_next(wanted);
         }
@@ -236,7 +233,7 @@ void *allocate(uint32_t number, ssize_t size, int device, gpuipc_stream stream) 
     if (address != 0) {
         return reinterpret_cast<void *>(static_cast<uintptr_t>(address));
     }
-    segment made = {made_as.context, nullptr, 0, 0, 1u, wanted, nullptr, {}};
+    segment made = {made_as.context, nullptr, 0, 0, 1, 1u, wanted, nullptr, {}};
     const gpuipc_status status =
         make_segment(made_as, device, bytes, count, &made.buffer, &made.bytes);
     if (status != GPUIPC_OK) {
@@ -266,21 +263,41 @@ void *allocate_or_null(uint32_t number, ssize_t bytes, int device, gpuipc_stream
     }
 }
 
-/* With the lock. The segment of a part that is used. */
-std::map<uint64_t, segment>::iterator find(uint64_t address) {
+/* With the lock. */
+std::map<uint64_t, segment>::iterator find_segment(uint64_t address) {
     auto next = all().segments.upper_bound(address);
     if (next == all().segments.begin()) {
         return all().segments.end();
     }
     --next;
-    const uint64_t offset = address - next->first;
-    const segment &of = next->second;
-    return offset < of.bytes && (of.used >> offset / of.bytes_of_part & 1u) != 0
-               ? next
-               : all().segments.end();
+    return address - next->first < next->second.bytes ? next : all().segments.end();
 }
 
-/* With the lock. A part that it is not noted of is not used again before its segment is freed. */
+/* With the lock. The segment of a part that is used. */
+std::map<uint64_t, segment>::iterator find(uint64_t address) {
+    const auto found = find_segment(address);
+    if (found == all().segments.end()) {
+        return found;
+    }
+    const uint64_t part = (address - found->first) / found->second.bytes_of_part;
+    return (found->second.used >> part & 1u) != 0 ? found : all().segments.end();
+}
+
+/* With the lock. */
+gpuipc_status retain(const std::map<uint64_t, segment>::iterator &found,
+                     gpuipc_torch_segment *out_segment) {
+    if (found == all().segments.end()) {
+        return GPUIPC_ERR_NOT_FOUND;
+    }
+    const segment &of = found->second;
+    const gpuipc_status status = gpuipc_buffer_retain(of.buffer);
+    if (status == GPUIPC_OK) {
+        *out_segment = {found->first, of.bytes, of.buffer, of.made_for.stream};
+    }
+    return status;
+}
+
+/* With the lock. */
 void leave(const std::map<uint64_t, segment>::iterator &found, uint32_t part) {
     segment &of = found->second;
     of.used &= ~(1u << part);
@@ -289,13 +306,10 @@ void leave(const std::map<uint64_t, segment>::iterator &found, uint32_t part) {
         return;
     }
     small->second.used--;
+    small->second.unused++;
     if (of.used == 0) {
-        small->second.with_room.erase(found->first);
-    } else {
-        try {
-            small->second.with_room.insert(found->first);
-        } catch (const std::bad_alloc &) {
-        }
+        small->second.unused -= of.count();
+        small->second.latest = small->second.latest == found->first ? 0 : small->second.latest;
     }
     if (small->second.used == 0) {
         all().small.erase(small);
@@ -319,7 +333,7 @@ void note_freed(const std::pair<const uint64_t, segment> &of) {
 bool keep_ticket(const gpuipc_torch_segment &of, gpuipc_server *server, const gpuipc_ticket &made,
                  gpuipc_ticket *out_ticket, gpuipc_status *out_status) {
     const std::lock_guard<std::mutex> hold(all().lock);
-    const auto found = find(of.address);
+    const auto found = find_segment(of.address);
     if (found == all().segments.end() || found->second.buffer != of.buffer) {
         *out_status = GPUIPC_ERR_NOT_FOUND;
         return false;
@@ -409,16 +423,7 @@ void gpuipc_torch_free(void *pointer, ssize_t, int, gpuipc_stream) {
 
 gpuipc_status gpuipc_torch_find(uint64_t address, gpuipc_torch_segment *out_segment) {
     const std::lock_guard<std::mutex> hold(all().lock);
-    const auto found = find(address);
-    if (found == all().segments.end()) {
-        return GPUIPC_ERR_NOT_FOUND;
-    }
-    const gpuipc_status status = gpuipc_buffer_retain(found->second.buffer);
-    if (status == GPUIPC_OK) {
-        *out_segment = {found->first, found->second.bytes, found->second.buffer,
-                        found->second.made_for.stream};
-    }
-    return status;
+    return retain(find(address), out_segment);
 }
 
 bool gpuipc_torch_is_known(uint64_t address) {
@@ -428,7 +433,7 @@ bool gpuipc_torch_is_known(uint64_t address) {
 
 bool gpuipc_torch_kept_ticket(uint64_t address, gpuipc_server *server, gpuipc_ticket *out_ticket) {
     const std::lock_guard<std::mutex> hold(all().lock);
-    const auto found = find(address);
+    const auto found = find_segment(address);
     const bool is_kept = found != all().segments.end() && found->second.server == server;
     if (is_kept) {
         *out_ticket = found->second.ticket;
@@ -442,7 +447,11 @@ gpuipc_status gpuipc_torch_ticket(uint64_t address, gpuipc_server *server,
     if (gpuipc_torch_kept_ticket(address, server, out_ticket)) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = gpuipc_torch_find(address, &of);
+    gpuipc_status status;
+    {
+        const std::lock_guard<std::mutex> hold(all().lock);
+        status = retain(find_segment(address), &of);
+    }
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -177,29 +177,43 @@ def test_the_more_there_are_the_more_have_a_segment_in_common(parts: list[int]) 
     assert all(after - before >= 2 * MIB for before, after in zip(ordered, ordered[1:], strict=False))
 
 
-def test_each_part_is_freed_once(allocator: Allocator, parts: list[int]) -> None:
+def test_a_part_is_freed_once_and_not_given_out_again(allocator: Allocator, parts: list[int]) -> None:
+    """Who has freed it may have work on any stream that still uses it."""
     freed = parts.pop(20)
     allocator.free(parts[20] + 4096)  # nothing: no part begins there
     allocator.free(freed)
     allocator.free(freed)  # nothing: it is free
-    parts += [each for each in (allocator.make(2 * MIB), allocator.make(2 * MIB)) if each is not None]
-    assert parts[-2] == freed and parts[-1] not in parts[:-1]
+    more = [allocator.make(2 * MIB) for _ in range(4)]
+    parts += [each for each in more if each is not None]
+    assert freed not in parts and len(set(parts)) == 35
 
 
-def test_a_part_is_used_again_for_the_same_stream_alone(allocator: Allocator, parts: list[int]) -> None:
-    """It may be in use until that stream has come to the end of what it was given."""
-    freed = parts.pop(20)
-    allocator.free(freed)
-    other = allocator.make(2 * MIB, stream=0x10)
-    assert other is not None and other != freed
-    allocator.free(other)
-    again = allocator.make(MIB)
-    assert again == freed
-    parts.append(again)
+def test_no_more_is_unused_than_is_used(allocator: Allocator) -> None:
+    """Of a program that keeps one of many, and frees the others, again and again."""
+    kept: list[int] = []
+    for _ in range(64):
+        made = [each for each in (allocator.make(2 * MIB) for _ in range(4)) if each is not None]
+        kept.append(made.pop())
+        for each in made:
+            allocator.free(each)
+    taken = sum({base: nbytes for *_, base, nbytes, _ in (_native.pointer_info(each, MIB) for each in kept)}.values())
+    assert taken <= 2 * len(kept) * 2 * MIB + 32 * MIB
+    for each in kept:
+        allocator.free(each)
+
+
+def test_a_part_is_handed_over_whichever_others_are_free(allocator: Allocator, parts: list[int]) -> None:
+    whole = sorted(parts.pop() for _ in range(16))  # the largest
+    allocator.free(whole.pop(0))  # with which the segment begins
+    ((ticket, _),), _ = handed(parcel_of(Tensor(whole[3])))
+    ((again, _),), _ = handed(parcel_of(Tensor(whole[7])))
+    assert again == ticket
+    for each in whole:
+        allocator.free(each)
 
 
 def test_a_ticket_ends_with_the_last_part_of_its_segment(allocator: Allocator, parts: list[int]) -> None:
-    whole = [parts.pop() for _ in range(16)]  # the largest
+    whole = sorted(parts.pop() for _ in range(16))  # the largest
     ((ticket, _),), _ = handed(parcel_of(Tensor(whole[0])))
     for each in whole[:-1]:
         allocator.free(each)
