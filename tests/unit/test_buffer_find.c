@@ -186,6 +186,21 @@ Test(buffer_find, opened_memory_that_is_wrapped_goes_on_as_what_it_is_over) {
     check_ok(gpuipc_context_destroy(other));
 }
 
+/* Nor read for a copy that is to leave; with its handles it would leave itself. */
+static void check_sent_refused(gpuipc_context *within, gpuipc_buffer *view) {
+    core_pair pair;
+    const gpuipc_outgoing message = {.struct_size = sizeof(message),
+                                     .buffers = &view,
+                                     .buffer_count = 1,
+                                     .flags = GPUIPC_SEND_STAGED};
+    if (core_info(view).transport == GPUIPC_TRANSPORT_HOST) {
+        core_pair_open(&pair, within, core_context);
+        check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "has been returned",
+                      gpuipc_connection_send(pair.server, &message, SOON_MS));
+        core_pair_close(&pair);
+    }
+}
+
 Test(buffer_find, what_is_wrapped_over_a_returned_buffer_is_not_used_either) {
     gpuipc_context *other = core_context_new();
     gpuipc_buffer *sent = core_buffer(core_unit, 0);
@@ -204,6 +219,7 @@ Test(buffer_find, what_is_wrapped_over_a_returned_buffer_is_not_used_either) {
                       gpuipc_buffer_read(view, 0, &word, sizeof(word)));
         check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "has been returned",
                       gpuipc_buffer_copy_async(own, 0, view, 0, 4096, NULL));
+        check_sent_refused(other, view);
         check_ok(gpuipc_buffer_release(view));
         check_ok(gpuipc_buffer_release(opened));
     }

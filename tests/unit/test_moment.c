@@ -6,6 +6,7 @@
 #include "core_fixture.h"
 #include "memory/buffer.h"
 #include "moment.h"
+#include "stream_gate.h"
 
 TestSuite(moment, .init = core_start, .fini = core_finish, .timeout = 60);
 
@@ -90,6 +91,11 @@ Test(moment, a_buffer_that_is_just_released_is_found_under_another_handle) {
     }
 }
 
+static gpuipc_status opens_and_fails(void) {
+    stream_gate_open();
+    return fails();
+}
+
 /* Nobody could look when the stream has passed, so the call waits for it. */
 Test(moment, a_return_that_nobody_can_watch_is_waited_for) {
     core_pair pair;
@@ -97,24 +103,26 @@ Test(moment, a_return_that_nobody_can_watch_is_waited_for) {
     gpuipc_context *other = core_context_new();
     const gpuipc_buffer_config config = {
         .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_LEGACY, .bytes = core_unit};
-    make_stream();
+    core_need_emulated();
+    stream_gate_make();
+    stream = stream_gate_stream();
     core_pair_open(&pair, core_context, other);
     check_ok(gpuipc_buffer_create(core_context, &config, &buffer_handle));
     check_ok(core_send(pair.server, &buffer_handle, 1));
     check_ok(core_receive(pair.client, &opened, 1));
-    core_set_stream_delay(30);
+    stream_gate_close(stream);
     core_set_failures("");
-    moment_at(MOMENT_WATCH_BACK, 1, fails);
+    moment_at(MOMENT_WATCH_BACK, 1, opens_and_fails);
     check_ok(gpuipc_buffer_return_async(opened, stream));
     moment_over();
     cr_assert_eq(core_calls("cuStreamSynchronize"), 1);
     cr_assert_eq(core_driver()->cuStreamQuery(stream), CUDA_SUCCESS);
-    core_set_stream_delay(0);
     check_ok(gpuipc_buffer_release(opened));
     check_ok(gpuipc_buffer_release(buffer_handle));
     core_pair_close(&pair);
     check_ok(gpuipc_context_destroy(other));
-    end_stream();
+    stream_gate_stream_end(stream);
+    stream_gate_end();
 }
 
 /* ---- connections --------------------------------------------------------------------------------- */

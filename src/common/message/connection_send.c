@@ -309,7 +309,10 @@ static void unreference_all(buffer **buffers, size_t count) {
 /* Puts a copy in the place of a buffer that no transport carries. The reference on it is given up. */
 static gpuipc_status send_a_copy(buffer **of, gpuipc_stream stream) {
     buffer *copy;
-    gpuipc_status status = transport_staged_copy(*of, stream, &copy);
+    gpuipc_status status = buffer_check_range(*of, 0, 0);
+    if (status == GPUIPC_OK) {
+        status = transport_staged_copy(*of, stream, &copy);
+    }
     if (status == GPUIPC_OK) {
         buffer_unreference(*of);
         *of = copy;
