@@ -340,7 +340,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_create(gpuipc_context *con
  * span several that touch, and all of them are shared. Of memory without a handle type, and of managed or pinned host
  * memory, only copies travel: ::GPUIPC_SEND_STAGED, gpuipc_connection_send_contents(). gpuipc_pointer_classify() tells
  * which it is. Whole allocations travel: the receiver can reach what lies beside the range. Memory that a buffer of
- * this context has already, in its own range, is not wrapped a second time: the new buffer is a view of that one, and keeps
+ * this context has already, in its own range, is not wrapped a second time. The new buffer is a view of that one, and keeps
  * its mapping. So a received one is returned when it and what was wrapped over it are released.
  * Who opens both does not map it a second time either.
  * @param context the context that it is done in
