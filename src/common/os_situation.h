@@ -33,14 +33,12 @@ typedef enum os_situation {
 } os_situation;
 
 static inline gpuipc_status os_situation_status(os_situation situation) {
-    switch (situation) {
-#define OS_SITUATION_CASE(name, status, systems)                                                   \
-    case OS_SITUATION_##name:                                                                      \
-        return GPUIPC_##status;
-        OS_SITUATION_LIST(OS_SITUATION_CASE)
-#undef OS_SITUATION_CASE
-    }
-    return GPUIPC_ERR_OS;
+    static const gpuipc_status statuses[] = {
+#define OS_SITUATION_STATUS(name, status, systems) [OS_SITUATION_##name] = GPUIPC_##status,
+        OS_SITUATION_LIST(OS_SITUATION_STATUS)
+#undef OS_SITUATION_STATUS
+    };
+    return statuses[situation];
 }
 
 #endif

@@ -63,9 +63,7 @@ static void settle(connection *self) {
     /* Of what was lost with the end (Windows); also over points that were open at the first look, and were released and
      * given out again before the end. */
     return_rest(self, true);
-    if (peer_closed) {
-        point_peer_closed(self->other_end);
-    }
+    point_peer_left(self->other_end, peer_closed);
     status_restore(&why);
 }
 

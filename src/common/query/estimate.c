@@ -38,18 +38,20 @@ static const double pcie_lane_gigabytes[] = {0, 0.25, 0.5, 0.985, 1.969, 3.938, 
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Of one link. A generation of which nothing is known counts as the last that is. */
+static double gigabytes_of(const double *known, size_t count, uint32_t generation) {
+    return known[generation < count ? generation : count - 1];
+}
+
 static uint64_t nvlink_bandwidth(uint32_t generation, uint32_t width) {
-    if (generation >= COUNT_OF(nvlink_gigabytes)) {
-        generation = COUNT_OF(nvlink_gigabytes) - 1;
-    }
-    return (uint64_t)(nvlink_gigabytes[generation] * 1e9 * width * NVLINK_EFFICIENCY);
+    const double each = gigabytes_of(nvlink_gigabytes, COUNT_OF(nvlink_gigabytes), generation);
+    return (uint64_t)(each * 1e9 * width * NVLINK_EFFICIENCY);
 }
 
 static uint64_t pcie_bandwidth(uint32_t generation, uint32_t width) {
-    if (generation >= COUNT_OF(pcie_lane_gigabytes)) {
-        generation = COUNT_OF(pcie_lane_gigabytes) - 1;
-    }
-    return (uint64_t)(pcie_lane_gigabytes[generation] * 1e9 * width * PCIE_EFFICIENCY);
+    const double each =
+        gigabytes_of(pcie_lane_gigabytes, COUNT_OF(pcie_lane_gigabytes), generation);
+    return (uint64_t)(each * 1e9 * width * PCIE_EFFICIENCY);
 }
 
 /* A copy reads each byte and writes it: half of what the memory can. */

@@ -118,30 +118,27 @@ static size_t count(const deferred_list *self) {
     return now;
 }
 
-/* Whether it is over: it is ready, and no stream waits, nor begins to before it is done. */
+/* @return whether it was ready, and is over */
 static bool run_one(deferred *item) {
-    if (!deferred_free_begins()) {
-        return false;
-    }
     const bool is_ready = item->is_ready == NULL || item->is_ready(item);
     if (is_ready) {
         item->run(item, false);
     }
-    deferred_free_ends();
     return is_ready;
 }
 
-/* Each is asked and run without a lock: a stream that began to wait meanwhile keeps the rest, at which nobody looks. */
+/* Each is asked and run without a lock, while no stream waits, nor begins to before it is done: one that began to wait
+ * meanwhile keeps the rest, at which nobody looks. */
 static bool run_once(deferred_list *self) {
     bool were_some = false;
-    deferred *item;
-    for (size_t left = count(self); left > 0 && deferred_is_quiet() && (item = take(self)) != NULL;
-         left--) {
-        if (!run_one(item)) {
+    for (size_t left = count(self); left > 0 && deferred_free_begins(); left--) {
+        deferred *item = take(self); /* NULL: another thread has it */
+        const bool is_over = item != NULL && run_one(item);
+        deferred_free_ends();
+        if (item != NULL && !is_over) {
             put(self, item, false);
-        } else {
-            were_some = true;
         }
+        were_some = were_some || is_over;
     }
     return were_some;
 }

@@ -90,14 +90,11 @@ static bool may_pass_later(CUresult result) {
     return result == CUDA_ERROR_OUT_OF_MEMORY || device_is_capture_error(result);
 }
 
-/* In the primary context. A capture of a blocking stream is seen here without harm; of others the program must tell
- * (gpuipc_drops_pause()). */
+/* In the primary context. A capture of a blocking stream is seen here without harm, as an error: the legacy stream
+ * itself cannot be captured (cuda.h, cuStreamIsCapturing). Of others the program must tell (gpuipc_drops_pause()). */
 static CUresult record(const driver *drv, CUcontext primary, drop_queue *queue) {
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUstreamCaptureStatus capture;
     CUresult result = drv->cuStreamIsCapturing(CU_STREAM_LEGACY, &capture);
-    if (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     if (result == CUDA_SUCCESS && queue->event == NULL) {
         result = drv->cuEventCreate(&queue->event, CU_EVENT_DISABLE_TIMING);
     }

@@ -71,8 +71,8 @@ void point_peer_leave(point_peer *self) {
     os_mutex_unlock(&self->context->points->mutex);
 }
 
-void point_peer_closed(point_peer *self) {
+void point_peer_left(point_peer *self, bool was_closed) {
     os_mutex_lock(&self->context->points->mutex);
-    self->has_closed = true;
+    self->has_closed = self->has_closed || was_closed;
     os_mutex_unlock(&self->context->points->mutex);
 }

@@ -35,8 +35,8 @@ void point_peer_unreference(point_peer *self, bool forked);
 
 /** This end is about to be closed: looks for the last time whether the other one is. */
 void point_peer_leave(point_peer *self);
-/** When this end was closed, the other one was already. */
-void point_peer_closed(point_peer *self);
+/** This end is closed. @param was_closed the other one was already */
+void point_peer_left(point_peer *self, bool was_closed);
 
 /** The context's point mutex is held in the next two, each of which is a system call or two.
  *  Whether the process is gone; where the system cannot say, the connection. */

@@ -195,11 +195,13 @@ gpuipc_status admission_new(admission **out_admission) {
 }
 
 admitted *admission_find(const admission *self, const known_process *process) {
-    table_link *at = table_find(&self->entries, hash_of_process(process));
-    while (at != NULL && TABLE_ITEM(at, admitted, by_process)->process != process) {
-        at = table_find_next(at);
+    admitted *found = NULL;
+    for (table_link *at = table_find(&self->entries, hash_of_process(process));
+         at != NULL && found == NULL; at = table_find_next(at)) {
+        admitted *one = TABLE_ITEM(at, admitted, by_process);
+        found = one->process == process ? one : NULL;
     }
-    return TABLE_ITEM(at, admitted, by_process);
+    return found;
 }
 
 gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry) {

@@ -61,11 +61,13 @@ static uint64_t hash_of(const hold_list *of) {
 }
 
 static holding *find_holding(const holder *by, const hold_list *of) {
-    table_link *at = table_find(&by->holdings, hash_of(of));
-    while (at != NULL && TABLE_ITEM(at, holding, by_list)->of != of) {
-        at = table_find_next(at);
+    holding *found = NULL;
+    for (table_link *at = table_find(&by->holdings, hash_of(of)); at != NULL && found == NULL;
+         at = table_find_next(at)) {
+        holding *one = TABLE_ITEM(at, holding, by_list);
+        found = one->of == of ? one : NULL;
     }
-    return TABLE_ITEM(at, holding, by_list);
+    return found;
 }
 
 /* @param spare becomes it where there is none, and is freed else */

@@ -150,23 +150,18 @@ static void destroy(object *base) {
     free(self);
 }
 
-static void log_sentence(void *user_data, const char *sentence) {
-    context_log(user_data, GPUIPC_LOG_INFO, "%s", sentence);
-}
-
 static gpuipc_status listen(server *self) {
     const os_directory directory = context_directory(self->context);
-    const os_log log = {.write = log_sentence, .user_data = self->context};
     char name[TICKET_ENDPOINT_SIZE];
     gpuipc_status status = os_random(self->id, sizeof(self->id));
     if (status != GPUIPC_OK) {
         return status;
     }
     ticket_endpoint(self->id, name);
-    if ((status = os_listener_open(&directory, name, &log, &self->listener)) != GPUIPC_OK) {
+    if ((status = os_listener_open(&directory, name, NULL, &self->listener)) != GPUIPC_OK) {
         return status;
     }
-    /* A server that was killed has left its name, which is random, so that nobody wants it again. */
+    /* A server that was killed has left its name, which is random, so that nobody wants it again, nor replaces it. */
     os_directory_sweep(&directory, TICKET_ENDPOINT_PREFIX);
     if ((status = os_poller_create(&self->poller)) != GPUIPC_OK) {
         goto destroy_listener;

@@ -57,12 +57,13 @@ static uint64_t hash_of(const server_links *self, const uint8_t server_id[16]) {
 
 /* The mutex is held. */
 static server_link *find(const server_links *self, const uint8_t server_id[16]) {
-    table_link *at = table_find(&self->by_server, hash_of(self, server_id));
-    while (at != NULL &&
-           memcmp(TABLE_ITEM(at, server_link, by_server)->server_id, server_id, 16) != 0) {
-        at = table_find_next(at);
+    server_link *found = NULL;
+    for (table_link *at = table_find(&self->by_server, hash_of(self, server_id));
+         at != NULL && found == NULL; at = table_find_next(at)) {
+        server_link *one = TABLE_ITEM(at, server_link, by_server);
+        found = memcmp(one->server_id, server_id, 16) == 0 ? one : NULL;
     }
-    return TABLE_ITEM(at, server_link, by_server);
+    return found;
 }
 
 /* The mutex is held. */
