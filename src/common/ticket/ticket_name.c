@@ -92,16 +92,15 @@ gpuipc_status ticket_name_add(server *of, const char *name, const gpuipc_ticket 
     endpoint_of(name, endpoint, sizeof(endpoint));
     gpuipc_status status =
         os_listener_add_name(of->listener, &directory, endpoint, &log, &made->os);
-    if (status == GPUIPC_OK && !put_in(made)) {
-        os_name_close(made->os);
-        status = status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
+    if (status == GPUIPC_OK && put_in(made)) {
+        *out_name = made;
+        return GPUIPC_OK;
     }
-    if (status != GPUIPC_OK) {
-        free(made);
-        return status;
-    }
-    *out_name = made;
-    return GPUIPC_OK;
+    os_name_close(made->os);
+    free(made);
+    return atomic_load(&of->is_over)
+               ? status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile")
+               : status;
 }
 
 void ticket_name_remove(ticket_name *self) {
