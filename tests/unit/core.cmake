@@ -29,7 +29,7 @@ endif()
 
 gpuipc_add_test(unit export_record DRIVER SOURCES test_export_record.c test_import_record.c test_deferred.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
-gpuipc_add_test(unit drop DRIVER SOURCES test_drop.c stream_gate.c LIBRARIES gpuipc_core_fixture)
+gpuipc_add_test(unit drop DRIVER SOURCES test_drop.c test_drop_refused.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 add_executable(drop_helper drop_helper.c)
 target_include_directories(drop_helper PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
 target_link_libraries(drop_helper PRIVATE gpuipc_test_support)
@@ -163,6 +163,7 @@ gpuipc_add_test(unit shortage SOURCES test_shortage.c test_shortage_points.c tes
                 $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_shortage PRIVATE
                     LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free) # they fail on demand
+gpuipc_add_test(unit trail SOURCES test_trail.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit device DRIVER SOURCES test_device.c LIBRARIES gpuipc_core_fixture)

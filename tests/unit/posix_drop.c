@@ -36,6 +36,7 @@ static int give_all_up(void) {
     wrong |= gpuipc_buffer_release_async(buffers[2], NULL) == GPUIPC_OK ? 0 : 4;
     wrong |= gpuipc_context_destroy(core_context) == GPUIPC_OK ? 0 : 8;
     wrong |= core_calls(NULL) == before ? 0 : 16;
+    wrong |= gpuipc_drops_resume() == GPUIPC_ERR_INVALID_ARGUMENT ? 0 : 32;
     return wrong;
 }
 

@@ -8,6 +8,7 @@
 #include "message/connection.h"
 #include "stream_gate.h"
 #include "sync/deferred.h"
+#include "sync/ready_event.h"
 
 static context *ctx;
 static core_pair pair;
@@ -502,4 +503,29 @@ Test(export_record, joining_default_streams_may_fail) {
         check_ok(gpuipc_buffer_release(opened[i]));
     }
     check_ok(gpuipc_buffer_release(buffers[1]));
+}
+
+/* The peer has the page, and may give a point back before anything that it stands for was sent. */
+Test(export_record, an_event_for_what_was_given_back_meanwhile_is_nobodys) {
+    buffer *of;
+    export_record *record = NULL;
+    ready_event *event = NULL;
+    uint8_t name[sizeof(CUipcEventHandle)];
+    point at;
+    core_need_emulated();
+    connection_of_pair();
+    check_ok(gpuipc_buffer_release(hand_over(&pair, sent))); /* so that there is a page */
+    check_ok(buffer_acquire(sent, &of));
+    check_ok(export_begin(to->exports, &of->exports, &record, &at));
+    cr_assert_eq(unreturned(sent), 1);
+    const point_word released = point_released_word(&at);
+    point_store(&released);
+    cr_assert_eq(unreturned(sent), 0);
+    core_set_failures("");
+    check_ok(ready_event_record(ctx, 1, producer, name, &event));
+    export_set_event(record, &at, event);
+    const uint64_t before = core_calls("cuEventDestroy");
+    ready_event_collect(ctx, false);
+    cr_assert_eq(core_calls("cuEventDestroy"), before + 1);
+    buffer_unwind(of);
 }

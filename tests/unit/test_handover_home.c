@@ -75,6 +75,37 @@ Test(handover_home, memory_of_legacy_ipc_stays_until_it_is_returned_by_who_got_i
     check_sent_on(GPUIPC_TRANSPORT_LEGACY);
 }
 
+/* What came home was given back, and who has it from there has it still. */
+Test(handover_home, what_was_sent_on_from_home_is_waited_for_when_all_else_is_returned) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_LEGACY, .bytes = BYTES};
+    gpuipc_buffer *original = NULL;
+    gpuipc_buffer *home = NULL;
+    gpuipc_buffer *away[2] = {NULL, NULL};
+    core_pair pair;
+    core_pair other;
+    check_ok(gpuipc_buffer_create(core_context, &config, &original));
+    core_pair_open(&other, core_context, core_context);
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(core_send(pair.client, &original, 1));
+    check_ok(core_receive(pair.server, &home, 1));
+    for (size_t i = 0; i < 2; i++) {
+        check_ok(core_send(other.client, &home, 1));
+        check_ok(core_receive(other.server, &away[i], 1));
+    }
+    check_ok(gpuipc_buffer_return_async(home, NULL));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(original, 0));
+    for (size_t i = 0; i < 2; i++) {
+        check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(original, 0));
+        check_ok(gpuipc_buffer_release(away[i]));
+    }
+    check_ok(gpuipc_buffer_await_returns(original, SOON_MS));
+    check_ok(gpuipc_buffer_release(home));
+    check_ok(gpuipc_buffer_release(original));
+    core_pair_close(&other);
+    core_pair_close(&pair);
+}
+
 /* Hand-overs are the original's, in whose context their points would have to be. */
 Test(handover_home, what_came_home_to_another_context_is_not_sent_on_from_there) {
     const gpuipc_buffer_config config = {

@@ -199,7 +199,9 @@ Test(loan, beyond_as_many_as_there_may_be_is_refused) {
     for (int i = 0; i < MOST; i += 2) {
         check_ok(gpuipc_buffer_take_loan(opened, &made[i]));
     }
+    stream_gate_close(lender);
     check_status(GPUIPC_ERR_LIMIT, gpuipc_buffer_lend(sent, lender, &more));
+    stream_gate_open();
     check_ok(gpuipc_buffer_return_loan(opened, &made[1024]));
     check_ok(gpuipc_buffer_get_loan_states(sent, made, MOST, states));
     for (int i = 0; i < MOST; i++) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Pages of points: words that two mappings share, points that are given out once, and what streams
  *  do with them. */
+#include <stdlib.h>
+
+#include "base/quota.h"
 #include "core_fixture.h"
 #include "message/connection.h"
 #include "sync/deferred.h"
@@ -541,4 +544,43 @@ Test(point, waits_that_fail_leave_nothing_on_the_stream) {
         (void)deferred_run(ctx->deferred);
         cr_assert_null(ctx->deferred->items.first, "%s", failures[i]);
     }
+}
+
+/* Each stream that is given something has a word to write: they are bounded, and used again. */
+Test(point, as_many_words_of_streams_as_there_may_be) {
+    enum {
+        MOST = POINT_PAGES_MAX * (POINT_PAGE_BYTES / sizeof(uint64_t))
+    };
+    point_word *taken = malloc((MOST + 1u) * sizeof(*taken));
+    size_t count = 0;
+    gpuipc_status status;
+    cr_assert_not_null(taken);
+    while ((status = passage_take(ctx, NULL, &taken[count])) == GPUIPC_OK) {
+        count++;
+        cr_assert_leq(count, MOST);
+    }
+    check_refused(GPUIPC_ERR_LIMIT, "let them", status);
+    cr_assert_eq(count, MOST);
+    for (size_t i = 0; i < count; i++) {
+        passage_cancel(&taken[i]);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        check_ok(passage_take(ctx, NULL, &taken[0]));
+        passage_cancel(&taken[0]);
+    }
+    free(taken);
+}
+
+/* As it counts against the peer, whoever has made it. */
+Test(point, a_page_for_a_peer_that_has_too_much_is_refused) {
+    const os_peer whose = {.process_id = 0x3FFFFFFF, .process = {-1}};
+    const quota_amount little = {{100, 100, 100, 100}};
+    point_peer *peer;
+    point_page *page = NULL;
+    quota_pretend(&little);
+    check_ok(point_peer_new(ctx, &whose, NULL, &peer));
+    check_refused(GPUIPC_ERR_LIMIT, "1073741823", point_page_create(ctx, peer, &page));
+    cr_assert_null(page);
+    point_peer_unreference(peer, false);
+    quota_pretend(NULL);
 }

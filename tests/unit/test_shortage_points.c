@@ -2,9 +2,12 @@
 /** @file Marks, loans, returns and drops, while each allocation, and then each call of the driver, fails in turn. */
 #include <string.h>
 
+#include "../fault/allocation.h"
+#include "cuda/context.h"
 #include "graphs.h"
 #include "shortage_case.h"
 #include "stream_gate.h"
+#include "sync/point.h"
 
 static core_pair pair;
 static gpuipc_buffer *sent;
@@ -90,6 +93,49 @@ Test(shortage_points, a_mark_that_is_captured) {
     shortage_in_turn(&what);
 }
 
+/* Streams of a CUDA context that the program made itself: whose device they are of is asked for, which may fail. */
+static CUcontext own;
+static CUstream own_stream;
+
+static void enter_own(void) {
+    void *symbol = os_library_symbol(core_driver()->library, "cuCtxCreate_v2");
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    cr_assert_not_null(symbol);
+    memcpy(&create, &symbol, sizeof(create));
+    cr_assert_eq(create(&own, 0, 0), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamCreate(&own_stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+}
+
+static void leave_own(void) {
+    void *symbol = os_library_symbol(core_driver()->library, "cuCtxDestroy_v2");
+    CUresult (*destroy)(CUcontext);
+    cr_assert_not_null(symbol);
+    memcpy(&destroy, &symbol, sizeof(destroy));
+    cr_assert_eq(core_driver()->cuStreamSynchronize(own_stream), CUDA_SUCCESS);
+    cr_assert_eq(destroy(own), CUDA_SUCCESS);
+}
+
+static gpuipc_status mark_and_await_in_own(void) {
+    gpuipc_mark made;
+    gpuipc_status status = gpuipc_buffer_mark(sent, own_stream, &made);
+    return status == GPUIPC_OK ? gpuipc_buffer_await_mark_async(opened, &made, own_stream) : status;
+}
+
+static void hand_over_in_own(void) {
+    hand_over();
+    enter_own();
+}
+
+static void release_both_of_own(void) {
+    leave_own();
+    release_both();
+}
+
+Test(shortage_points, a_mark_in_a_context_of_the_programs_own) {
+    const shortage_operation what = {hand_over_in_own, mark_and_await_in_own, release_both_of_own};
+    shortage_in_turn(&what);
+}
+
 /* ---- loans ------------------------------------------------------------------------------------- */
 
 static gpuipc_status lend_take_and_return(void) {
@@ -137,6 +183,30 @@ static gpuipc_status await_returns(void) {
 
 Test(shortage_points, returns_that_streams_make_and_await) {
     const shortage_operation what = {hand_over, await_returns, release_both};
+    shortage_in_turn(&what);
+}
+
+/* More words than one, which take memory. */
+static gpuipc_buffer *opened_again;
+
+static void hand_over_twice(void) {
+    hand_over();
+    check_ok(core_send(pair.client, &sent, 1));
+    check_ok(core_receive(pair.server, &opened_again, 1));
+}
+
+static gpuipc_status await_both(void) {
+    return gpuipc_buffer_await_returns_async(sent, produces);
+}
+
+static void release_all(void) {
+    check_ok(gpuipc_buffer_release(opened_again));
+    opened_again = NULL;
+    release_both();
+}
+
+Test(shortage_points, returns_of_several_that_a_stream_awaits) {
+    const shortage_operation what = {hand_over_twice, await_both, release_all};
     shortage_in_turn(&what);
 }
 
@@ -248,4 +318,43 @@ static void end_of_many(void) {
 Test(shortage_points, a_message_of_many_buffers) {
     const shortage_operation what = {open_and_send_many, receive_many, end_of_many};
     shortage_of_memory(&what);
+}
+
+/* ---- the last word of a page ------------------------------------------------------------------------ */
+
+enum {
+    PASSAGES_OF_PAGE = POINT_PAGE_BYTES / sizeof(uint64_t)
+};
+
+/* Two words are taken at a time, of which the second may need another page: then the first is given back. Both ways to meet
+ * the end of a page are tried. */
+Test(shortage_points, words_of_several_pages_that_do_not_fit) {
+    static point_word taken[3 * PASSAGES_OF_PAGE];
+    size_t count = 0;
+    point_page *pages[2];
+    context *ctx;
+    check_ok(context_acquire(core_context, &ctx));
+    check_ok(point_page_create(ctx, NULL, &pages[0]));
+    check_ok(point_page_create(ctx, NULL, &pages[1]));
+    const point_word words[] = {{pages[0], 1, 1}, {pages[1], 1, 1}};
+    for (unsigned refused = 0; refused < 2; refused++) {
+        int64_t live;
+        gpuipc_status status = GPUIPC_OK;
+        while (status == GPUIPC_OK) {
+            cr_assert_lt(count + 2, sizeof(taken) / sizeof(taken[0]));
+            allocation_watch(1);
+            status = point_write_begin(ctx, words, 2, &taken[count]);
+            (void)allocation_unwatch(&live);
+            count += status == GPUIPC_OK;
+        }
+        check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "", status);
+        check_ok(point_write_begin(ctx, words, 2, &taken[count++]));
+        check_ok(point_write_begin(ctx, words, 1, &taken[count++]));
+    }
+    for (size_t i = 0; i < count; i++) {
+        passage_cancel(&taken[i]);
+    }
+    point_page_unreference(pages[0], false);
+    point_page_unreference(pages[1], false);
+    context_unreference(ctx);
 }

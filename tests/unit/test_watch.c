@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Waits for words of another process, and the thread that looks after them. */
+#include <string.h>
+
 #include "core_fixture.h"
 #include "message/connection.h"
 #include "sync/deferred.h"
@@ -290,4 +292,55 @@ Test(watch, a_connection_that_ended_counts_where_the_process_is_not_known) {
     passage_cancel(&passage);
     wait_until_idle();
     point_page_unreference(page, false);
+}
+
+/* ---- a context whose streams do not pass -------------------------------------------------------------- */
+
+/* Of the context that ends. */
+static struct {
+    context *of;
+    point_word passage;
+    point_page *pages[2];
+    point_word words[2];
+    bool is_told;
+} stuck;
+
+/* The last word of a context that ends. What it leaves behind is brought to an end here, as the stream would. */
+static void let_pass(void *user_data, gpuipc_log_level level, const char *sentence) {
+    (void)user_data;
+    if (level != GPUIPC_LOG_WARNING || strstr(sentence, "left to the end of the process") == NULL) {
+        return;
+    }
+    stuck.is_told = true;
+    cr_assert(deferred_is_quiet(), "no stream is said to wait any more");
+    passage_cancel(&stuck.passage);
+    for (size_t i = 0; i < 2; i++) {
+        cr_assert(point_is_reached(&stuck.words[i]), "the stream goes on");
+        point_page_unreference(stuck.pages[i], false); /* what the watch has left, */
+        point_page_unreference(stuck.pages[i], false); /* and what the test has */
+    }
+    (void)deferred_run(stuck.of->deferred);
+}
+
+/* The stream may still touch the pages, of a wait that was made and of one in a graph: they stay where they are. The end of
+ * the context waits for a second. */
+Test(watch, what_a_stream_has_not_passed_stays_at_the_end_of_the_context) {
+    gpuipc_context_config config = core_context_config();
+    gpuipc_context *second = NULL;
+    point points[2];
+    config.log = let_pass;
+    check_ok(gpuipc_context_create(&config, &second));
+    check_ok(context_acquire(second, &stuck.of));
+    for (size_t i = 0; i < 2; i++) {
+        stuck.pages[i] = page_make_in(stuck.of, &dead, &points[i]);
+        stuck.words[i] = point_ready_word(&points[i]);
+    }
+    check_ok(passage_take(stuck.of, stuck.pages[0], &stuck.passage));
+    check_ok(begin_wait(stuck.of, &stuck.words[0], &stuck.passage, NULL));
+    atomic_store(&stuck.pages[1]->is_captured, true);
+    check_ok(watch_add_slot(stuck.of, &stuck.words[1], 3));
+    cr_assert_not(deferred_is_quiet());
+    check_ok(gpuipc_context_destroy(second));
+    context_unreference(stuck.of);
+    cr_assert(stuck.is_told);
 }
