@@ -104,7 +104,7 @@ if(NOT WIN32)
 endif()
 
 gpuipc_add_test(unit server DRIVER SOURCES test_server.c test_server_clients.c test_server_parts.c
-                test_server_share.c asker.c
+                test_server_share.c test_server_grant.c asker.c
                 own_kinds.c stream_gate.c ${system}_native_ready.c LIBRARIES gpuipc_core_fixture)
 if(NOT WIN32)
   target_sources(test_unit_server PRIVATE test_posix_server_fork.c test_posix_server_limit.c)
@@ -116,7 +116,8 @@ if(NOT WIN32)
                   $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_fork PRIVATE _GNU_SOURCE)
   target_link_options(test_unit_posix_fork PRIVATE
-                      "LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free")
+                      "LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free"
+                      LINKER:--wrap=os_mutex_try_lock) # as if another thread had it
 endif()
 
 # These need machines of other kinds, or calls that fail on demand.
@@ -158,11 +159,13 @@ endforeach()
 gpuipc_add_test(unit errors SOURCES test_errors.c channel_case.c ticket_check.c LIBRARIES gpuipc_core_fixture)
 target_sources(test_unit_errors PRIVATE ${system}_errors.c)
 set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
-gpuipc_add_test(unit shortage SOURCES test_shortage.c test_shortage_points.c test_shortage_tickets.c shortage_case.c
+gpuipc_add_test(unit shortage SOURCES test_shortage.c test_shortage_points.c test_shortage_tickets.c test_shortage_asked.c shortage_case.c
                 contents_ends.c buffer_marks.c channel_case.c own_kinds.c stream_gate.c
                 $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_shortage PRIVATE
-                    LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free) # they fail on demand
+                    LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free # they fail on demand
+                    LINKER:--wrap=server_find # a server that is asked as another process's is
+                    LINKER:--wrap=buffer_publish_held)
 gpuipc_add_test(unit trail SOURCES test_trail.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit driver SOURCES test_driver.c LIBRARIES gpuipc_core_fixture)

@@ -28,6 +28,7 @@ static gpuipc_channel *channel;
 static gpuipc_subscription *reader;
 static captured graphs[2];
 static asker client;
+static asker refused;
 static ticket_server by_hand;
 static gpuipc_buffer *by_ticket[2];
 
@@ -154,6 +155,7 @@ static int give_everything_back(void) {
     wrong += gpuipc_subscription_close(reader) != GPUIPC_OK;
     wrong += gpuipc_channel_destroy(channel) != GPUIPC_OK;
     asker_end(&client);
+    asker_end(&refused);
     wrong += gpuipc_server_destroy(server) != GPUIPC_OK;
     wrong += gpuipc_buffer_release(by_ticket[0]) != GPUIPC_OK;
     wrong += gpuipc_connection_close(by_hand.connection) != GPUIPC_OK;
@@ -177,6 +179,14 @@ static void end_everything(void) {
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
     cr_assert_eq(core_driver()->cuStreamDestroy(two.sends), CUDA_SUCCESS);
     cr_assert_eq(core_driver()->cuStreamDestroy(two.receives), CUDA_SUCCESS);
+}
+
+static bool are_locked; /* by threads of the parent's, which the child has not */
+
+bool __real_os_mutex_try_lock(os_mutex *mutex);
+bool __wrap_os_mutex_try_lock(os_mutex *mutex);
+bool __wrap_os_mutex_try_lock(os_mutex *mutex) {
+    return !are_locked && __real_os_mutex_try_lock(mutex);
 }
 
 #define CALLS_MADE  99
@@ -312,5 +322,35 @@ Test(fork, contents_that_have_come_and_were_not_taken) {
     check_child();
     check_ok(contents_receive_range(&two, 0, BYTES, GPUIPC_TRANSPORT_HOST));
     contents_both_pass(&two);
+    end_everything();
+}
+
+/* It is left alone, with what it guards: only the memory of that stays. */
+Test(fork, what_other_threads_were_in_the_midst_of) {
+    begin();
+    serve_channel(0);
+    open_tickets();
+    are_locked = true;
+    const int how = fork_once();
+    are_locked = false;
+    cr_assert(how == 0 || how == MEMORY_LEFT, "%d", how);
+    check_name_is_there();
+    end_everything();
+}
+
+/* One too many, who has been told so and has not asked yet. */
+Test(fork, whom_a_server_has_refused) {
+    const gpuipc_server_config few = {.struct_size = sizeof(few), .max_connections = 1};
+    asker_reply reply;
+    begin_counted();
+    check_ok(gpuipc_server_create(core_context, &few, &server));
+    const gpuipc_ticket of = asker_share(server, two.from);
+    asker_begin(&client, two.other, &of);
+    check_ok(gpuipc_server_poll(server, SOON_MS));
+    asker_begin(&refused, two.other, &of);
+    check_ok(gpuipc_server_poll(server, SOON_MS));
+    check_child();
+    check_ok(asker_receive(&refused, &reply));
+    cr_assert_eq(reply.answer, WIRE_BUSY);
     end_everything();
 }

@@ -132,6 +132,26 @@ Test(server, nobody_opens_what_was_revoked) {
     check_status(GPUIPC_ERR_TICKET_UNKNOWN, gpuipc_server_revoke(server, &forged));
 }
 
+/* Openings come back in whatever order. */
+Test(server, what_came_back_behind_what_did_not_counts_no_more) {
+    const gpuipc_ticket of = asker_share(server, shared);
+    gpuipc_buffer *opened[3];
+    gpuipc_holder whom;
+    size_t count = 0;
+    asker_begin(&client, other, &of);
+    for (size_t i = 0; i < 3; i++) {
+        opened[i] = asker_ask(&client, &of).buffer;
+    }
+    asker_settle(&client, &of);
+    for (uint32_t left = 3; left > 0; left--) {
+        check_ok(gpuipc_server_holders(server, &of, &whom, 1, &count));
+        cr_assert_eq(count, 1);
+        cr_assert_eq(whom.openings, left);
+        check_ok(gpuipc_buffer_release(opened[left - 1]));
+    }
+    cr_assert_eq(count_holders(&of), 0);
+}
+
 static bool is_alive(uint64_t buffer_id, const uint8_t exporter_id[16]) {
     buffer *found = registry_find(exporter_id, buffer_id);
     buffer_unreference(found);

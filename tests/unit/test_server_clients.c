@@ -228,6 +228,39 @@ static void check_costs_its_connection(wire_kind kind, const void *bytes, size_t
     check_honest_is_served();
 }
 
+/* Who is refused asks all the same, and sends handles with it: they are closed, as core_finish() sees. */
+Test(server_clients, what_comes_from_one_too_many_is_closed) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config), .max_connections = 1};
+    const os_directory directory = {core_directory, false};
+    const uint8_t asked[WIRE_HEADER_BYTES + WIRE_REQUEST_BYTES] = {0};
+    uint8_t answer[WIRE_HEADER_BYTES + WIRE_REPLY_BYTES];
+    char name[TICKET_ENDPOINT_SIZE];
+    os_handle pages[2];
+    os_connection *late;
+    wire_reply reply;
+    size_t size = 0;
+    size_t count = 0;
+    serve_with(&config);
+    asker_begin(&honest, other, &of);
+    check_ok(gpuipc_server_poll(server, SOON_MS));
+    const ticket decoded = asker_decode(&of);
+    ticket_endpoint(decoded.server_id, name);
+    check_ok(os_connection_open(&directory, name, os_deadline_after(SOON_MS), &late));
+    check_ok(os_memory_create("test", 4096, &pages[0]));
+    check_ok(os_memory_create("test", 4096, &pages[1]));
+    check_ok(os_connection_send(late, asked, sizeof(asked), pages, 2, os_deadline_after(SOON_MS)));
+    os_handle_close(&pages[0]);
+    os_handle_close(&pages[1]);
+    check_ok(gpuipc_server_poll(server, SOON_MS));
+    check_ok(os_connection_receive(late, answer, sizeof(answer), &size, pages, &count,
+                                   os_deadline_after(SOON_MS)));
+    cr_assert_eq(size, sizeof(answer));
+    cr_assert_eq(count, 0);
+    check_ok(wire_decode_reply(answer + WIRE_HEADER_BYTES, WIRE_REPLY_BYTES, &reply));
+    cr_assert_eq(reply.answer, WIRE_BUSY);
+    os_connection_destroy(late);
+}
+
 Test(server_clients, anything_but_a_request_costs_a_client_its_connection) {
     wire_request request = {.wish = WIRE_OPEN};
     uint8_t bytes[WIRE_REQUEST_BYTES];

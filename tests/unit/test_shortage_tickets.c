@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Shares, channels of turns and of kernels, and what a machine says of itself, while each allocation, and then each call
  *  of the driver, fails in turn. */
+#include <string.h>
+
 #include "channel_case.h"
 #include "shortage_case.h"
 #include "stream_gate.h"
@@ -87,6 +89,52 @@ Test(shortage_tickets, a_share_of_a_copy) {
     sharing = (gpuipc_share_config){
         .struct_size = sizeof(sharing), .flags = GPUIPC_SEND_STAGED, .stream = stream};
     shortage_in_turn(&shared);
+}
+
+/* What streams make it with is awaited by whoever uses it. */
+static gpuipc_status share_and_open_for_later(void) {
+    const gpuipc_open_config how = {.struct_size = sizeof(how), .flags = GPUIPC_RECEIVE_DEFERRED};
+    gpuipc_ticket ticket;
+    gpuipc_status status = gpuipc_buffer_share(server, slots, &sharing, &ticket);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_buffer_open(core_context, &ticket, &how, &opened);
+    }
+    return status == GPUIPC_OK ? gpuipc_buffer_await_ready_async(opened, stream) : status;
+}
+
+static void serve_what_is_made(void) {
+    serve();
+    stream_gate_close(stream);
+}
+
+static void open_gate_of_share(void) {
+    stream_gate_open();
+    end_all();
+}
+
+Test(shortage_tickets, a_share_that_is_opened_for_later) {
+    const shortage_operation what = {serve_what_is_made, share_and_open_for_later,
+                                     open_gate_of_share};
+    sharing = (gpuipc_share_config){
+        .struct_size = sizeof(sharing), .flags = GPUIPC_SEND_ASYNC, .stream = stream};
+    shortage_in_turn(&what);
+}
+
+/* ---- servers ------------------------------------------------------------------------------------ */
+
+static gpuipc_status serve_by_thread(void) {
+    const gpuipc_server_config how = {.struct_size = sizeof(how), .flags = GPUIPC_SERVER_THREAD};
+    return gpuipc_server_create(core_context, &how, &server);
+}
+
+static void end_thread(void) {
+    check_ok(gpuipc_server_destroy(server));
+    server = NULL;
+}
+
+Test(shortage_tickets, a_server_with_a_thread) {
+    const shortage_operation what = {.run = serve_by_thread, .end = end_thread};
+    shortage_of_memory(&what);
 }
 
 /* ---- channels ---------------------------------------------------------------------------------- */
@@ -220,5 +268,38 @@ Test(shortage_tickets, turns_of_streams_that_are_not_done) {
     const shortage_operation what = {serve_behind_a_gate, make_and_pass, open_gate_and_end};
     making = (gpuipc_channel_config){.slots = 1, .turns = 1};
     passes = pass_late;
+    shortage_in_turn(&what);
+}
+
+/* ---- streams of a CUDA context that the program made itself: whose device they are of is asked for --------- */
+
+static CUcontext own;
+static CUstream of_device;
+
+static void serve_own_context(void) {
+    void *symbol = os_library_symbol(core_driver()->library, "cuCtxCreate_v2");
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    cr_assert_not_null(symbol);
+    memcpy(&create, &symbol, sizeof(create));
+    serve();
+    of_device = stream;
+    cr_assert_eq(create(&own, 0, 0), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+}
+
+static void end_own_context(void) {
+    void *symbol = os_library_symbol(core_driver()->library, "cuCtxDestroy_v2");
+    CUresult (*destroy)(CUcontext);
+    cr_assert_not_null(symbol);
+    memcpy(&destroy, &symbol, sizeof(destroy));
+    end_all();
+    cr_assert_eq(destroy(own), CUDA_SUCCESS);
+    stream = of_device;
+}
+
+Test(shortage_tickets, a_channel_of_streams_of_the_programs_own_context) {
+    const shortage_operation what = {serve_own_context, make_and_pass, end_own_context};
+    making = (gpuipc_channel_config){.slots = 2};
+    passes = pass_by_stream;
     shortage_in_turn(&what);
 }

@@ -193,6 +193,40 @@ Test(ticket_own, what_is_opened_so_can_be_sent_on) {
     drop(own);
 }
 
+/* What was received and given back is not this process's any more, whatever it had been shared as. */
+Test(ticket_own, what_was_given_back_is_opened_no_more) {
+    gpuipc_buffer *own = make(GPUIPC_TRANSPORT_VMM);
+    gpuipc_buffer *none = NULL;
+    gpuipc_incoming message = {.struct_size = sizeof(message),
+                               .buffers = &none,
+                               .buffer_capacity = 1,
+                               .flags = GPUIPC_RECEIVE_KEEP_HANDLES};
+    core_pair pair;
+    core_pair_open(&pair, core_context, core_context);
+    check_ok(core_send(pair.server, &own, 1));
+    check_ok(gpuipc_connection_receive(pair.client, &message, SOON_MS));
+    gpuipc_buffer *received = none;
+    const gpuipc_ticket wanted = share(received, (gpuipc_share_config){0});
+    check_ok(gpuipc_buffer_return_async(received, NULL));
+    none = NULL;
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "returned to its exporter",
+                  gpuipc_buffer_open(core_context, &wanted, NULL, &none));
+    cr_assert_null(none);
+    drop(received);
+    core_pair_close(&pair);
+    drop(own);
+}
+
+/* Nothing was ever given to the device, so there is nothing to wait for. */
+Test(ticket_own, contents_of_a_device_that_was_not_used_are_there) {
+    gpuipc_buffer *own = core_buffer(core_unit, 0);
+    const gpuipc_ticket wanted = share(own, (gpuipc_share_config){.flags = GPUIPC_SEND_ASYNC});
+    cr_assert_eq(core_calls("cuEventRecord"), 0);
+    gpuipc_buffer *opened = open_in(core_context, &wanted, (gpuipc_open_config){0});
+    drop(opened);
+    drop(own);
+}
+
 /* What is exported of a view of a view is exported of the memory, which must stay until it is returned. */
 Test(ticket_own, what_is_exported_is_counted_on_the_memory_itself) {
     gpuipc_buffer *chain[3] = {make(GPUIPC_TRANSPORT_LEGACY)};

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/** @file What a server grants, step by step, as its thread does between a client's question and the end of the answer. */
+#include "asker.h"
+#include "base/quota.h"
+#include "ticket/server.h"
+
+static gpuipc_server *handle;
+static server *inside;
+static gpuipc_buffer *shared;
+static gpuipc_ticket given;
+static ticket wanted;
+static os_peer peer;
+
+static void begin(void) {
+    core_start();
+    peer = (os_peer){.process_id = 1, .process = OS_HANDLE_NONE};
+    shared = core_buffer(core_unit, 0);
+    handle = asker_server(0);
+    given = asker_share(handle, shared);
+    wanted = asker_decode(&given);
+    inside = server_find(wanted.server_id);
+    cr_assert_not_null(inside);
+}
+
+static void finish(void) {
+    quota_pretend(NULL);
+    object_unreference(&inside->object);
+    (void)gpuipc_server_destroy(handle);
+    check_ok(gpuipc_buffer_release(shared));
+    core_finish();
+}
+
+TestSuite(server_grant, .init = begin, .fini = finish, .timeout = 60);
+
+static holder *enter(void) {
+    holder *by = NULL;
+    check_ok(share_enter(&inside->shares, &peer, &by));
+    cr_assert_not_null(by);
+    by->peer = &peer;
+    return by;
+}
+
+/* It has not left. */
+static void settle(share_grant *grant) {
+    share_settle(&inside->shares, grant, false, &(point){.page = NULL});
+}
+
+Test(server_grant, a_client_whose_room_is_used_up_is_told_to_wait) {
+    enum {
+        MOST = 8
+    };
+    /* a quarter of it, 512 bytes each: holder.c */
+    const quota_amount totals = {{[QUOTA_MEMORY] = 4 * 512 * MOST}};
+    share_grant grants[MOST + 1];
+    wire_answer answer = WIRE_GRANTED;
+    size_t count = 0;
+    quota_pretend(&totals);
+    holder *by = enter();
+    while (answer == WIRE_GRANTED) {
+        cr_assert_leq(count, MOST);
+        check_ok(share_ask(&inside->shares, &wanted, by, &answer, &grants[count]));
+        count += answer == WIRE_GRANTED;
+    }
+    cr_assert_eq(answer, WIRE_BUSY);
+    cr_assert_eq(count, MOST);
+    settle(&grants[--count]);
+    check_ok(share_ask(&inside->shares, &wanted, by, &answer, &grants[count++]));
+    cr_assert_eq(answer, WIRE_GRANTED);
+    while (count > 0) {
+        settle(&grants[--count]);
+    }
+    share_leave(&inside->shares, by);
+}
+
+/* Its memory goes when that has left, or not: the leak checks see to it. */
+Test(server_grant, a_share_that_is_forgotten_meanwhile_ends_with_what_is_on_its_way) {
+    share_grant grant;
+    wire_answer answer;
+    holder *by = enter();
+    check_ok(share_ask(&inside->shares, &wanted, by, &answer, &grant));
+    cr_assert_eq(answer, WIRE_GRANTED);
+    check_ok(gpuipc_server_destroy(handle));
+    handle = NULL;
+    settle(&grant);
+    check_ok(share_ask(&inside->shares, &wanted, by, &answer, &grant));
+    cr_assert_eq(answer, WIRE_UNKNOWN);
+    share_leave(&inside->shares, by);
+}
