@@ -71,6 +71,9 @@ set_tests_properties(unit.native_no_dmabuf PROPERTIES TIMEOUT 120
 # With an IMEX channel, which the emulated driver has only when told so.
 set_property(TEST unit.transport_memory unit.transport_failure APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MACHINE=imex=1)
 
+gpuipc_add_test(unit transport_named SOURCES test_transport_named.c LIBRARIES gpuipc_core_fixture)
+target_link_options(test_unit_transport_named PRIVATE LINKER:--wrap=registry_find,--wrap=os_process_id)
+
 gpuipc_add_test(unit log_rate SOURCES test_log_rate.c LIBRARIES gpuipc_test_support)
 gpuipc_add_test(unit dlpack DRIVER SOURCES test_dlpack.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit buffer_find DRIVER SOURCES test_buffer_find.c LIBRARIES gpuipc_core_fixture)

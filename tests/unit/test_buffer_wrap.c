@@ -2,6 +2,7 @@
 /** @file Buffers around memory that the program mapped itself, and memory that cannot be shared. */
 #include "core_fixture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 TestSuite(buffer_wrap, .init = core_start, .fini = core_finish, .timeout = 120);
@@ -300,4 +301,33 @@ Test(buffer_wrap, a_wrapped_range_is_shared_as_it_is) {
     core_check_pattern(opened, 42); /* what another has open stays alive there */
     check_ok(gpuipc_buffer_release(opened));
     core_pair_close(&pair);
+}
+
+/* What is behind the mapping is asked for, which may fail. */
+Test(buffer_wrap, a_range_that_goes_on_where_the_driver_does_not_say) {
+    static const char *const names[] = {"cuPointerGetAttribute", "cuPointerGetAttributes",
+                                        "cuMemGetAddressRange"};
+    core_need_emulated();
+    own_memory own = own_memory_reserve(2);
+    gpuipc_buffer *none = NULL;
+    unsigned refused = 0;
+    own_memory_map(&own, 0, 0, os_shareable_handle_type);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        uint64_t calls;
+        unsigned number = 0;
+        do {
+            char failure[64];
+            (void)snprintf(failure, sizeof(failure), "%s:%u=999", names[i], ++number);
+            core_set_failures(failure);
+            const gpuipc_status status =
+                gpuipc_buffer_wrap(core_context, own.base, own.bytes, &none);
+            calls = core_calls(names[i]);
+            core_set_failures("");
+            cr_assert_eq(status, calls < number ? GPUIPC_ERR_OUT_OF_RANGE : GPUIPC_ERR_CUDA,
+                         "%s: %s", failure, gpuipc_error_get()->sentence);
+            refused += status == GPUIPC_ERR_CUDA;
+        } while (calls >= number);
+    }
+    cr_assert_geq(refused, 2);
+    own_memory_undo(&own);
 }

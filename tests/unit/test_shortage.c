@@ -306,6 +306,52 @@ Test(shortage_machine, a_copy_through_pinned_memory) {
     cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
+/* What a device has access to, it has until its context ends. */
+static void reach_begin(void) {
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_P2P, .bytes = BYTES};
+    made = core_context_new();
+    check_ok(gpuipc_buffer_create(made, &config, &ends[0]));
+}
+
+static gpuipc_status reach(void) {
+    return gpuipc_buffer_set_access(ends[0], 1, GPUIPC_ACCESS_DEFAULT);
+}
+
+static void reach_end(void) {
+    check_ok(gpuipc_buffer_release(ends[0]));
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(shortage_machine, access_by_another_device) {
+    const shortage_operation what = {reach_begin, reach, reach_end};
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2");
+    shortage_in_turn(&what);
+}
+
+/* The answers are kept, for which there is no memory. */
+static void select_begin(void) {
+    made = core_context_new();
+}
+
+static gpuipc_status select_transport(void) {
+    const gpuipc_transport_pair of = {.struct_size = sizeof(of), .owner = 0, .user = 1};
+    gpuipc_selection selection = {.struct_size = sizeof(selection)};
+    return gpuipc_transport_select(made, &of, NULL, GPUIPC_POLICY_ANY, &selection);
+}
+
+static void select_end(void) {
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(shortage_machine, a_choice_of_a_transport) {
+    const shortage_operation what = {select_begin, select_transport, select_end};
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2");
+    shortage_of_memory(&what);
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------- */
 
 /* What does not grow is slower, and right. */

@@ -108,6 +108,18 @@ Test(transport_failure, peer_access_may_fail) {
     check_ok(gpuipc_buffer_release(buffer));
 }
 
+Test(transport_failure, host_memory_whose_device_cannot_be_entered) {
+    core_need_emulated();
+    core_need_devices(2);
+    gpuipc_buffer *buffer = NULL;
+    check_ok(create(GPUIPC_TRANSPORT_HOST, &buffer));
+    core_set_failures("cuCtxPushCurrent:1=999");
+    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_DEFAULT));
+    core_set_failures("");
+    check_ok(gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_DEFAULT));
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
 static gpuipc_status send_copy(const core_pair *pair, gpuipc_buffer *buffer) {
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .buffers = &buffer,

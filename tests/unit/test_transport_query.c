@@ -414,6 +414,35 @@ Test(transport_query_machine, with_hidden_devices) {
     cr_assert_eq(machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair).available, 1);
     cr_assert_eq(machine_ask(made, GPUIPC_TRANSPORT_HOST, &pair).available, 1);
     cr_assert_eq(machine_ask(made, GPUIPC_TRANSPORT_POOL, &pair).reason, R(HIDDEN_DEVICE));
+    const gpuipc_transport_pair seen = machine_pair(0, 0);
+    const gpuipc_transport_info own = machine_ask(made, GPUIPC_TRANSPORT_FABRIC, &seen);
+    cr_assert_eq(own.available, 0);
+    cr_assert_eq(machine_ask(made, GPUIPC_TRANSPORT_FABRIC, &pair).reason, own.reason);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(transport_query_machine, without_virtual_memory_there_is_none_of_the_fabric) {
+    gpuipc_context *made = machine_context("vmm=0;imex=1");
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_FABRIC, .bytes = 4096};
+    gpuipc_buffer *none = NULL;
+    check_status(GPUIPC_ERR_VMM_UNSUPPORTED, gpuipc_buffer_create(made, &config, &none));
+    cr_assert_null(none);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+Test(transport_query_machine, without_peer_access_a_pools_memory_is_its_owners) {
+    gpuipc_context *made = machine_context("p2p=none");
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_POOL, .bytes = 4096};
+    gpuipc_buffer *made_there = NULL;
+    if (!machine_is_windows()) {
+        check_ok(gpuipc_buffer_create(made, &config, &made_there));
+        check_ok(gpuipc_buffer_set_access(made_there, 0, GPUIPC_ACCESS_DEFAULT));
+        check_status(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED,
+                     gpuipc_buffer_set_access(made_there, 1, GPUIPC_ACCESS_DEFAULT));
+        check_ok(gpuipc_buffer_release(made_there));
+    }
     check_ok(gpuipc_context_destroy(made));
 }
 
