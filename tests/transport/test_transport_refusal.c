@@ -116,6 +116,8 @@ Test(transport_refusal, pool) {
          "GPUIPC_ERR_CUDA"},
         {GPUIPC_TRANSPORT_POOL, GPUIPC_DEVICE(1), "GPUIPC_EMULATED_FAIL=cuMemPoolSetAccess:1=101",
          "GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED"},
+        {GPUIPC_TRANSPORT_POOL, GPUIPC_DEVICE(1), "GPUIPC_EMULATED_FAIL=cuMemPoolSetAccess:1=217",
+         "GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED"},
         {GPUIPC_TRANSPORT_POOL, GPUIPC_DEVICE(1), "GPUIPC_EMULATED_FAIL=cuMemPoolSetAccess:1=999",
          "GPUIPC_ERR_CUDA"},
     };
@@ -173,6 +175,12 @@ Test(transport_refusal, fabric) {
          "GPUIPC_ERR_NOT_SUPPORTED"},
         {GPUIPC_TRANSPORT_FABRIC, 0, "GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:1=1",
          "GPUIPC_ERR_NOT_GPU_MEMORY"},
+        {GPUIPC_TRANSPORT_FABRIC, 0, "GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:1=400",
+         "GPUIPC_ERR_NOT_GPU_MEMORY"},
+        {GPUIPC_TRANSPORT_FABRIC, 0, "GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:1=999",
+         "GPUIPC_ERR_NOT_GPU_MEMORY"},
+        {GPUIPC_TRANSPORT_FABRIC, 0, "GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:1=4",
+         "GPUIPC_ERR_CUDA"},
         {GPUIPC_TRANSPORT_FABRIC, 0, "GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:1=2",
          "GPUIPC_ERR_OUT_OF_DEVICE_MEMORY"},
     };

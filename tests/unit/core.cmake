@@ -73,6 +73,7 @@ set_property(TEST unit.transport_memory unit.transport_failure APPEND PROPERTY E
 
 gpuipc_add_test(unit transport_named SOURCES test_transport_named.c LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_transport_named PRIVATE LINKER:--wrap=registry_find,--wrap=os_process_id)
+set_property(TEST unit.transport_named APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MACHINE=imex=1)
 
 gpuipc_add_test(unit log_rate SOURCES test_log_rate.c LIBRARIES gpuipc_test_support)
 gpuipc_add_test(unit dlpack DRIVER SOURCES test_dlpack.c LIBRARIES gpuipc_core_fixture)

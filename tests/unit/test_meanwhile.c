@@ -133,6 +133,16 @@ gpuipc_status __wrap_os_library_open_path(const char *path, os_library **out_lib
     return __real_os_library_open_path(path, out_library);
 }
 
+static const char *missing_symbol;
+
+void *__real_os_library_symbol(os_library *library, const char *name);
+void *__wrap_os_library_symbol(os_library *library, const char *name);
+void *__wrap_os_library_symbol(os_library *library, const char *name) {
+    return missing_symbol != NULL && strcmp(name, missing_symbol) == 0
+               ? NULL
+               : __real_os_library_symbol(library, name);
+}
+
 /* ---- another thread ------------------------------------------------------------------------------- */
 
 static core_waiter other;
@@ -360,6 +370,8 @@ static CUresult open_one(CUevent *event, CUipcEventHandle name) {
     return core_driver()->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
 }
 
+static CUresult (*opens_event)(CUevent *event, CUipcEventHandle name) = open_one;
+
 static CUresult is_not_reached(CUevent event) {
     (void)event;
     looks++;
@@ -390,7 +402,7 @@ static gpuipc_status await_event(CUresult (*query)(CUevent event), int timeout_m
     const os_peer peer = {.same_user = true, .process = OS_HANDLE_NONE};
     core_need_emulated();
     context *ctx = inside_of(core_context);
-    ctx->driver.cuIpcOpenEventHandle = open_one;
+    ctx->driver.cuIpcOpenEventHandle = opens_event;
     ctx->driver.cuEventQuery = query;
     const gpuipc_status status =
         ready_event_await(ctx, &peer, 0, name, &is_interrupted, os_deadline_after(timeout_ms));
@@ -408,6 +420,25 @@ Test(meanwhile, a_connection_is_closed_before_its_event_is_reached) {
     check_refused(GPUIPC_ERR_RELEASED, "closed meanwhile",
                   await_event(connection_is_closed, SOON_MS));
     cr_assert_eq(looks, 2);
+}
+
+static CUresult refuse_to_open(CUevent *event, CUipcEventHandle name) {
+    (void)event;
+    (void)name;
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+Test(meanwhile, an_event_that_cannot_be_opened_tells_of_its_sender) {
+    opens_event = refuse_to_open;
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "cannot be opened",
+                  await_event(is_not_reached, SOON_MS));
+    peer_has_ended = true;
+    check_refused(GPUIPC_ERR_LOST, "the sender ended, and with it the event",
+                  await_event(is_not_reached, SOON_MS));
+    cr_assert_eq(looks, 0);
+    core_set_failures("cuCtxPushCurrent:1=999");
+    check_status(GPUIPC_ERR_CUDA, await_event(is_not_reached, SOON_MS));
+    core_set_failures("");
 }
 
 Test(meanwhile, an_event_is_not_reached_in_time) {
@@ -464,4 +495,19 @@ Test(meanwhile, another_thread_has_loaded_nvml_first) {
     const nvml *found = nvml_find(core_driver());
     cr_assert_not_null(found_first);
     cr_assert_eq(found, found_first);
+}
+
+Test(meanwhile, a_library_without_what_nvml_begins_with_is_none) {
+    core_need_emulated();
+    missing_symbol = "nvmlInit_v2";
+    cr_assert_null(nvml_find(core_driver()));
+    missing_symbol = NULL;
+    cr_assert_null(nvml_find(core_driver()), "it is looked for once");
+}
+
+Test(meanwhile, a_library_that_finds_no_device_by_its_uuid_is_no_nvml) {
+    core_need_emulated();
+    missing_symbol = "nvmlDeviceGetHandleByUUID";
+    cr_assert_null(nvml_find(core_driver()));
+    missing_symbol = NULL;
 }

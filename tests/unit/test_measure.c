@@ -92,6 +92,16 @@ Test(measure_machine, with_many_pairs_is_measured_with_as_much_each_time) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+/* How much is free is only of use where there is little. */
+Test(measure_machine, whose_free_memory_is_not_known_is_measured) {
+    gpuipc_context *made = machine_context("");
+    core_set_failures("cuMemGetInfo:*=999");
+    machine_keep(made, NULL);
+    measure_pair(made, GPUIPC_TRANSPORT_VMM, 0, 1);
+    core_set_failures("");
+    check_ok(gpuipc_context_destroy(made));
+}
+
 Test(measure_machine, without_memory_is_not_measured) {
     gpuipc_context *made = machine_context("memory=2M");
     const gpuipc_transport_pair pair = machine_pair(0, 0);

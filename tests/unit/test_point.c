@@ -584,3 +584,14 @@ Test(point, a_page_for_a_peer_that_has_too_much_is_refused) {
     point_peer_unreference(peer, false);
     quota_pretend(NULL);
 }
+
+Test(point, the_first_word_that_is_late_ends_the_wait_for_all) {
+    both pages = pages_make();
+    const point_word words[] = {{pages.mine, 3, 1}, {pages.mine, 4, 1}};
+    check_status(GPUIPC_ERR_TIMEOUT, point_await(words, 2, NULL, os_deadline_after(0)));
+    point_store(&words[0]);
+    check_status(GPUIPC_ERR_TIMEOUT, point_await(words, 2, NULL, os_deadline_after(0)));
+    point_store(&words[1]);
+    check_ok(point_await(words, 2, NULL, os_deadline_after(0)));
+    pages_end(&pages);
+}

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/quota.h"
 #include "memory/registry.h"
 #include "message/wire.h"
 #include "native_ready.h"
@@ -259,6 +260,54 @@ Test(server_clients, what_comes_from_one_too_many_is_closed) {
     check_ok(wire_decode_reply(answer + WIRE_HEADER_BYTES, WIRE_REPLY_BYTES, &reply));
     cr_assert_eq(reply.answer, WIRE_BUSY);
     os_connection_destroy(late);
+}
+
+/* As one too many is. */
+Test(server_clients, who_has_as_much_as_a_process_may_is_told_to_wait) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config)};
+    const os_directory directory = {core_directory, false};
+    const quota_amount little = {{1, 1, 1, 1}};
+    uint8_t answer[WIRE_HEADER_BYTES + WIRE_REPLY_BYTES];
+    char name[TICKET_ENDPOINT_SIZE];
+    os_handle none[OS_PACKET_HANDLES_MAX];
+    os_connection *poor;
+    wire_reply reply;
+    size_t size = 0;
+    size_t count = 0;
+    serve_with(&config);
+    const ticket decoded = asker_decode(&of);
+    ticket_endpoint(decoded.server_id, name);
+    quota_pretend(&little);
+    check_ok(os_connection_open(&directory, name, os_deadline_after(SOON_MS), &poor));
+    check_ok(gpuipc_server_poll(server, SOON_MS));
+    quota_pretend(NULL);
+    check_ok(os_connection_receive(poor, answer, sizeof(answer), &size, none, &count,
+                                   os_deadline_after(SOON_MS)));
+    check_ok(wire_decode_reply(answer + WIRE_HEADER_BYTES, WIRE_REPLY_BYTES, &reply));
+    cr_assert_eq(reply.answer, WIRE_BUSY);
+    os_connection_destroy(poor);
+    asker_begin(&honest, other, &of);
+    check_ok(asker_send(&honest, &of));
+    while (gpuipc_server_poll(server, 0) == GPUIPC_OK) {
+    }
+    asker_reply granted;
+    check_ok(asker_receive(&honest, &granted));
+    cr_assert_eq(granted.answer, WIRE_GRANTED);
+    check_ok(gpuipc_buffer_release(granted.buffer));
+}
+
+/* More segments than one packet has handles. */
+Test(server_clients, a_buffer_of_many_packets_comes_whole) {
+    const uint64_t bytes = (OS_PACKET_HANDLES_MAX + 2) * core_unit;
+    serve();
+    gpuipc_buffer *large = core_buffer(bytes, core_unit);
+    const gpuipc_ticket whole = asker_share(server, large);
+    core_write_pattern(large, 8);
+    const asker_reply reply = asker_ask(&honest, &whole);
+    cr_assert_eq(reply.answer, WIRE_GRANTED);
+    core_check_pattern(reply.buffer, 8);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    check_ok(gpuipc_buffer_release(large));
 }
 
 Test(server_clients, anything_but_a_request_costs_a_client_its_connection) {

@@ -86,3 +86,16 @@ Test(server_grant, a_share_that_is_forgotten_meanwhile_ends_with_what_is_on_its_
     cr_assert_eq(answer, WIRE_UNKNOWN);
     share_leave(&inside->shares, by);
 }
+
+/* 0 is none's, and 1 is taken still. */
+Test(server_grant, numbers_of_shares_begin_anew_after_the_last) {
+    cr_assert_eq(wanted.share, 1);
+    os_mutex_lock(&inside->shares.mutex);
+    inside->shares.next_id = UINT32_MAX - 1;
+    os_mutex_unlock(&inside->shares.mutex);
+    static const uint32_t expected[] = {UINT32_MAX, 2, 3};
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const gpuipc_ticket next = asker_share(handle, shared);
+        cr_assert_eq(asker_decode(&next).share, expected[i]);
+    }
+}

@@ -116,3 +116,65 @@ Test(shortage_asked, a_process_that_is_admitted) {
     const shortage_operation what = {.run = know_and_admit};
     shortage_of_memory(&what);
 }
+
+static gpuipc_status make_page(context *ctx, const os_peer *peer, point_page **out_page) {
+    point_peer *of = NULL;
+    gpuipc_status status = point_peer_new(ctx, peer, NULL, &of);
+    if (status == GPUIPC_OK) {
+        status = point_page_create(ctx, of, out_page);
+    }
+    const gpuipc_error why = status_save();
+    point_peer_unreference(of, false);
+    status_restore(&why);
+    return status;
+}
+
+/* A share for two processes, of which one asks; and for one, which gets it. */
+static gpuipc_status ask_and_settle(void) {
+    const os_peer peer = {.process_id = 7, .process = OS_HANDLE_NONE};
+    ticket wanted;
+    holder *by = NULL;
+    point_page *page = NULL; /* the client's, where what it got is returned */
+    wire_answer answer;
+    share_grant grant;
+    check_ok(ticket_decode(&asked_for, &wanted));
+    server *of = __real_server_find(wanted.server_id);
+    gpuipc_status status = share_enter(&of->shares, &peer, &by);
+    if (status == GPUIPC_OK) {
+        by->peer = &peer;
+        status = share_ask(&of->shares, &wanted, by, &answer, &grant);
+        if (status == GPUIPC_OK) {
+            cr_assert_eq(answer, WIRE_GRANTED);
+            status = make_page(of->context, &peer, &page);
+            share_settle(&of->shares, &grant, page != NULL, &(point){.page = page, .value = 2});
+        }
+        const gpuipc_error why = status_save();
+        share_leave(&of->shares, by);
+        status_restore(&why);
+    }
+    const gpuipc_error why = status_save();
+    object_unreference(&of->object);
+    status_restore(&why);
+    return status;
+}
+
+static void serve_polled(void) {
+    check_ok(gpuipc_server_create(core_context, NULL, &threaded));
+    check_ok(gpuipc_buffer_share(threaded, slots, &sharing, &asked_for));
+}
+
+static void end_polled(void) {
+    check_ok(gpuipc_server_destroy(threaded));
+}
+
+static const shortage_operation granted = {serve_polled, ask_and_settle, end_polled};
+
+Test(shortage_asked, a_share_for_few_processes_that_one_asks_for) {
+    sharing = (gpuipc_share_config){.struct_size = sizeof(sharing), .max_processes = 2};
+    shortage_of_memory(&granted);
+}
+
+Test(shortage_asked, a_share_for_once_that_one_asks_for) {
+    sharing = (gpuipc_share_config){.struct_size = sizeof(sharing), .flags = GPUIPC_SHARE_ONE_SHOT};
+    shortage_of_memory(&granted);
+}

@@ -7,7 +7,10 @@
 #include "graphs.h"
 #include "shortage_case.h"
 #include "stream_gate.h"
+#include "sync/deferred.h"
 #include "sync/point.h"
+#include "sync/trail.h"
+#include "sync/watch.h"
 
 static core_pair pair;
 static gpuipc_buffer *sent;
@@ -326,35 +329,73 @@ enum {
     PASSAGES_OF_PAGE = POINT_PAGE_BYTES / sizeof(uint64_t)
 };
 
-/* Two words are taken at a time, of which the second may need another page: then the first is given back. Both ways to meet
- * the end of a page are tried. */
+/* Three words are taken at a time, of which any may need another page: then those before it are given back. All ways to
+ * meet the end of a page are tried. */
 Test(shortage_points, words_of_several_pages_that_do_not_fit) {
-    static point_word taken[3 * PASSAGES_OF_PAGE];
+    static point_word taken[4 * PASSAGES_OF_PAGE];
     size_t count = 0;
-    point_page *pages[2];
+    point_page *pages[3];
     context *ctx;
     check_ok(context_acquire(core_context, &ctx));
-    check_ok(point_page_create(ctx, NULL, &pages[0]));
-    check_ok(point_page_create(ctx, NULL, &pages[1]));
-    const point_word words[] = {{pages[0], 1, 1}, {pages[1], 1, 1}};
-    for (unsigned refused = 0; refused < 2; refused++) {
+    for (size_t i = 0; i < 3; i++) {
+        check_ok(point_page_create(ctx, NULL, &pages[i]));
+    }
+    const point_word words[] = {{pages[0], 1, 1}, {pages[1], 1, 1}, {pages[2], 1, 1}};
+    for (unsigned refused = 0; refused < 3; refused++) {
         int64_t live;
         gpuipc_status status = GPUIPC_OK;
         while (status == GPUIPC_OK) {
             cr_assert_lt(count + 2, sizeof(taken) / sizeof(taken[0]));
             allocation_watch(1);
-            status = point_write_begin(ctx, words, 2, &taken[count]);
+            status = point_write_begin(ctx, words, 3, &taken[count]);
             (void)allocation_unwatch(&live);
             count += status == GPUIPC_OK;
         }
         check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "", status);
-        check_ok(point_write_begin(ctx, words, 2, &taken[count++]));
+        check_ok(point_write_begin(ctx, words, 3, &taken[count++]));
         check_ok(point_write_begin(ctx, words, 1, &taken[count++]));
     }
     for (size_t i = 0; i < count; i++) {
         passage_cancel(&taken[i]);
     }
-    point_page_unreference(pages[0], false);
-    point_page_unreference(pages[1], false);
+    for (size_t i = 0; i < 3; i++) {
+        point_page_unreference(pages[i], false);
+    }
     context_unreference(ctx);
+}
+
+/* ---- a stream that is to wait for a slot ------------------------------------------------------------ */
+
+static context *inside;
+static point_page *page;
+
+static void make_page(void) {
+    const os_peer peer = {.process_id = 0x3FFFFFFF, .process = {-1}};
+    point_peer *other;
+    check_ok(context_acquire(core_context, &inside));
+    check_ok(point_peer_new(inside, &peer, NULL, &other));
+    check_ok(point_page_create(inside, other, &page));
+    check_ok(trail_new(inside, &page->trail));
+    point_peer_unreference(other, false);
+}
+
+static gpuipc_status wait_for_slots(void) {
+    const point_word word = {page, 1, 1};
+    gpuipc_status status = GPUIPC_OK;
+    for (uint32_t slot = 0; slot < 3 && status == GPUIPC_OK; slot++) {
+        status = watch_add_slot(inside, &word, slot);
+    }
+    return status;
+}
+
+static void unreference_page(void) {
+    watch_collect(inside);
+    cr_assert(deferred_is_quiet());
+    point_page_unreference(page, false);
+    context_unreference(inside);
+}
+
+Test(shortage_points, a_wait_for_a_slot) {
+    const shortage_operation what = {make_page, wait_for_slots, unreference_page};
+    shortage_of_memory(&what);
 }

@@ -179,6 +179,63 @@ Test(shortage_tickets, a_channel_of_turns) {
     shortage_in_turn(&channelled);
 }
 
+static gpuipc_subscription *second;
+
+/* The next loan's stream waits for both readers. */
+static gpuipc_status pass_to_two(gpuipc_frame *frame) {
+    gpuipc_frame again = GPUIPC_FRAME_INIT;
+    gpuipc_frame taken[2] = {GPUIPC_FRAME_INIT, GPUIPC_FRAME_INIT};
+    gpuipc_subscription *const readers[] = {reader, second};
+    gpuipc_status status = gpuipc_channel_publish(channel, frame, stream);
+    for (size_t i = 0; i < 2 && status == GPUIPC_OK; i++) {
+        status = gpuipc_subscription_take(readers[i], stream, 0, &taken[i]);
+        if (status == GPUIPC_OK) {
+            status = gpuipc_subscription_give_back(readers[i], &taken[i], stream);
+        }
+    }
+    return status == GPUIPC_OK ? gpuipc_channel_loan(channel, stream, 0, &again) : status;
+}
+
+static gpuipc_status make_for_two(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_ticket ticket;
+    making = (gpuipc_channel_config){.struct_size = sizeof(making),
+                                     .buffer = slots,
+                                     .slot_bytes = CHANNEL_CASE_SLOT,
+                                     .slots = 1,
+                                     .max_readers = 2,
+                                     .max_held = 1};
+    gpuipc_status status = gpuipc_channel_create(server, &making, &channel, &ticket);
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_open(core_context, &ticket, NULL, &reader);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_subscription_open(core_context, &ticket, NULL, &second);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_loan(channel, stream, 0, &frame);
+    }
+    return status == GPUIPC_OK ? pass_to_two(&frame) : status;
+}
+
+static void end_of_two(void) {
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    check_ok(gpuipc_subscription_close(second));
+    second = NULL;
+    end_all();
+}
+
+static void serve_two(void) {
+    serve();
+    stream_gate_close(stream);
+}
+
+Test(shortage_tickets, a_channel_of_two_readers) {
+    const shortage_operation what = {serve_two, make_for_two, end_of_two};
+    shortage_in_turn(&what);
+}
+
 Test(shortage_tickets, a_channel_with_a_name) {
     making = (gpuipc_channel_config){.slots = 2, .name = "short"};
     passes = pass_by_stream;

@@ -120,6 +120,31 @@ Test(transport_failure, host_memory_whose_device_cannot_be_entered) {
     check_ok(gpuipc_buffer_release(buffer));
 }
 
+static CUresult say_elsewhere(CUdeviceptr *address, void *host, unsigned int flags) {
+    (void)host;
+    (void)flags;
+    *address = 4096;
+    return CUDA_SUCCESS;
+}
+
+Test(transport_failure, host_memory_that_another_device_has_elsewhere) {
+    core_need_emulated();
+    core_need_devices(2);
+    gpuipc_buffer *buffer = NULL;
+    context *ctx;
+    check_ok(create(GPUIPC_TRANSPORT_HOST, &buffer));
+    check_ok(context_acquire(core_context, &ctx));
+    ctx->driver.cuMemHostGetDevicePointer = say_elsewhere;
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "at another address",
+                  gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_DEFAULT));
+    ctx->driver.cuMemHostGetDevicePointer = core_driver()->cuMemHostGetDevicePointer;
+    core_set_failures("cuMemHostGetDevicePointer:1=999");
+    check_status(GPUIPC_ERR_CUDA, gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_DEFAULT));
+    core_set_failures("");
+    context_unreference(ctx);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
 static gpuipc_status send_copy(const core_pair *pair, gpuipc_buffer *buffer) {
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .buffers = &buffer,

@@ -7,6 +7,7 @@
 #include "core_fixture.h"
 #include "cuda/context.h"
 #include "memory/registry.h"
+#include "message/connection.h"
 
 #define BYTES UINT64_C(65536)
 
@@ -36,7 +37,8 @@ static core_pair pair;
 static gpuipc_buffer *sent;
 static gpuipc_buffer *opened;
 static CUdeviceptr address; /* of what was sent */
-static size_t says_bytes;   /* the driver */
+static size_t says_bytes;   /* the driver, of what was opened; */
+static size_t says_shift;   /* so far before it the allocation begins */
 
 static void begin(void) {
     core_start();
@@ -138,7 +140,7 @@ static CUresult open_handle(CUdeviceptr *out_address, CUipcMemHandle name, unsig
 }
 
 static CUresult say_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr at) {
-    *base = at;
+    *base = at - says_shift;
     *bytes = says_bytes;
     return CUDA_SUCCESS;
 }
@@ -153,6 +155,9 @@ Test(transport_named, legacy_memory_that_is_smaller_than_its_owner_says) {
     open_as_foreign();
     inside->driver.cuMemGetAddressRange = say_range;
     says_bytes = BYTES - 1;
+    check_refused(GPUIPC_ERR_SIZE_MISMATCH, "that it is said to have", hand_over());
+    says_bytes = 64 * core_unit;
+    says_shift = 256;
     check_refused(GPUIPC_ERR_SIZE_MISMATCH, "that it is said to have", hand_over());
     inside->driver.cuMemGetAddressRange = core_driver()->cuMemGetAddressRange;
     check_comes();
@@ -187,6 +192,7 @@ Test(transport_named, legacy_memory_is_reached_by_the_device_that_it_was_receive
     check_ok(gpuipc_buffer_release(opened));
 }
 
+static CUresult import_result;
 static CUmemoryPool same_pool;
 
 static CUresult import_pool(CUmemoryPool *out_pool, void *handle, CUmemAllocationHandleType type,
@@ -195,7 +201,7 @@ static CUresult import_pool(CUmemoryPool *out_pool, void *handle, CUmemAllocatio
     (void)type;
     (void)flags;
     *out_pool = same_pool;
-    return CUDA_SUCCESS;
+    return import_result;
 }
 
 static CUresult import_pointer(CUdeviceptr *out_address, CUmemoryPool pool,
@@ -209,6 +215,11 @@ static CUresult import_pointer(CUdeviceptr *out_address, CUmemoryPool pool,
 static CUresult say_attribute(void *data, CUpointer_attribute which, CUdeviceptr at) {
     if (which == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         memcpy(data, &says_bytes, sizeof(says_bytes));
+        return CUDA_SUCCESS;
+    }
+    if (which == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        const CUdeviceptr start = at - says_shift;
+        memcpy(data, &start, sizeof(start));
         return CUDA_SUCCESS;
     }
     return core_driver()->cuPointerGetAttribute(data, which, at);
@@ -225,20 +236,104 @@ static CUresult leave_pool(CUmemoryPool pool) {
     return CUDA_SUCCESS;
 }
 
-Test(transport_named, memory_of_a_pool_that_is_smaller_than_its_owner_says) {
+/* As of another process, which is the only one whose pools are imported. */
+static void import_as_foreign(void) {
     make(GPUIPC_TRANSPORT_POOL);
     is_unknown = true;
     is_other_process = true;
     same_pool = (CUmemoryPool)&same_pool;
     inside->driver.cuMemPoolImportFromShareableHandle = import_pool;
     inside->driver.cuMemPoolImportPointer = import_pointer;
-    inside->driver.cuPointerGetAttribute = say_attribute;
     inside->driver.cuMemFree = leave_memory;
     inside->driver.cuMemPoolDestroy = leave_pool;
+}
+
+static void pair_anew(void) {
+    core_pair_close(&pair);
+    core_pair_open(&pair, receives, core_context);
+}
+
+Test(transport_named, memory_of_a_pool_that_is_smaller_than_its_owner_says) {
+    import_as_foreign();
+    inside->driver.cuPointerGetAttribute = say_attribute;
     says_bytes = BYTES - 1;
+    check_refused(GPUIPC_ERR_SIZE_MISMATCH, "that it is said to have", hand_over());
+    says_bytes = BYTES;
+    says_shift = 256;
     check_refused(GPUIPC_ERR_SIZE_MISMATCH, "that it is said to have", hand_over());
     inside->driver.cuPointerGetAttribute = core_driver()->cuPointerGetAttribute;
     check_comes();
-    core_pair_close(&pair); /* and the pool that came over it, while the driver is the test's */
-    core_pair_open(&pair, receives, core_context);
+    pair_anew(); /* the pool that came goes while the driver is the test's */
+}
+
+/* The codes that the driver has for what is no pool of its own. */
+Test(transport_named, handles_that_are_no_pool) {
+    static const CUresult codes[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE,
+                                     CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN};
+    import_as_foreign();
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        import_result = codes[i];
+        check_refused(GPUIPC_ERR_NOT_GPU_MEMORY, "no pool that this driver can open", hand_over());
+        pair_anew();
+    }
+    import_result = CUDA_SUCCESS;
+    check_comes();
+    pair_anew();
+}
+
+/* ---- who cannot, or does not, take it --------------------------------------------------------------- */
+
+Test(transport_named, legacy_memory_of_another_pid_namespace) {
+    make(GPUIPC_TRANSPORT_LEGACY);
+    is_unknown = true;
+    is_other_process = true; /* which has the number of this one where it is */
+    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "PID namespace", hand_over());
+}
+
+static void check_not_taken(gpuipc_transport kind, gpuipc_status expected, const char *text) {
+    make(kind);
+    check_refused(expected, text, hand_over());
+    inside->driver = *core_driver();
+    pair_anew(); /* a pool's handle comes once over each connection */
+    check_comes();
+}
+
+Test(transport_named, virtual_memory_for_a_driver_without_it) {
+    inside->driver.has_vmm = false;
+    check_not_taken(GPUIPC_TRANSPORT_VMM, GPUIPC_ERR_VMM_UNSUPPORTED, "no virtual memory");
+}
+
+Test(transport_named, legacy_memory_for_a_driver_without_it) {
+    inside->driver.has_legacy = false;
+    check_not_taken(GPUIPC_TRANSPORT_LEGACY, GPUIPC_ERR_NOT_SUPPORTED, "");
+}
+
+Test(transport_named, memory_of_a_pool_for_a_driver_without_it) {
+    inside->driver.has_pool = false;
+    check_not_taken(GPUIPC_TRANSPORT_POOL, GPUIPC_ERR_NOT_SUPPORTED, "stream-ordered");
+}
+
+/* Names are bytes that the driver does not check. */
+static void check_not_trusted(gpuipc_transport kind) {
+    connection *from;
+    make(kind);
+    check_ok(connection_acquire(pair.server, &from));
+    from->peer.same_user = false;
+    check_refused(GPUIPC_ERR_ACCESS_DENIED, "another user", hand_over());
+    from->peer.same_user = true;
+    connection_unreference(from);
+    check_comes();
+}
+
+Test(transport_named, legacy_memory_of_another_user) {
+    check_not_trusted(GPUIPC_TRANSPORT_LEGACY);
+}
+
+Test(transport_named, fabric_memory_of_another_user) {
+    check_not_trusted(GPUIPC_TRANSPORT_FABRIC);
+}
+
+Test(transport_named, fabric_memory_for_a_driver_without_virtual_memory) {
+    inside->driver.has_vmm = false;
+    check_not_taken(GPUIPC_TRANSPORT_FABRIC, GPUIPC_ERR_VMM_UNSUPPORTED, "no virtual memory");
 }

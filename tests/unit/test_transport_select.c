@@ -132,6 +132,22 @@ Test(transport_select, a_buffer_goes_by_the_transport_it_is_of) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+/* Such memory stays in its process, so who asks about it means that. */
+Test(transport_select, memory_of_peer_access_goes_by_it_in_the_own_process) {
+    gpuipc_context *made = machine_context("");
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_P2P, .bytes = 1};
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    gpuipc_buffer *plain = NULL;
+    check_ok(gpuipc_buffer_create(made, &config, &plain));
+    const gpuipc_selection selection =
+        choose(made, &pair, plain, GPUIPC_POLICY_ZERO_COPY, GPUIPC_OK);
+    cr_assert_eq(selection.chosen, GPUIPC_TRANSPORT_P2P);
+    cr_assert_eq(selection.refused[GPUIPC_TRANSPORT_VMM], R(WRONG_MEMORY));
+    check_ok(gpuipc_buffer_release(plain));
+    check_ok(gpuipc_context_destroy(made));
+}
+
 Test(transport_select, wrong_questions_are_refused) {
     gpuipc_context *made = machine_context("");
     gpuipc_transport_pair pair = machine_pair(0, 1);

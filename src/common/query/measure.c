@@ -90,9 +90,7 @@ static void end_tools(lane *self) {
             (void)drv->cuEventDestroy(events[i]);
         }
     }
-    if (self->into != 0) {
-        (void)drv->cuMemFree(self->into);
-    }
+    (void)drv->cuMemFree(self->into);
 }
 
 static void lane_close(lane *self) {

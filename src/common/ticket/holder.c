@@ -100,7 +100,7 @@ static void leave(holding *self, hold *gone) {
 
 static bool is_released(const hold *self) {
     const point_word released = point_released_word(&self->at);
-    return !self->is_on_its_way && point_is_reached(&released);
+    return point_is_reached(&released);
 }
 
 static void leave_holder(hold *self) {

@@ -121,7 +121,7 @@ uint16_t ticket_boot(void) {
     }
     const uint32_t hash = hash_of(id, sizeof(id));
     const uint16_t folded = (uint16_t)(hash ^ (hash >> 16));
-    return folded == 0 ? 1 : folded;
+    return (uint16_t)(folded + (folded == 0)); /* 0: it is not known */
 }
 
 uint32_t ticket_user(void) {
@@ -131,7 +131,7 @@ uint32_t ticket_user(void) {
         return 0;
     }
     const uint32_t hash = hash_of(user, strlen(user));
-    return hash == 0 ? 1 : hash;
+    return hash + (hash == 0);
 }
 
 void ticket_endpoint(const uint8_t server_id[16], char name[TICKET_ENDPOINT_SIZE]) {
