@@ -76,6 +76,7 @@ Test(deferred_list, what_is_ready_runs_once_and_the_rest_is_kept) {
     cr_assert(deferred_run(&list));
     cr_assert_eq(items[1].run, 1);
     cr_assert(deferred_is_empty(&list));
+    cr_assert_not(deferred_take(&list, &items[1].deferred), "what ran is nobody's to take");
 }
 
 /* Of the process: whichever list the wait belongs to. */

@@ -79,6 +79,31 @@ Test(drop_refused, an_event_that_is_lost_holds_nothing_up) {
     core_set_failures("");
 }
 
+/* Who says that something is being captured is asked again. */
+Test(drop_refused, an_event_that_cannot_be_asked_for_a_capture_is_asked_again) {
+    core_set_failures("cuEventQuery:1=900;cuEventQuery:2=900");
+    drop_buffer();
+    check_ends(address);
+    cr_assert_gt(core_calls("cuEventQuery"), 2);
+}
+
+Test(drop_refused, a_device_that_cannot_be_marked_for_ever_holds_nothing_up) {
+    core_set_failures("cuCtxRecordEvent:*=46");
+    drop_buffer();
+    check_ends(address);
+    core_set_failures("");
+}
+
+/* The place in a stream, likewise. */
+Test(drop_refused, a_place_that_is_lost_holds_nothing_up) {
+    stream_gate_close(held);
+    core_set_failures("cuEventQuery:*=700");
+    check_ok(gpuipc_buffer_release_async(subject, held));
+    subject = NULL;
+    check_ends(address);
+    core_set_failures("");
+}
+
 /* While memory is short, the device is looked at again. */
 Test(drop_refused, a_device_that_cannot_be_entered_for_memory_is_tried_again) {
     core_set_failures("cuCtxPushCurrent:1=2;cuCtxPushCurrent:2=2");

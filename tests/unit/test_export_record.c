@@ -527,5 +527,27 @@ Test(export_record, an_event_for_what_was_given_back_meanwhile_is_nobodys) {
     const uint64_t before = core_calls("cuEventDestroy");
     ready_event_collect(ctx, false);
     cr_assert_eq(core_calls("cuEventDestroy"), before + 1);
+    point again; /* the same place, for another hand-over */
+    export_record *same = NULL;
+    const point_word passed = POINT_PASSED;
+    check_ok(export_begin(to->exports, &of->exports, &same, &again));
+    cr_assert_eq(same, record);
+    export_set_written(record, &at, &passed);
+    export_cancel(record, &at);
+    cr_assert_eq(unreturned(sent), 1, "what is over is nobody's to cancel");
+    export_cancel(same, &again);
+    cr_assert_eq(unreturned(sent), 0);
     buffer_unwind(of);
+}
+
+/* Whoever was never sent anything has no page that words could be stored in. */
+Test(export_record, marks_leave_out_who_was_sent_nothing) {
+    const os_peer nobody = {.process_id = 0x3FFFFFFF, .process = {-1}};
+    point_words words;
+    set_peer(&nobody, NULL);
+    cr_assert_null(export_table_unsent(to->exports));
+    check_ok(export_copy_words(ctx, 1, 1, &words));
+    cr_assert_eq(words.count, 0);
+    point_words_destroy(&words, false);
+    export_store_words(ctx, 1, 1);
 }

@@ -157,3 +157,14 @@ Test(loan_drop, by_two_threads) {
         check_ok(gpuipc_buffer_await_loan(opened_case_sent, &what.loan, SOON_MS));
     }
 }
+
+Test(loan_drop, one_that_is_none_ends_the_look_at_all) {
+    const gpuipc_mark good = take();
+    const gpuipc_mark loans[] = {good, {{0}}, good};
+    gpuipc_loan_state states[3];
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_buffer_get_loan_states(opened_case_sent, loans, 3, states));
+    check_state(GPUIPC_LOAN_TAKEN, &good);
+    check_ok(gpuipc_buffer_return_loan(opened_case_opened, &good));
+    check_state(GPUIPC_LOAN_OVER, &good);
+}

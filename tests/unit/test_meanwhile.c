@@ -344,6 +344,24 @@ Test(meanwhile, a_user_who_is_not_known_stands_in_no_ticket) {
     cr_assert_neq(ticket_user(), 0);
 }
 
+/* Whose directory it is cannot be compared then. */
+Test(meanwhile, a_ticket_of_another_user_for_one_who_is_not_known) {
+    slots = core_buffer(core_unit, 0);
+    server = asker_server(0);
+    const gpuipc_ticket made = asker_share(server, slots);
+    ticket theirs = asker_decode(&made);
+    theirs.server_id[0] ^= 1;
+    theirs.user ^= 1;
+    theirs.user += theirs.user == 0;
+    ticket_encode(&theirs, &given);
+    check_status(GPUIPC_ERR_TICKET_OTHER_USER, open_given());
+    user_is_unknown = true;
+    check_status(GPUIPC_ERR_EXPORTER_GONE, open_given());
+    user_is_unknown = false;
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_buffer_release(slots));
+}
+
 Test(meanwhile, a_process_whose_handle_cannot_be_kept_is_not_known) {
     known_processes all = {.in_turn = {0}};
     known_process *known = NULL;

@@ -289,9 +289,16 @@ Test(fork, what_tickets_have_opened) {
 }
 
 Test(fork, what_was_put_off) {
+    const gpuipc_buffer_config of_host = {
+        .struct_size = sizeof(of_host), .transport = GPUIPC_TRANSPORT_HOST, .bytes = BYTES};
+    core_pair over;
     begin_counted();
     deferred_wait_begins(); /* as while a stream waits for another process */
     ask_what_works();
+    check_ok(gpuipc_buffer_create(core_context, &of_host, &opened));
+    core_pair_open(&over, core_context, core_context);
+    check_ok(core_send(over.client, &sent, 1));
+    core_pair_close(&over); /* whose pages of points stay until the streams have passed */
     check_child();
     deferred_wait_ends();
     end_everything();

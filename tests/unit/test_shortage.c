@@ -345,6 +345,33 @@ static void select_end(void) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+static gpuipc_status measure(void) {
+    const gpuipc_transport_pair of = {.struct_size = sizeof(of), .owner = 0, .user = 1};
+    gpuipc_measurement measured = {.struct_size = sizeof(measured)};
+    return gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &of, &measured);
+}
+
+Test(shortage_machine, a_measurement_of_what_was_not_asked_for) {
+    const shortage_operation what = {select_begin, measure, select_end};
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2");
+    shortage_of_memory(&what);
+}
+
+/* Of memory whose owner this process does not see, what can be tried is. */
+static gpuipc_status ask_for_hidden(void) {
+    const gpuipc_transport_pair of = {
+        .struct_size = sizeof(of), .owner = GPUIPC_DEVICE_NONE, .user = 0};
+    gpuipc_transport_info info = {.struct_size = sizeof(info)};
+    return gpuipc_transport_query(made, GPUIPC_TRANSPORT_VMM, &of, &info);
+}
+
+Test(shortage_machine, a_question_for_a_device_that_is_hidden) {
+    const shortage_operation what = {select_begin, ask_for_hidden, select_end};
+    core_need_emulated();
+    shortage_of_memory(&what);
+}
+
 Test(shortage_machine, a_choice_of_a_transport) {
     const shortage_operation what = {select_begin, select_transport, select_end};
     core_need_emulated();

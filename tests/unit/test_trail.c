@@ -59,6 +59,9 @@ Test(trail, an_event_that_is_lost_is_not_asked_again) {
     cr_assert_not(
         trail_is_far_behind(subject)); /* which depends on the turn that ended the first period */
     cr_assert_eq(core_calls("cuEventQuery"), 0);
+    make_turns(TRAIL_PERIOD); /* nor is it recorded again */
+    stream_gate_synchronize(stream);
+    cr_assert(trail_has_passed(subject, TRAIL_WRITE, 0));
 }
 
 Test(trail, a_stream_that_is_captured_has_not_passed) {
@@ -85,4 +88,22 @@ Test(trail, a_stream_that_cannot_be_marked_at_all_is_waited_for) {
     make_turns(1);
     stream_gate_synchronize(stream);
     cr_assert(trail_has_passed(subject, TRAIL_WRITE, 0));
+}
+
+Test(trail, what_has_passed_is_not_looked_at_again) {
+    trail_set seen = {{0}};
+    trail_turn turn;
+    stream_gate_close(stream);
+    check_ok(trail_turn_begin(subject, TRAIL_WAIT, 5, &by, &turn));
+    trail_turn_end(&turn);
+    for (unsigned i = 0; i < 2; i++) {
+        core_set_failures("");
+        cr_assert_not(trail_have_all_passed(subject, &seen));
+        cr_assert_eq(core_calls("cuEventQuery"), 1);
+        cr_assert_eq(seen.slots[TRAIL_WAIT], ~(UINT64_C(1) << 5));
+        cr_assert_eq(seen.slots[TRAIL_WRITE], UINT64_MAX);
+    }
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    cr_assert(trail_have_all_passed(subject, &seen));
 }

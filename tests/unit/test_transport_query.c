@@ -446,6 +446,41 @@ Test(transport_query_machine, without_peer_access_a_pools_memory_is_its_owners) 
     check_ok(gpuipc_context_destroy(made));
 }
 
+/* The first that cannot ends it. */
+Test(transport_query_machine, without_peer_access_no_other_device_is_given_any) {
+    gpuipc_context *made = machine_context("devices=3;p2p=none");
+    const uint32_t devices[] = {GPUIPC_DEVICE(1), GPUIPC_DEVICE(2)};
+    const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                         .bytes = 4096,
+                                         .access_devices = devices,
+                                         .access_device_count = 2};
+    gpuipc_buffer *none = NULL;
+    check_status(GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED, gpuipc_buffer_create(made, &config, &none));
+    cr_assert_null(none);
+    check_ok(gpuipc_context_destroy(made));
+}
+
+/* What a device has access to it keeps, and finds again among several. */
+Test(transport_query_machine, of_three_devices_one_reaches_the_others) {
+    gpuipc_context *made = machine_context("devices=3");
+    gpuipc_buffer *plain[3] = {NULL, NULL, NULL};
+    static const uint32_t owners[] = {0, 2, 0};
+    core_set_failures("");
+    for (size_t i = 0; i < 3; i++) {
+        const gpuipc_buffer_config config = {.struct_size = sizeof(config),
+                                             .transport = GPUIPC_TRANSPORT_P2P,
+                                             .device = GPUIPC_DEVICE(owners[i]),
+                                             .bytes = 4096};
+        check_ok(gpuipc_buffer_create(made, &config, &plain[i]));
+        check_ok(gpuipc_buffer_set_access(plain[i], 1, GPUIPC_ACCESS_DEFAULT));
+    }
+    cr_assert_geq(core_calls("cuCtxEnablePeerAccess"), 2);
+    for (size_t i = 0; i < 3; i++) {
+        check_ok(gpuipc_buffer_release(plain[i]));
+    }
+    check_ok(gpuipc_context_destroy(made));
+}
+
 Test(transport_query_machine, without_memory_is_asked_again) {
     gpuipc_context *made = machine_context("memory=2M");
     const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 2u << 20};

@@ -339,6 +339,7 @@ Test(watch, what_a_stream_has_not_passed_stays_at_the_end_of_the_context) {
     check_ok(begin_wait(stuck.of, &stuck.words[0], &stuck.passage, NULL));
     atomic_store(&stuck.pages[1]->is_captured, true);
     check_ok(watch_add_slot(stuck.of, &stuck.words[1], 3));
+    check_ok(watch_add_store(stuck.of, &stuck.words[0], &stuck.passage)); /* of one that writes */
     cr_assert_not(deferred_is_quiet());
     check_ok(gpuipc_context_destroy(second));
     context_unreference(stuck.of);

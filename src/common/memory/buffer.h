@@ -90,7 +90,7 @@ struct import_source;
 /** What it takes to open a buffer of another process. */
 typedef struct buffer_source {
     const struct transport *transport;
-    const struct import_source *from; /**< NULL: from native handles */
+    const struct import_source *from; /**< NULL: from native handles, which are of virtual memory */
     gpuipc_uuid owner_uuid;
     uint64_t offset;
     uint64_t bytes;

@@ -249,7 +249,7 @@ static bool measure_lanes(lanes *all, unsigned lane_count, gpuipc_measurement *o
                                 .both_ways_bytes_per_second =
                                     lane_count == 2 ? (uint64_t)(2 * moved / both) : 0,
                                 .latency_ns = (uint64_t)(small / SMALL_COUNT + 0.5)};
-    out->latency_ns = out->latency_ns == 0 ? 1 : out->latency_ns;
+    out->latency_ns += out->latency_ns == 0; /* 0 says that it is not known */
     return true;
 }
 

@@ -8,14 +8,14 @@
 #include <string.h>
 
 const probe_way *probe_way_of(gpuipc_transport which) {
-    static const probe_way *const ways[] = {[GPUIPC_TRANSPORT_VMM] = &probe_way_vmm,
-                                            [GPUIPC_TRANSPORT_POOL] = &probe_way_pool,
-                                            [GPUIPC_TRANSPORT_LEGACY] = &probe_way_legacy,
-                                            [GPUIPC_TRANSPORT_P2P] = &probe_way_p2p,
-                                            [GPUIPC_TRANSPORT_HOST] = &probe_way_host,
-                                            [GPUIPC_TRANSPORT_FABRIC] = &probe_way_fabric};
-    const size_t number = (size_t)which;
-    return number < sizeof(ways) / sizeof(ways[0]) ? ways[number] : NULL;
+    static const probe_way *const ways[GPUIPC_TRANSPORT_ROOM] = {
+        [GPUIPC_TRANSPORT_VMM] = &probe_way_vmm,
+        [GPUIPC_TRANSPORT_POOL] = &probe_way_pool,
+        [GPUIPC_TRANSPORT_LEGACY] = &probe_way_legacy,
+        [GPUIPC_TRANSPORT_P2P] = &probe_way_p2p,
+        [GPUIPC_TRANSPORT_HOST] = &probe_way_host,
+        [GPUIPC_TRANSPORT_FABRIC] = &probe_way_fabric};
+    return ways[which];
 }
 
 probe probe_begin(context *ctx, uint32_t owner, uint32_t user, uint64_t bytes) {
@@ -113,8 +113,10 @@ static const char *name_of(const driver *drv, CUresult result) {
 }
 
 bool probe_passed(probe *self, CUresult result, const char *call) {
-    return result == CUDA_SUCCESS ||
-           probe_refuse(self, reason_of(result), "%s answered %s, %d", call,
+    if (result == CUDA_SUCCESS) {
+        return true;
+    }
+    return probe_refuse(self, reason_of(result), "%s answered %s, %d", call,
                         name_of(&self->ctx->driver, result), (int)result);
 }
 
@@ -170,8 +172,11 @@ bool probe_reaches(probe *self) {
                     (&can, self->ctx->devices[user].ordinal, self->ctx->devices[owner].ordinal))) {
         return false;
     }
-    return can != 0 || probe_refuse(self, GPUIPC_REASON_NO_P2P,
-                                    "device %u does not reach device %u", user, owner);
+    if (can != 0) {
+        return true;
+    }
+    return probe_refuse(self, GPUIPC_REASON_NO_P2P, "device %u does not reach device %u", user,
+                        owner);
 }
 
 /* ---- the end of memory ---------------------------------------------------------------------- */
@@ -209,8 +214,9 @@ static void end_rest(deferred *item, bool forked) {
 
 bool probe_prepare_end(probe *self, unsigned end) {
     self->rests[end] = calloc(1, sizeof(*self->rests[end]));
-    return self->rests[end] != NULL ||
-           probe_done(self, status_out_of_memory(sizeof(*self->rests[end])));
+    return probe_done(self, self->rests[end] != NULL
+                                ? GPUIPC_OK
+                                : status_out_of_memory(sizeof(*self->rests[end])));
 }
 
 void probe_release_memory(probe *self, unsigned end) {

@@ -104,7 +104,7 @@ static void end_memory(probe *self) {
 
 static void close_pool(probe *self) {
     device_scope scope;
-    if ((self->pools[PROBE_OWNER] != NULL || self->stream != NULL) &&
+    if (self->pools[PROBE_OWNER] != NULL && /* the first that is made */
         device_enter(self->ctx, self->devices[PROBE_OWNER], &scope) == GPUIPC_OK) {
         end_memory(self);
         device_leave(&scope);

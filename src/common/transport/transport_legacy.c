@@ -82,11 +82,10 @@ static gpuipc_status import_segment(import_source *from, const segment_record *r
  * handle names is gone. INVALID_VALUE and NOT_PERMITTED: the memory was freed, or the bytes are none.
  * INVALID_CONTEXT: it names this very process. */
 static gpuipc_status open_failure(const context *ctx, const import_source *from, CUresult result) {
-    const bool is_lost =
-        result == CUDA_ERROR_INVALID_HANDLE || (from != NULL && import_source_has_ended(from));
+    const bool is_lost = result == CUDA_ERROR_INVALID_HANDLE || import_source_has_ended(from);
     switch (result) {
     case CUDA_ERROR_INVALID_CONTEXT:
-        if (from != NULL && from->peer != NULL && from->peer->process_id != os_process_id()) {
+        if (from->peer != NULL && from->peer->process_id != os_process_id()) {
             return fail_namespace(GPUIPC_ERR_NOT_SUPPORTED);
         }
         return status_fail_cuda(GPUIPC_ERR_LOST, result, "cuIpcOpenMemHandle",

@@ -404,8 +404,7 @@ static gpuipc_status open_buffer(buffer *self, const buffer_source *source, gpui
     if (self->original != NULL) {
         return give_access(self, self->access_device, pool_of(self));
     }
-    if (source->from != NULL && source->from->peer != NULL &&
-        source->from->peer->process_id == os_process_id()) {
+    if (source->from->peer != NULL && source->from->peer->process_id == os_process_id()) {
         return status_fail(GPUIPC_ERR_LOST,
                            "the buffer was this process's own and has been released");
     }
