@@ -113,6 +113,21 @@ Test(drop_refused, a_device_that_cannot_be_entered_for_memory_is_tried_again) {
     check_ends(address);
 }
 
+/* It waits for all that may use it, however often it is dropped. */
+Test(drop_refused, what_two_devices_may_use_waits_once) {
+    core_need_devices(2);
+    check_ok(gpuipc_buffer_set_access(subject, 1, GPUIPC_ACCESS_DEFAULT));
+    check_ok(gpuipc_buffer_retain(subject));
+    stream_gate_close(held);
+    check_ok(gpuipc_buffer_drop(subject));
+    check_ok(gpuipc_buffer_drop(subject));
+    subject = NULL;
+    await_calls("cuCtxRecordEvent", 1);
+    cr_assert(exists(address));
+    stream_gate_open();
+    check_ends(address);
+}
+
 /* ---- a pause that begins while a mark is being made -------------------------------------------------- */
 
 static core_waiter pausing;

@@ -47,7 +47,8 @@ void __wrap_os_static_mutex_lock(os_static_mutex *mutex) {
     __real_os_static_mutex_lock(mutex);
 }
 
-static void (*when_connecting)(void); /* nobody has room for a connection, and this happens */
+static void (*when_connecting)(void);  /* this happens */
+static gpuipc_status connecting_fails; /* and so nobody lets it in */
 
 gpuipc_status __real_os_connection_open(const os_directory *directory, const char *name,
                                         os_deadline deadline, os_connection **out_connection);
@@ -57,12 +58,14 @@ gpuipc_status __wrap_os_connection_open(const os_directory *directory, const cha
                                         os_deadline deadline, os_connection **out_connection) {
     if (when_connecting != NULL) {
         when_connecting();
-        return status_fail(GPUIPC_ERR_TIMEOUT, "nobody let it in");
+    }
+    if (connecting_fails != GPUIPC_OK) {
+        return status_fail(connecting_fails, "nobody let it in");
     }
     return __real_os_connection_open(directory, name, deadline, out_connection);
 }
 
-static bool cannot_send;
+static gpuipc_status sending_fails;
 
 gpuipc_status __real_os_connection_send(os_connection *over, const void *bytes, size_t size,
                                         const os_handle *handles, size_t count,
@@ -73,8 +76,9 @@ gpuipc_status __wrap_os_connection_send(os_connection *over, const void *bytes, 
 gpuipc_status __wrap_os_connection_send(os_connection *over, const void *bytes, size_t size,
                                         const os_handle *handles, size_t count,
                                         os_deadline deadline) {
-    return cannot_send ? status_fail(GPUIPC_ERR_OUT_OF_MEMORY, "the system has no room for it")
-                       : __real_os_connection_send(over, bytes, size, handles, count, deadline);
+    return sending_fails != GPUIPC_OK
+               ? status_fail(sending_fails, "the system has no room for it")
+               : __real_os_connection_send(over, bytes, size, handles, count, deadline);
 }
 
 static atomic_uint failing_waits;
@@ -277,9 +281,36 @@ Test(meanwhile, a_context_goes_while_nobody_lets_its_question_in) {
     gpuipc_subscription *none = NULL;
     second = core_context_new();
     when_connecting = let_second_go;
+    connecting_fails = GPUIPC_ERR_TIMEOUT;
     check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
                   gpuipc_subscription_open_named(second, "nobodys", NULL, &none));
     cr_assert_null(none);
+}
+
+/* The context is given up while its first connection to the server is made. */
+Test(meanwhile, a_context_goes_while_it_connects_to_a_server) {
+    ticket_server by_hand;
+    second = core_context_new();
+    slots = core_buffer(core_unit, 0);
+    ticket_server_open(&by_hand, core_context, slots);
+    given = ticket_server_ticket(&by_hand, 0, core_unit);
+    when_connecting = let_second_go;
+    check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
+                  gpuipc_buffer_open(second, &given, NULL, &opened));
+    ticket_server_close(&by_hand);
+    check_ok(gpuipc_buffer_release(slots));
+}
+
+Test(meanwhile, a_server_that_lets_nobody_in_is_busy) {
+    ticket_server by_hand;
+    slots = core_buffer(core_unit, 0);
+    ticket_server_open(&by_hand, core_context, slots);
+    given = ticket_server_ticket(&by_hand, 0, core_unit);
+    connecting_fails = GPUIPC_ERR_PEER_CLOSED;
+    check_status(GPUIPC_ERR_SERVER_BUSY, open_given());
+    connecting_fails = GPUIPC_OK;
+    ticket_server_close(&by_hand);
+    check_ok(gpuipc_buffer_release(slots));
 }
 
 /* ---- what the system does not do ------------------------------------------------------------------- */
@@ -295,10 +326,13 @@ Test(meanwhile, a_question_for_a_name_that_cannot_be_sent) {
     slots = core_buffer(core_unit, 0);
     server = asker_server(GPUIPC_SERVER_THREAD);
     check_ok(make_channel());
-    cannot_send = true;
+    sending_fails = GPUIPC_ERR_OUT_OF_MEMORY;
     check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "no room",
                   gpuipc_subscription_open_named(second, "late", NULL, &none));
-    cannot_send = false;
+    sending_fails = GPUIPC_ERR_PEER_CLOSED; /* which may have said why: it is heard */
+    const gpuipc_subscription_config soon = {.struct_size = sizeof(soon), .timeout_ms = 50};
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_open_named(second, "late", &soon, &none));
+    sending_fails = GPUIPC_OK;
     check_ok(gpuipc_subscription_open_named(second, "late", NULL, &none));
     check_ok(gpuipc_subscription_close(none));
     check_ok(gpuipc_channel_destroy(channel));

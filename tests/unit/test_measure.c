@@ -220,7 +220,8 @@ Test(measure_machine, every_call_fails) {
 
 /* The calls of a measurement that come late in it: of the second figure, of the other way, at the end. */
 Test(measure_machine, late_calls_fail) {
-    static const char *const names[] = {"cuEventElapsedTime", "cuCtxPushCurrent"};
+    static const char *const names[] = {"cuEventElapsedTime", "cuCtxPushCurrent", "cuEventRecord",
+                                        "cuStreamWaitEvent"};
     gpuipc_context *made = machine_context("");
     const gpuipc_transport_pair pair = machine_pair(0, 1);
     (void)machine_ask(made, GPUIPC_TRANSPORT_VMM, &pair);
@@ -229,7 +230,7 @@ Test(measure_machine, late_calls_fail) {
         core_set_failures("");
         measure_pair(made, GPUIPC_TRANSPORT_VMM, 0, 1);
         const uint64_t calls = machine_calls(names[i]);
-        for (unsigned number = 1; number <= calls; number += 5) {
+        for (unsigned number = 1; number <= calls; number += 7) {
             gpuipc_measurement measured = {.struct_size = sizeof(measured)};
             char failure[64];
             (void)snprintf(failure, sizeof(failure), "%s:%u=999", names[i], number);

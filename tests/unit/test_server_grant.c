@@ -99,3 +99,28 @@ Test(server_grant, numbers_of_shares_begin_anew_after_the_last) {
         cr_assert_eq(asker_decode(&next).share, expected[i]);
     }
 }
+
+/* Of a share for few processes what counted is forgotten with it. */
+Test(server_grant, a_share_that_is_revoked_meanwhile_counts_nobody) {
+    const gpuipc_share_config few = {.struct_size = sizeof(few), .max_processes = 1};
+    share_grant grant;
+    wire_answer answer;
+    holder *by = enter();
+    check_ok(gpuipc_buffer_share(handle, shared, &few, &given));
+    wanted = asker_decode(&given);
+    check_ok(share_ask(&inside->shares, &wanted, by, &answer, &grant));
+    cr_assert_eq(answer, WIRE_GRANTED);
+    cr_assert_not_null(grant.admitted);
+    check_ok(gpuipc_server_revoke(handle, &given));
+    settle(&grant);
+    check_ok(share_ask(&inside->shares, &wanted, by, &answer, &grant));
+    cr_assert_eq(answer, WIRE_REVOKED);
+    share_leave(&inside->shares, by);
+}
+
+Test(server_grant, what_is_not_known_is_nobodys_to_abandon) {
+    const gpuipc_ticket forged = asker_forge(&given);
+    const ticket other = asker_decode(&forged);
+    share_abandon(&inside->shares, &other);
+    cr_assert_eq(asker_answer_here(&given, NULL), WIRE_GRANTED);
+}

@@ -63,6 +63,35 @@ Test(shortage, wrapping_managed_memory) {
     wrap_fails(OWN_MANAGED);
 }
 
+/* Which no transport carries is shared as a copy. */
+static gpuipc_server *by;
+static gpuipc_buffer *wrapped;
+
+static void wrap_and_serve(void) {
+    check_ok(gpuipc_buffer_wrap(core_context, own.address, BYTES, &wrapped));
+    check_ok(gpuipc_server_create(core_context, NULL, &by));
+}
+
+static gpuipc_status share_copy(void) {
+    const gpuipc_share_config config = {.struct_size = sizeof(config), .flags = GPUIPC_SEND_STAGED};
+    gpuipc_ticket of;
+    return gpuipc_buffer_share(by, wrapped, &config, &of);
+}
+
+static void end_of_copy(void) {
+    check_ok(gpuipc_server_destroy(by));
+    check_ok(gpuipc_buffer_release(wrapped));
+}
+
+Test(shortage, sharing_a_copy_of_pinned_memory) {
+    const shortage_operation what = {wrap_and_serve, share_copy, end_of_copy};
+    core_need_emulated();
+    core_enter_device(0);
+    own = own_kinds_make(OWN_PINNED, BYTES);
+    shortage_in_turn(&what);
+    own_kinds_undo(&own);
+}
+
 /* ---- messages of two buffers, which nobody waits for ---------------------------------------------- */
 
 static core_pair pair;

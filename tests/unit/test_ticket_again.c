@@ -64,6 +64,26 @@ static void drop(gpuipc_buffer *one) {
 
 /* ---- the same ------------------------------------------------------------------------------ */
 
+/* A policy is what it is with its data. */
+static int allow_if_told(void *user_data, const gpuipc_peer_info *peer) {
+    (void)peer;
+    return *(const int *)user_data;
+}
+
+Test(ticket_again, whoever_asks_with_other_data_is_asked_again) {
+    int yes = 1;
+    int no = 0;
+    const gpuipc_open_config allowing = {.policy = allow_if_told, .policy_user_data = &yes};
+    const gpuipc_open_config refusing = {.policy = allow_if_told, .policy_user_data = &no};
+    const gpuipc_ticket wanted = whole();
+    gpuipc_buffer *again = NULL;
+    gpuipc_buffer *first = open_while(accept_and_grant, &wanted, allowing);
+    check_ok(open_as(&wanted, allowing, &again));
+    drop(again);
+    check_status(GPUIPC_ERR_ACCESS_DENIED, open_as(&wanted, refusing, &again));
+    drop(first);
+}
+
 Test(ticket_again, is_for_the_same_device_and_access_however_they_are_said) {
     const gpuipc_ticket wanted = whole();
     const gpuipc_open_config alike[] = {

@@ -148,6 +148,22 @@ Test(transport_select, memory_of_peer_access_goes_by_it_in_the_own_process) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+Test(transport_select, what_the_policy_refuses_is_told_by_it) {
+    gpuipc_context *made = machine_context("");
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_HOST, .bytes = 1};
+    const gpuipc_transport_pair pair = machine_pair(0, 1);
+    gpuipc_buffer *of_host = NULL;
+    check_ok(gpuipc_buffer_create(made, &config, &of_host));
+    const gpuipc_selection selection =
+        choose(made, &pair, of_host, GPUIPC_POLICY_ZERO_COPY, GPUIPC_ERR_NO_TRANSPORT);
+    cr_assert_eq(strncmp(gpuipc_error_get()->sentence, "host: ", 6), 0, "%s",
+                 gpuipc_error_get()->sentence);
+    cr_assert_eq(selection.refused[GPUIPC_TRANSPORT_HOST], R(POLICY));
+    check_ok(gpuipc_buffer_release(of_host));
+    check_ok(gpuipc_context_destroy(made));
+}
+
 Test(transport_select, wrong_questions_are_refused) {
     gpuipc_context *made = machine_context("");
     gpuipc_transport_pair pair = machine_pair(0, 1);
