@@ -96,6 +96,14 @@ gpuipc_status __wrap_os_poller_wait(os_poller *poller, os_deadline deadline, voi
     return __real_os_poller_wait(poller, deadline, tags, capacity, out_count);
 }
 
+static bool is_elsewhere; /* a server of this process is asked as one of another is */
+
+struct server *__real_server_find(const uint8_t id[16]);
+struct server *__wrap_server_find(const uint8_t id[16]);
+struct server *__wrap_server_find(const uint8_t id[16]) {
+    return is_elsewhere ? NULL : __real_server_find(id);
+}
+
 static bool cannot_duplicate;
 
 gpuipc_status __real_os_handle_duplicate(os_handle of, os_handle *out_copy);
@@ -285,6 +293,38 @@ Test(meanwhile, a_context_goes_while_nobody_lets_its_question_in) {
     check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
                   gpuipc_subscription_open_named(second, "nobodys", NULL, &none));
     cr_assert_null(none);
+}
+
+static gpuipc_status open_in_second(void) {
+    return gpuipc_buffer_open(second, &given, NULL, &opened);
+}
+
+/* As of another process: by its server, which goes on. */
+Test(meanwhile, a_context_goes_while_it_opens_a_ticket) {
+    unsigned were_late = 0;
+    slots = core_buffer(core_unit, 0);
+    server = asker_server(GPUIPC_SERVER_THREAD);
+    given = asker_share(server, slots);
+    others_call = destroy_context;
+    is_elsewhere = true;
+    for (unsigned number = 1; number == 1 || has_acted; number++) {
+        second = core_context_new();
+        others_argument = second;
+        const gpuipc_status status = at_lock(number, open_in_second);
+        cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_RELEASED, "lock %u: %s: %s", number,
+                  gpuipc_status_name(status), gpuipc_error_get()->sentence);
+        were_late += status != GPUIPC_OK;
+        check_ok(gpuipc_buffer_release(opened));
+        opened = NULL;
+        if (!has_acted) {
+            check_ok(status);
+            check_ok(gpuipc_context_destroy(second));
+        }
+    }
+    cr_assert_gt(were_late, 0);
+    is_elsewhere = false;
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_buffer_release(slots));
 }
 
 /* The context is given up while its first connection to the server is made. */

@@ -124,3 +124,33 @@ Test(server_grant, what_is_not_known_is_nobodys_to_abandon) {
     share_abandon(&inside->shares, &other);
     cr_assert_eq(asker_answer_here(&given, NULL), WIRE_GRANTED);
 }
+
+Test(server_grant, what_was_never_given_out_is_not_opened_here_either) {
+    const gpuipc_ticket forged = asker_forge(&given);
+    gpuipc_buffer *none = NULL;
+    check_status(GPUIPC_ERR_TICKET_UNKNOWN, gpuipc_buffer_open(core_context, &forged, NULL, &none));
+    cr_assert_null(none);
+}
+
+/* More than are swept at once. */
+Test(server_grant, many_that_expire_together_are_given_up_in_turns) {
+    enum {
+        MANY = 50
+    };
+    const gpuipc_share_config soon = {.struct_size = sizeof(soon), .expires_ms = 1};
+    gpuipc_ticket made[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        check_ok(gpuipc_buffer_share(handle, shared, &soon, &made[i]));
+    }
+    const os_deadline last = os_deadline_after(2);
+    while (!os_deadline_passed(last)) {
+    }
+    for (size_t swept = 0; swept < MANY; swept += 16) {
+        cr_assert_neq(share_next_expiry(&inside->shares).at_ns, UINT64_MAX);
+        share_sweep(&inside->shares);
+    }
+    cr_assert_eq(share_next_expiry(&inside->shares).at_ns, UINT64_MAX);
+    for (size_t i = 0; i < MANY; i++) {
+        cr_assert_eq(asker_answer_here(&made[i], NULL), WIRE_EXPIRED);
+    }
+}

@@ -24,7 +24,7 @@ gpuipc_add_test(unit meanwhile SOURCES test_meanwhile.c asker.c channel_case.c s
                 LIBRARIES gpuipc_transport_machine)
 target_link_options(test_unit_meanwhile PRIVATE
                     LINKER:--wrap=os_mutex_lock,--wrap=os_static_mutex_lock,--wrap=os_connection_open
-                    LINKER:--wrap=os_connection_send,--wrap=os_poller_wait,--wrap=os_own_user,--wrap=os_handle_duplicate
+                    LINKER:--wrap=server_find,--wrap=os_connection_send,--wrap=os_poller_wait,--wrap=os_own_user,--wrap=os_handle_duplicate
                     LINKER:--wrap=os_peer_is_running,--wrap=os_library_open_path,--wrap=os_library_symbol)
 
 gpuipc_add_test(unit missing_group SOURCES test_missing_group.c own_kinds.c contents_ends.c buffer_marks.c

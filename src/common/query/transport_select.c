@@ -85,9 +85,8 @@ static gpuipc_status choose(context *ctx, const query_pair *pair, gpuipc_transpo
 static gpuipc_status fail_none(const choice *made, gpuipc_transport memory) {
     const gpuipc_transport best = transport_find(memory)->id;
     const candidate *each = &made->candidates[best];
-    const char *sentence = each->refused == each->info.reason && each->info.sentence[0] != '\0'
-                               ? each->info.sentence
-                               : reason_sentence(each->refused);
+    const char *sentence =
+        each->refused == each->info.reason ? each->info.sentence : reason_sentence(each->refused);
     return status_fail(GPUIPC_ERR_NO_TRANSPORT, "%s: %s", gpuipc_transport_name(best), sentence);
 }
 

@@ -145,7 +145,7 @@ static uint64_t low_half(void) {
     const uint16_t one = 1;
     uint8_t first;
     memcpy(&first, &one, sizeof(first));
-    return first == 1 ? 0 : 4;
+    return UINT64_C(4) * (1u - first);
 }
 
 /* A word for the driver's list of operations. */
