@@ -109,6 +109,10 @@ Test(figures, they_are_kept_by_pair_driver_and_transport) {
     ctx->driver.version++;
     cr_assert_not(figures_load(ctx, &key, &read));
     ctx->driver.version--;
+    gpuipc_measurement absurd = some; /* as somebody else may have written */
+    absurd.latency_ns = UINT64_MAX;
+    figures_store(ctx, &key, &absurd);
+    cr_assert_not(figures_load(ctx, &key, &read));
     context_unreference(ctx);
     check_ok(gpuipc_context_destroy(made));
 }

@@ -604,6 +604,16 @@ Test(server_clients, a_thread_that_serves_does_not_end_the_server) {
     asker_begin(&client, other, &of);
     check_ok(gpuipc_server_poll(server, SOON_MS));
     cr_assert_eq(found, GPUIPC_ERR_BUSY);
+    asker_end(&client);
+    check_ok(gpuipc_server_destroy(server));
+    gpuipc_server *gone = server;
+    serve_with(&config);
+    gpuipc_server *serving = server;
+    server = gone; /* which the policy is to end */
+    asker_begin(&client, other, &of);
+    check_ok(gpuipc_server_poll(serving, SOON_MS));
+    server = serving;
+    cr_assert_eq(found, GPUIPC_ERR_RELEASED);
 }
 
 Test(server_clients, a_server_ends_while_clients_are_there) {

@@ -262,6 +262,18 @@ Test(topology_machine, whose_devices_have_no_nvlinks_for_all_that_is_known) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+Test(topology_machine, of_which_one_device_has_no_nvlinks_for_all_that_is_known) {
+    gpuipc_context *made = machine_context("nvml=0");
+    context *ctx;
+    check_link(made, GPUIPC_LINK_NVLINK, 4, 18, 0);
+    check_ok(context_acquire(made, &ctx));
+    ctx->devices[0].info.compute_major = 8;
+    ctx->devices[0].info.compute_minor = 9;
+    context_unreference(ctx);
+    check_link(made, GPUIPC_LINK_PCIE, 4, 16, 0);
+    check_ok(gpuipc_context_destroy(made));
+}
+
 static estimate estimate_of(gpuipc_context *made, gpuipc_transport which, uint32_t user) {
     context *ctx;
     check_ok(context_acquire(made, &ctx));
