@@ -330,7 +330,7 @@ enum {
 };
 
 /* Three words are taken at a time, of which any may need another page: then those before it are given back. All ways to
- * meet the end of a page are tried. */
+ * meet the end of a page are tried: the first time there is none, and later pages have fewer words left. */
 Test(shortage_points, words_of_several_pages_that_do_not_fit) {
     static point_word taken[4 * PASSAGES_OF_PAGE];
     size_t count = 0;
@@ -341,11 +341,11 @@ Test(shortage_points, words_of_several_pages_that_do_not_fit) {
         check_ok(point_page_create(ctx, NULL, &pages[i]));
     }
     const point_word words[] = {{pages[0], 1, 1}, {pages[1], 1, 1}, {pages[2], 1, 1}};
-    for (unsigned refused = 0; refused < 3; refused++) {
+    for (unsigned refused = 0; refused < 6; refused++) {
         int64_t live;
         gpuipc_status status = GPUIPC_OK;
         while (status == GPUIPC_OK) {
-            cr_assert_lt(count + 2, sizeof(taken) / sizeof(taken[0]));
+            cr_assert_lt(count + 8, sizeof(taken) / sizeof(taken[0]));
             allocation_watch(1);
             status = point_write_begin(ctx, words, 3, &taken[count]);
             (void)allocation_unwatch(&live);
@@ -353,7 +353,9 @@ Test(shortage_points, words_of_several_pages_that_do_not_fit) {
         }
         check_refused(GPUIPC_ERR_OUT_OF_MEMORY, "", status);
         check_ok(point_write_begin(ctx, words, 3, &taken[count++]));
-        check_ok(point_write_begin(ctx, words, 1, &taken[count++]));
+        for (unsigned i = 0; i < refused / 2; i++) {
+            check_ok(point_write_begin(ctx, words, 1, &taken[count++]));
+        }
     }
     for (size_t i = 0; i < count; i++) {
         passage_cancel(&taken[i]);
