@@ -525,7 +525,7 @@ Test(export_record, an_event_for_what_was_given_back_meanwhile_is_nobodys) {
     check_ok(ready_event_record(ctx, 1, producer, name, &event));
     export_set_event(record, &at, event);
     const uint64_t before = core_calls("cuEventDestroy");
-    ready_event_collect(ctx, false);
+    ready_event_sweep(ctx, false);
     cr_assert_eq(core_calls("cuEventDestroy"), before + 1);
     point again; /* the same place, for another hand-over */
     export_record *same = NULL;

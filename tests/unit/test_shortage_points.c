@@ -391,7 +391,7 @@ static gpuipc_status wait_for_slots(void) {
 }
 
 static void unreference_page(void) {
-    watch_collect(inside);
+    watch_sweep(inside);
     cr_assert(deferred_is_quiet());
     point_page_unreference(page, false);
     context_unreference(inside);

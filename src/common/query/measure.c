@@ -90,7 +90,9 @@ static void end_tools(lane *self) {
             (void)drv->cuEventDestroy(events[i]);
         }
     }
-    (void)drv->cuMemFree(self->into);
+    if (self->into != 0) {
+        (void)drv->cuMemFree(self->into);
+    }
 }
 
 static void lane_close(lane *self) {
