@@ -93,8 +93,8 @@ static const struct {
     const char *name; /* of the scenario */
     uint64_t number;
 } releases[] = {
-    {"channel", 3}, {"channel", 4}, {"host", 5},   {"host", 6}, {"legacy", 5},
-    {"pool", 5},    {"staged", 4},  {"staged", 6}, {"p2p", 4},
+    {"channel", 3}, {"channel", 4}, {"kernels", 3}, {"host", 5},   {"host", 6},
+    {"legacy", 5},  {"pool", 5},    {"staged", 4},  {"staged", 6}, {"p2p", 4},
 };
 
 static bool is_release(const scenario *what, const char *name, uint64_t number) {
