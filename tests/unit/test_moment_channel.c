@@ -124,6 +124,14 @@ Test(moment_channel, a_subscription_closed_while_its_frame_is_not_ready_gives_no
     stream_gate_end();
 }
 
+/* The share is found, and the channel destroyed before its reader has a place. */
+Test(moment_channel, a_channel_that_goes_while_a_reader_comes_has_revoked_its_ticket) {
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    moment_at(MOMENT_TRY_LOCK, 1, destroy_channel);
+    check_status(GPUIPC_ERR_TICKET_REVOKED, open_reader());
+    moment_over();
+}
+
 /* ---- turns --------------------------------------------------------------------------------------- */
 
 static void make_turns(gpuipc_frame *frame) {

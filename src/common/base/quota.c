@@ -58,15 +58,16 @@ static quota_amount totals(void) {
 }
 
 static quota *find(const char *user, uint64_t process_id) {
-    for (table_link *at = table_find(&all.accounts, hash_of(user, process_id)); at != NULL;
-         at = table_find_next(at)) {
+    quota *found = NULL;
+    for (table_link *at = table_find(&all.accounts, hash_of(user, process_id));
+         at != NULL && found == NULL; at = table_find_next(at)) {
         quota *one = TABLE_ITEM(at, quota, by_name);
         if (one->process_id == process_id && strcmp(one->name, user) == 0 &&
             one->fork_generation == os_fork_generation()) {
-            return one;
+            found = one;
         }
     }
-    return NULL;
+    return found;
 }
 
 /* The limits of the system may change while this process runs: whoever comes finds those of now. */
