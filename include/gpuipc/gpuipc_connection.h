@@ -291,6 +291,7 @@ typedef struct gpuipc_incoming {
  *         and, dropping the message but keeping the connection: ::GPUIPC_ERR_NOT_GPU_MEMORY,
  *         ::GPUIPC_ERR_LIMIT (the sender's process, or its user, has as much of this one as it may: SECURITY.md),
  *         ::GPUIPC_ERR_NOT_SUPPORTED (this process cannot open memory of that transport),
+ *         ::GPUIPC_ERR_VMM_UNSUPPORTED (the driver here has no virtual memory management),
  *         ::GPUIPC_ERR_ACCESS_DENIED (legacy, pool or fabric memory of another user's process: the driver
  *         does not check the names that it travels by),
  *         ::GPUIPC_ERR_SIZE_MISMATCH, ::GPUIPC_ERR_DEVICE_NOT_VISIBLE,
