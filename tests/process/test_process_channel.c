@@ -46,14 +46,18 @@ static void reader_start(partner *self, gpuipc_delivery delivery, unsigned held)
     partner_do(self, "GPUIPC_OK", "subscribe %s %d %u", ticket_text, (int)delivery, held);
 }
 
+static void send_frame_on(gpuipc_stream stream) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_channel_loan(channel, stream, PATIENCE_MS, &frame));
+    sequence++;
+    frame.header = &sequence;
+    frame.header_bytes = sizeof(sequence);
+    check_ok(gpuipc_channel_publish(channel, &frame, stream));
+}
+
 static void send_frames(int count) {
     for (int i = 0; i < count; i++) {
-        gpuipc_frame frame = GPUIPC_FRAME_INIT;
-        check_ok(gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, PATIENCE_MS, &frame));
-        sequence++;
-        frame.header = &sequence;
-        frame.header_bytes = sizeof(sequence);
-        check_ok(gpuipc_channel_publish(channel, &frame, GPUIPC_NO_STREAM));
+        send_frame_on(GPUIPC_NO_STREAM);
     }
 }
 
@@ -112,15 +116,6 @@ static size_t count_mappings(void) {
     return count;
 }
 
-static void publish_on_stream(void) {
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_channel_loan(channel, NULL, PATIENCE_MS, &frame));
-    sequence++;
-    frame.header = &sequence;
-    frame.header_bytes = sizeof(sequence);
-    check_ok(gpuipc_channel_publish(channel, &frame, NULL));
-}
-
 /* The writer's streams write the words of each, and those of two read them, so that pages are registered at both ends, which the
  * calls of neither undo. */
 Test(channel, readers_that_come_and_go_take_no_more_and_no_more) {
@@ -142,7 +137,7 @@ Test(channel, readers_that_come_and_go_take_no_more_and_no_more) {
             partner_do(&readers[k], "GPUIPC_OK", "subscribe %s %d 1", ticket_text,
                        (int)GPUIPC_DELIVERY_ALL);
         }
-        publish_on_stream();
+        send_frame_on(NULL);
         for (int k = 0; k < READERS; k++) {
             partner_tell(&readers[k], "read-frames %u", (unsigned)sequence);
             partner_hear(&readers[k], "GPUIPC_OK 1 0");

@@ -29,7 +29,7 @@ endif()
 
 gpuipc_add_test(unit export_record DRIVER SOURCES test_export_record.c test_import_record.c test_deferred.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
-gpuipc_add_test(unit drop DRIVER SOURCES test_drop.c test_drop_refused.c stream_gate.c LIBRARIES gpuipc_core_fixture)
+gpuipc_add_test(unit drop DRIVER SOURCES test_drop.c test_drop_refused.c drop_ends.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 add_executable(drop_helper drop_helper.c)
 target_include_directories(drop_helper PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
 target_link_libraries(drop_helper PRIVATE gpuipc_test_support)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "child.h"
+#include "drop_ends.h"
 #include "memory/buffer.h"
 #include "stream_gate.h"
 
@@ -41,20 +42,6 @@ static void finish(void) {
 TestSuite(drop, .init = begin, .fini = finish, .timeout = 60);
 TestSuite(drop_machine, .init = begin_without_context, .fini = finish, .timeout = 60);
 
-static bool exists(CUdeviceptr at) {
-    CUdeviceptr base = 0;
-    size_t bytes = 0;
-    return core_driver()->cuMemGetAddressRange(&base, &bytes, at) == CUDA_SUCCESS;
-}
-
-static void check_ends(CUdeviceptr at) {
-    const os_deadline deadline = os_deadline_after(SOON_MS);
-    while (exists(at)) {
-        cr_assert_not(os_deadline_passed(deadline), "what was dropped is not unmapped");
-        os_sleep_ms(1);
-    }
-}
-
 /* Work that uses the buffer, and waits for the gate. */
 static void use_buffer(CUstream stream) {
     stream_gate_close(stream);
@@ -82,16 +69,16 @@ Test(drop, waits_for_the_work_of_the_device) {
     drop_buffer();
     await_calls("cuCtxRecordEvent", 1);
     await_calls("cuEventQuery", 3);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_check_waits(held);
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 Test(drop, ends_at_once_where_nothing_runs) {
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     check_ok(gpuipc_buffer_drop(NULL));
     check_ok(gpuipc_buffer_release_async(NULL, NULL));
 }
@@ -102,7 +89,7 @@ Test(drop, work_that_comes_later_is_not_waited_for) {
     const CUdeviceptr at = address;
     subject = core_buffer(core_unit, 0);
     check_ok(gpuipc_buffer_drop(first));
-    check_ends(at);
+    drop_check_ends(at);
     use_buffer(held);
     drop_buffer();
 }
@@ -116,12 +103,12 @@ Test(drop, work_between_two_drops_is_waited_for) {
     await_calls("cuCtxRecordEvent", 1);
     check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 1, 4, held));
     drop_buffer();
-    cr_assert(exists(at));
-    cr_assert(exists(address));
+    cr_assert(drop_exists(at));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(at);
-    check_ends(address);
+    drop_check_ends(at);
+    drop_check_ends(address);
 }
 
 Test(drop, a_reference_of_somebody_else_keeps_it) {
@@ -131,9 +118,9 @@ Test(drop, a_reference_of_somebody_else_keeps_it) {
     check_ok(gpuipc_buffer_drop(subject));
     check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_drop(subject));
     subject = NULL;
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
-    check_ends(address);
+    drop_check_ends(address);
     stream_gate_synchronize(held);
 }
 
@@ -155,10 +142,10 @@ Test(drop, the_same_buffer_waits_once) {
     buffer_unreference(self);
     await_calls("cuCtxRecordEvent", 1);
     await_calls("cuEventQuery", 3);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* One mark stands already; what was given behind it needs another. */
@@ -169,10 +156,10 @@ Test(drop, dropped_again_it_waits_for_what_was_given_since) {
     await_calls("cuCtxRecordEvent", 1);
     check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 1, 4, held));
     drop_buffer();
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(address);
+    drop_check_ends(address);
     if (core_is_emulated) {
         cr_assert_eq(core_calls("cuCtxRecordEvent"), 2);
     }
@@ -185,10 +172,10 @@ Test(drop, a_release_by_another_holder_does_not_unmap_it) {
     check_ok(gpuipc_buffer_drop(subject));
     check_ok(gpuipc_buffer_release(subject));
     subject = NULL;
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 Test(drop, makes_no_call_of_the_driver) {
@@ -200,7 +187,7 @@ Test(drop, makes_no_call_of_the_driver) {
     cr_assert_eq(core_calls("cuMemUnmap"), 0);
     cr_assert_eq(core_calls("cuCtxPushCurrent"), 0);
     check_ok(gpuipc_drops_resume());
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 static void drop_on_stream(void *data) {
@@ -217,7 +204,7 @@ Test(drop, may_be_called_by_a_host_function) {
     stream_gate_synchronize(held);
     check_ok(status);
     subject = NULL;
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 enum {
@@ -250,7 +237,7 @@ Test(drop, many_threads_drop_at_once) {
     stream_gate_open();
     stream_gate_synchronize(held);
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* All that is dropped between two looks shares a mark. */
@@ -264,7 +251,7 @@ Test(drop, a_hundred_thousand_share_few_marks) {
         check_ok(gpuipc_buffer_drop(subject));
     }
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     cr_assert_lt(core_calls("cuCtxRecordEvent"), 5000);
     core_set_failures("");
     for (int i = 0; i < 2000; i++) {
@@ -272,7 +259,7 @@ Test(drop, a_hundred_thousand_share_few_marks) {
         address = core_info(made).address;
         check_ok(gpuipc_buffer_drop(made));
     }
-    check_ends(address);
+    drop_check_ends(address);
     cr_assert_leq(core_calls("cuEventCreate"), 2);
 }
 
@@ -290,9 +277,9 @@ Test(drop, no_mark_is_made_while_it_is_paused) {
     if (core_is_emulated) {
         cr_assert_eq(core_calls("cuCtxRecordEvent"), 0); /* and no more */
     }
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     check_ok(gpuipc_drops_resume());
-    check_ends(address);
+    drop_check_ends(address);
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_drops_resume());
 }
 
@@ -302,9 +289,9 @@ Test(drop, a_capture_of_a_blocking_stream_is_seen_before_it_is_harmed) {
     core_set_failures("");
     drop_buffer();
     await_calls("cuStreamIsCapturing", 1);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     core_set_captured(false, NULL);
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* Ending the capture fails the test where something made it invalid. */
@@ -316,9 +303,9 @@ Test(drop, a_capture_is_left_alone_while_it_is_paused) {
     drop_buffer();
     await_calls("cuDevicePrimaryCtxGetState", 3);
     core_set_captured(false, NULL);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     check_ok(gpuipc_drops_resume());
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* The release of one buffer asks events and unmaps while another thread's stream is captured. */
@@ -328,7 +315,7 @@ Test(drop, a_release_on_a_stream_leaves_a_capture_alone) {
     core_set_captured(true, other);
     check_ok(gpuipc_buffer_release_async(subject, held));
     subject = NULL;
-    check_ends(address);
+    drop_check_ends(address);
     core_set_captured(false, NULL);
     stream_gate_stream_end(other);
 }
@@ -337,7 +324,7 @@ Test(drop, a_refused_mark_is_made_again) {
     core_need_emulated();
     core_set_failures("cuCtxRecordEvent:1=900;cuCtxRecordEvent:2=2;cuEventCreate:1=2");
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     cr_assert_eq(core_calls("cuCtxRecordEvent"), 3);
 }
 
@@ -348,7 +335,7 @@ Test(drop, a_captured_stream_cannot_release) {
     core_set_captured(false, NULL);
     check_ok(gpuipc_buffer_release_async(subject, held));
     subject = NULL;
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* ---- in stream order --------------------------------------------------------------------------- */
@@ -363,12 +350,12 @@ Test(drop, a_release_on_a_stream_waits_for_that_stream_alone) {
     check_ok(gpuipc_buffer_release_async(subject, held));
     check_status(GPUIPC_ERR_RELEASED, gpuipc_buffer_release_async(subject, held));
     subject = NULL;
-    check_ends(at);
-    cr_assert(exists(address));
+    drop_check_ends(at);
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
     stream_gate_synchronize(other);
-    check_ends(address);
+    drop_check_ends(address);
     stream_gate_stream_end(other);
 }
 
@@ -381,10 +368,10 @@ Test(drop, a_release_whose_event_is_refused_waits_for_the_device) {
     check_ok(gpuipc_buffer_release_async(subject, held));
     subject = NULL;
     await_calls("cuEventQuery", 2);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* ---- what was received --------------------------------------------------------------------------- */
@@ -422,7 +409,7 @@ Test(drop, what_was_received_is_returned_when_the_device_is_there) {
 /* Memory whose end waits for the devices: by a call of the program's, since the thread's would hold up others. */
 static void check_ends_by_calls(CUdeviceptr at) {
     const os_deadline deadline = os_deadline_after(SOON_MS);
-    while (exists(at)) {
+    while (drop_exists(at)) {
         cr_assert_not(os_deadline_passed(deadline));
         check_ok(gpuipc_buffer_await_returns(subject, 0));
         os_sleep_ms(1);
@@ -469,7 +456,7 @@ Test(drop, the_thread_does_not_wait_for_the_devices) {
     check_ok(gpuipc_buffer_release_async(made, NULL));
     await_calls("cuEventDestroy", 1); /* it has passed */
     check_ok(gpuipc_buffer_release_async(behind, NULL));
-    check_ends(at); /* it gets through */
+    drop_check_ends(at); /* it gets through */
     check_ok(gpuipc_buffer_fill_async(subject, 0, core_unit, 1, 4, held));
     stream_gate_check_waits(held);
     stream_gate_open();
@@ -493,10 +480,10 @@ Test(drop, another_device_that_may_use_it_is_waited_for) {
     drop_buffer();
     await_calls("cuCtxRecordEvent", 2);
     await_calls("cuEventQuery", 4);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(other);
-    check_ends(address);
+    drop_check_ends(address);
     stream_gate_stream_end(other);
     cr_assert_eq(drv->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     cr_assert_eq(drv->cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
@@ -518,13 +505,13 @@ Test(drop, the_end_of_the_context_waits_for_what_it_can) {
     stream_gate_close(held);
     check_ok(gpuipc_buffer_drop(own[1]));
     check_ok(gpuipc_context_destroy(made)); /* which takes a second */
-    cr_assert(exists(at[1]));
+    cr_assert(drop_exists(at[1]));
     stream_gate_open();
-    check_ends(at[0]);
-    check_ends(
+    drop_check_ends(at[0]);
+    drop_check_ends(
         at[1]); /* by the thread, which ends the context as well: the fixture's gate sees that */
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     check_ok(gpuipc_context_destroy(core_context));
     core_context = NULL;
 }
@@ -535,9 +522,9 @@ Test(drop, the_last_drop_of_a_context_ends_it_on_another_thread) {
     address = core_info(subject).address;
     check_ok(gpuipc_context_destroy(core_context));
     core_context = NULL;
-    cr_assert(exists(address), "the subject keeps its context");
+    cr_assert(drop_exists(address), "the subject keeps its context");
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     core_context = core_context_new(); /* whose end waits for the thread */
 }
 
@@ -560,7 +547,7 @@ Test(drop, a_dead_context_holds_nothing_up) {
     stream_gate_open();
     cr_assert_eq(core_driver()->cuStreamSynchronize(held), CUDA_ERROR_ILLEGAL_ADDRESS);
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     stream_gate_end(); /* its memory ends with the context */
     reset_device();
     held = NULL;
@@ -570,7 +557,7 @@ Test(drop, a_lost_device_holds_nothing_up) {
     core_need_emulated();
     core_set_failures("cuCtxRecordEvent:*=46;cuCtxPushCurrent:*=46");
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     core_set_failures("");
 }
 
@@ -585,10 +572,10 @@ Test(drop_machine, an_older_driver_waits_for_the_device) {
     drop_buffer();
     await_calls("cuCtxSynchronize", 1);
     cr_assert_eq(core_calls("cuCtxRecordEvent"), 0);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
     stream_gate_synchronize(held);
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* What happens in handlers of exit(): drop_helper.c. */

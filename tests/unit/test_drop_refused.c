@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cuda/context.h"
+#include "drop_ends.h"
 #include "emulated.h"
 #include "stream_gate.h"
 #include "sync/deferred.h"
@@ -43,20 +44,6 @@ static void finish(void) {
 TestSuite(drop_refused, .init = begin, .fini = finish, .timeout = 60);
 TestSuite(drop_refused_machine, .init = core_start_without_context, .fini = finish, .timeout = 60);
 
-static bool exists(CUdeviceptr at) {
-    CUdeviceptr base = 0;
-    size_t bytes = 0;
-    return core_driver()->cuMemGetAddressRange(&base, &bytes, at) == CUDA_SUCCESS;
-}
-
-static void check_ends(CUdeviceptr at) {
-    const os_deadline deadline = os_deadline_after(SOON_MS);
-    while (exists(at)) {
-        cr_assert_not(os_deadline_passed(deadline), "what was dropped is not unmapped");
-        os_sleep_ms(1);
-    }
-}
-
 static void drop_buffer(void) {
     check_ok(gpuipc_buffer_drop(subject));
     subject = NULL;
@@ -75,7 +62,7 @@ Test(drop_refused, an_event_that_is_lost_holds_nothing_up) {
     stream_gate_close(held);
     core_set_failures("cuEventQuery:*=700");
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     core_set_failures("");
 }
 
@@ -83,14 +70,14 @@ Test(drop_refused, an_event_that_is_lost_holds_nothing_up) {
 Test(drop_refused, an_event_that_cannot_be_asked_for_a_capture_is_asked_again) {
     core_set_failures("cuEventQuery:1=900;cuEventQuery:2=900");
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     cr_assert_gt(core_calls("cuEventQuery"), 2);
 }
 
 Test(drop_refused, a_device_that_cannot_be_marked_for_ever_holds_nothing_up) {
     core_set_failures("cuCtxRecordEvent:*=46");
     drop_buffer();
-    check_ends(address);
+    drop_check_ends(address);
     core_set_failures("");
 }
 
@@ -100,7 +87,7 @@ Test(drop_refused, a_place_that_is_lost_holds_nothing_up) {
     core_set_failures("cuEventQuery:*=700");
     check_ok(gpuipc_buffer_release_async(subject, held));
     subject = NULL;
-    check_ends(address);
+    drop_check_ends(address);
     core_set_failures("");
 }
 
@@ -110,7 +97,7 @@ Test(drop_refused, a_device_that_cannot_be_entered_for_memory_is_tried_again) {
     drop_buffer();
     await_calls("cuCtxPushCurrent", 2);
     core_set_failures("");
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* It waits for all that may use it, however often it is dropped. */
@@ -123,9 +110,9 @@ Test(drop_refused, what_two_devices_may_use_waits_once) {
     check_ok(gpuipc_buffer_drop(subject));
     subject = NULL;
     await_calls("cuCtxRecordEvent", 1);
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     stream_gate_open();
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* ---- a pause that begins while a mark is being made -------------------------------------------------- */
@@ -168,7 +155,7 @@ Test(drop_refused, a_pause_waits_for_the_mark_that_is_being_made) {
     set_judge(NULL);
     check_ok(core_waiter_end(&pausing));
     check_ok(gpuipc_drops_resume());
-    check_ends(address);
+    drop_check_ends(address);
 }
 
 /* ---- drivers before CUDA 12.5 -------------------------------------------------------------------------- */
@@ -185,7 +172,7 @@ Test(drop_refused_machine, an_older_driver_is_not_waited_for_while_a_stream_wait
     cr_assert_not(drop_run(inside));
     await_calls("cuDevicePrimaryCtxGetState", 2);    /* it is looked at, */
     cr_assert_eq(core_calls("cuCtxSynchronize"), 0); /* and no more */
-    cr_assert(exists(address));
+    cr_assert(drop_exists(address));
     deferred_wait_ends();
-    check_ends(address);
+    drop_check_ends(address);
 }

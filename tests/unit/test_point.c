@@ -389,15 +389,21 @@ static const atomic_uint_least64_t *next_memory(point_peer *peer) {
     return memory;
 }
 
+/* As its reader has it open. */
+static point_page *open_with_farewell(const point_page *page) {
+    point_page *through;
+    check_ok(point_page_open(ctx, self_peer, page->handle, &through));
+    through->farewell = FAREWELL;
+    return through;
+}
+
 /* It binds nobody to say so, so that no other process gets it. */
 Test(point, memory_of_a_living_process_s_page_is_its_own_again_when_it_touches_it_no_more) {
     point_peer *other = living_other();
     point_peer *third = living_as(0x3FFFFFFE);
     point_page *page = page_registered(other);
-    point_page *through;
+    point_page *through = open_with_farewell(page);
     const atomic_uint_least64_t *memory = page->words;
-    check_ok(point_page_open(ctx, self_peer, page->handle, &through));
-    through->farewell = FAREWELL;
     point_page_unreference(page, false);
     cr_assert_neq(next_memory(other), memory, "it has it open");
     point_page_unreference(through, false);
@@ -413,10 +419,8 @@ Test(point, memory_of_a_living_process_s_page_is_its_own_again_when_it_touches_i
 Test(point, memory_of_a_page_goes_to_no_process_of_which_no_number_is_known) {
     point_peer *unknown = living_as(0);
     point_page *page = page_registered(unknown);
-    point_page *through;
+    point_page *through = open_with_farewell(page);
     const atomic_uint_least64_t *memory = page->words;
-    check_ok(point_page_open(ctx, self_peer, page->handle, &through));
-    through->farewell = FAREWELL;
     point_page_unreference(page, false);
     point_page_unreference(through, false);
     cr_assert_neq(next_memory(unknown), memory);
@@ -428,13 +432,11 @@ Test(point, memory_of_a_page_goes_to_no_process_of_which_no_number_is_known) {
 Test(point, farewell_is_said_when_no_stream_touches_the_page) {
     point_peer *other = living_other();
     point_page *page = page_registered(other);
-    both pages = {.mine = page};
+    both pages = {.mine = page, .theirs = open_with_farewell(page)};
     point_word word;
     point_word passage;
     device_scope scope;
     const atomic_uint_least64_t *memory = page->words;
-    check_ok(point_page_open(ctx, self_peer, page->handle, &pages.theirs));
-    pages.theirs->farewell = FAREWELL;
     begin_wait(&pages, &word, &passage, &scope);
     point_page_unreference(pages.theirs, false);
     point_say_farewells(ctx);

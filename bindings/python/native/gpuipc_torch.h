@@ -7,7 +7,7 @@
  * So whoever hands a tensor to another process keeps it until it has been given back.
  *
  * Requests of 2 MiB and less, which PyTorch makes for its small tensors, have segments of up to 32 MiB in common: to open
- * one costs a receiver no more. A segment is made no larger than so that less is unused of all of them than is used. Who has a
+ * one costs a receiver no more. A segment is made only so large that no more of all of them is unused than used. Who has a
  * part of one open can reach all of it.
  */
 #ifndef GPUIPC_TORCH_H
