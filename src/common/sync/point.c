@@ -9,6 +9,7 @@
 #include "cuda/context.h"
 #include "sync/deferred.h"
 #include "sync/export_record.h"
+#include "sync/point_spare.h"
 #include "sync/ready_event.h"
 #include "sync/trail.h"
 
@@ -25,11 +26,6 @@
 /* So many pages that graphs had captured stay after their end, the latest ones: those of all readers of a channel at least,
  * which end at the same time, and whose launches may not be over. */
 #define KEPT GPUIPC_CHANNEL_READERS_MAX
-
-/* So many pages are looked at in turn whether their memory can be used again: more than can come meanwhile. */
-#define SPARES_LOOKED 4u
-/* So many are kept for that, the latest ones: each has a descriptor, and one of its process. */
-#define SPARES_MAX GPUIPC_CHANNEL_READERS_MAX
 
 /* What a page costs. */
 static const quota_amount of_page = {{[QUOTA_MAPPINGS] = 1, [QUOTA_ADDRESSES] = POINT_PAGE_BYTES}};
@@ -127,18 +123,9 @@ gpuipc_status point_await(const point_word *words, size_t count, const atomic_bo
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
-static void say_farewell(const point_page *self) {
-    atomic_store_explicit(&self->words[self->farewell], POINT_FAREWELL, memory_order_release);
-}
-
-static bool has_said_farewell(const point_page *self) {
-    return self->farewell != 0 && atomic_load_explicit(&self->words[self->farewell],
-                                                       memory_order_acquire) == POINT_FAREWELL;
-}
-
-static void page_destroy(point_page *self, bool forked) {
-    if (!forked && self->opened != NULL && self->farewell != 0) {
-        say_farewell(self);
+void point_page_destroy(point_page *self, bool forked) {
+    if (!forked) {
+        point_spare_leave(self);
     }
     if (self->words != NULL) {
         os_memory_unmap(self->words, POINT_PAGE_BYTES);
@@ -155,7 +142,7 @@ static void page_destroy(point_page *self, bool forked) {
 }
 
 /* Whoever has made it: it is there for the peer. */
-static gpuipc_status page_new(struct context *ctx, point_peer *peer, point_page **out_page) {
+gpuipc_status point_page_new(struct context *ctx, point_peer *peer, point_page **out_page) {
     point_page *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
@@ -190,19 +177,19 @@ static gpuipc_status map(point_page *self, os_handle handle) {
     return status;
 }
 
-static gpuipc_status make_memory(point_page *self) {
+gpuipc_status point_page_make_memory(point_page *self) {
     gpuipc_status status = os_memory_create("gpuipc-points", POINT_PAGE_BYTES, &self->handle);
     return status == GPUIPC_OK ? map(self, self->handle) : status;
 }
 
 gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page) {
     point_page *self = NULL;
-    gpuipc_status status = page_new(ctx, peer, &self);
+    gpuipc_status status = point_page_new(ctx, peer, &self);
     if (status != GPUIPC_OK) {
         return status;
     }
-    if ((status = make_memory(self)) != GPUIPC_OK) {
-        page_destroy(self, false);
+    if ((status = point_page_make_memory(self)) != GPUIPC_OK) {
+        point_page_destroy(self, false);
         return status;
     }
     if (peer == NULL) {
@@ -224,14 +211,14 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
         return status_fail(GPUIPC_ERR_PROTOCOL, "the page of points has %" PRIu64 " bytes, not %u",
                            bytes, POINT_PAGE_BYTES);
     }
-    if ((status = page_new(ctx, peer, &self)) != GPUIPC_OK) {
+    if ((status = point_page_new(ctx, peer, &self)) != GPUIPC_OK) {
         return status;
     }
     self->opened = calloc(POINT_COUNT, sizeof(*self->opened));
     status = self->opened == NULL ? status_out_of_memory(POINT_COUNT * sizeof(*self->opened))
                                   : map(self, handle);
     if (status != GPUIPC_OK) {
-        page_destroy(self, false);
+        point_page_destroy(self, false);
         return status;
     }
     const point_word taken = {self, TAKEN_WORD, 1};
@@ -344,7 +331,7 @@ bool point_page_is_kept(point_page *self) {
     return is;
 }
 
-static bool is_ready(deferred *item) {
+bool point_page_is_at_rest(deferred *item) {
     point_page *self = (point_page *)item;
     os_mutex_lock(&self->context->points->mutex);
     const bool ready = passage_all_reached(self) && !is_kept(self);
@@ -361,46 +348,18 @@ static void end_deferred(deferred *item, bool forked) {
         os_mutex_unlock(mutex);
         point_page_unregister(self);
     }
-    page_destroy(self, forked);
-}
-
-/* The mutex is held. Nobody asks about its process any more, nor is it sent. */
-static void forget_peer(point_page *self) {
-    os_handle_close(&self->handle);
-    point_peer_unreference(self->peer, false);
-    self->peer = NULL;
-}
-
-/* The mutex is held. */
-static void keep_spare(point_page *self) {
-    linked_list *spares = &self->context->points->spares;
-    if (spares->count >= SPARES_MAX) {
-        forget_peer(LIST_ITEM(list_take(spares), point_page, spare));
-    }
-    list_append(spares, &self->spare);
-}
-
-/* A page of a reader in this process, which has no account (point_peer.h), would wait for the end of this process. */
-static bool may_be_used_again(const point_page *self) {
-    return self->is_lasting && !atomic_load(&self->was_captured) && self->peer->quota != NULL;
+    point_page_destroy(self, forked);
 }
 
 /* The mutex is held. To unregister memory waits for the devices. */
 static void end_page(point_page *self) {
     if (self->device == GPUIPC_DEVICE_NONE && passage_all_reached(self) &&
         (self->trail == NULL || trail_is_untouched(self->trail))) {
-        page_destroy(self, false);
+        point_page_destroy(self, false);
     } else {
-        if (may_be_used_again(self)) {
-            keep_spare(self);
-        } else {
-            forget_peer(self);
-        }
-        if (self->opened != NULL && self->farewell != 0) {
-            list_append(&self->context->points->leaving, &self->spare);
-        }
-        self->deferred =
-            (deferred){.bytes = POINT_PAGE_BYTES, .is_ready = is_ready, .run = end_deferred};
+        point_spare_add(self);
+        self->deferred = (deferred){
+            .bytes = POINT_PAGE_BYTES, .is_ready = point_page_is_at_rest, .run = end_deferred};
         deferred_add(self->context->deferred, &self->deferred);
     }
 }
@@ -416,149 +375,13 @@ void point_page_unreference(point_page *self, bool forked) {
         return;
     }
     if (forked) {
-        page_destroy(self, true);
+        point_page_destroy(self, true);
         return;
     }
     os_mutex *mutex = &self->context->points->mutex;
     os_mutex_lock(mutex);
     end_page(self);
     os_mutex_unlock(mutex);
-}
-
-/* ---- memory that is used again -------------------------------------------------------------- */
-
-/* Taken from both lists, unless who would end it looks at it. The mutex is held. */
-static bool claim(point_page *one) {
-    if (one == NULL || !deferred_take(one->context->deferred, &one->deferred)) {
-        return false;
-    }
-    list_remove(&one->spare);
-    return true;
-}
-
-/* The next in turn. */
-static point_page *claim_next(struct context *ctx, linked_list *of) {
-    point_page *found = NULL;
-    os_mutex_lock(&ctx->points->mutex);
-    for (unsigned i = 0; i < SPARES_LOOKED && found == NULL; i++) {
-        point_page *next = LIST_ITEM(list_turn(of), point_page, spare);
-        found = claim(next) ? next : NULL;
-    }
-    os_mutex_unlock(&ctx->points->mutex);
-    return found;
-}
-
-/* Processes of which no number is known are none. */
-static bool is_of_process(const point_page *self, const point_peer *peer) {
-    return peer->process.process_id != 0 &&
-           self->peer->process.process_id == peer->process.process_id;
-}
-
-/* One that this very process has said farewell to. There are few, and to look at them takes no call. */
-static point_page *claim_left_by(struct context *ctx, const point_peer *peer) {
-    point_page *found = NULL;
-    os_mutex_lock(&ctx->points->mutex);
-    for (list_link *at = ctx->points->spares.first; at != NULL && found == NULL;) {
-        point_page *one = LIST_ITEM(at, point_page, spare);
-        at = at->next;
-        found = is_of_process(one, peer) && has_said_farewell(one) && claim(one) ? one : NULL;
-    }
-    os_mutex_unlock(&ctx->points->mutex);
-    return found;
-}
-
-static void put_spare_back(point_page *self) {
-    context *ctx = self->context;
-    os_mutex_lock(&ctx->points->mutex);
-    keep_spare(self);
-    deferred_put_back(ctx->deferred, &self->deferred);
-    os_mutex_unlock(&ctx->points->mutex);
-}
-
-/* A living process may not have come to its last words, on its streams neither, before it says so. That binds nobody, so that
- * the page goes back to that process alone. */
-static bool is_left_to(const point_page *spare, const point_peer *peer) {
-    const int is_running = os_peer_is_running(&spare->peer->process);
-    return is_running == 0 ||
-           (is_running > 0 && is_of_process(spare, peer) && has_said_farewell(spare));
-}
-
-/* What is registered in a CUDA context that was reset is so no more. */
-static bool is_free_for(point_page *spare, const point_peer *peer) {
-    return is_left_to(spare, peer) && strcmp(spare->peer->process.user, peer->process.user) == 0 &&
-           is_ready(&spare->deferred) && point_page_is_registered(spare);
-}
-
-/* With its registration. All words are 0, as those of new memory. */
-static void take_over(point_page *self, point_page *from) {
-    self->words = from->words;
-    self->handle = from->handle;
-    self->device = from->device;
-    atomic_store(&self->address, atomic_load(&from->address));
-    from->words = NULL;
-    from->handle = OS_HANDLE_NONE;
-    page_destroy(from, false);
-    for (size_t i = 0; i < POINT_PAGE_BYTES / sizeof(*self->words); i++) {
-        atomic_store_explicit(&self->words[i], 0, memory_order_relaxed);
-    }
-}
-
-static bool try_take_over(point_page *self, point_page *spare) {
-    if (spare == NULL) {
-        return false;
-    }
-    if (!is_free_for(spare, self->peer)) {
-        put_spare_back(spare);
-        return false;
-    }
-    take_over(self, spare);
-    return true;
-}
-
-static bool take_over_any(point_page *self) {
-    context *ctx = self->context;
-    bool is_done = try_take_over(self, claim_left_by(ctx, self->peer));
-    for (unsigned i = 0; i < SPARES_LOOKED && !is_done; i++) {
-        is_done = try_take_over(self, claim_next(ctx, &ctx->points->spares));
-    }
-    return is_done;
-}
-
-void point_say_farewells(struct context *ctx) {
-    for (unsigned i = 0; i < SPARES_LOOKED; i++) {
-        point_page *page = claim_next(ctx, &ctx->points->leaving);
-        if (page == NULL) {
-            return;
-        }
-        const bool is_over = is_ready(&page->deferred);
-        if (is_over) {
-            say_farewell(page);
-            page->farewell = 0; /* the page may be another one's now */
-        }
-        os_mutex_lock(&ctx->points->mutex);
-        if (!is_over) {
-            list_append(&ctx->points->leaving, &page->spare);
-        }
-        deferred_put_back(ctx->deferred, &page->deferred);
-        os_mutex_unlock(&ctx->points->mutex);
-    }
-}
-
-gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, uint32_t farewell,
-                                        point_page **out_page) {
-    point_page *self = NULL;
-    gpuipc_status status = page_new(ctx, peer, &self);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    self->is_lasting = true;
-    self->farewell = farewell;
-    if (!take_over_any(self) && (status = make_memory(self)) != GPUIPC_OK) {
-        page_destroy(self, false);
-        return status;
-    }
-    *out_page = self;
-    return GPUIPC_OK;
 }
 
 /* ---- of a context -------------------------------------------------------------------------- */

@@ -116,19 +116,6 @@ extern const struct context_part point_part;
  *  @param peer who is to have it; NULL: nobody else */
 gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_page **out_page);
 
-/** The same for a peer of this user: memory is taken over, and its registration, of such a page that no stream of this process
- *  touches, where there is one. Its process has ended, or is this peer's and has said farewell. To unregister memory would
- *  wait for the devices, and who makes pages again and again may never come to that. What a process that has ended
- *  had forked may still have it mapped, so that it goes from one process of this user to another one only.
- *  @param farewell point_page::farewell */
-gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, uint32_t farewell,
-                                        point_page **out_page);
-/** What a farewell's word is then. */
-#define POINT_FAREWELL 2u
-/** Says farewell to some of the peers' pages that nothing here touches any more, although their memory is registered still. By who
- *  ends and begins what has such pages. No call of the driver that waits. */
-void point_say_farewells(struct context *ctx);
-
 /** Takes in a page of the peer's. The handle stays the caller's. ERR_PROTOCOL when it is no
  *  memory of this size that keeps its size. */
 gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle handle,
@@ -164,6 +151,21 @@ void point_set_open(const point *at, bool is_open);
  *  the peer gave out since the last call, when it is called again.
  *  @param again from the first point on: what was open then may be released, and given out again, since */
 void point_page_return_rest(point_page *self, bool again);
+
+/* ---- pages whose memory is used again: point_spare.c ---------------------------------------- */
+
+/** point_page_create() for a peer of this user: memory is taken over, and its registration, of such a page that no stream of this process
+ *  touches, where there is one. Its process has ended, or is this peer's and has said farewell. To unregister memory would
+ *  wait for the devices, and who makes pages again and again may never come to that. What a process that has ended
+ *  had forked may still have it mapped, so that it goes from one process of this user to another one only.
+ *  @param farewell point_page::farewell */
+gpuipc_status point_page_create_lasting(struct context *ctx, point_peer *peer, uint32_t farewell,
+                                        point_page **out_page);
+/** What a farewell's word is then. */
+#define POINT_FAREWELL 2u
+/** Says farewell to some of the peers' pages that nothing here touches any more, although their memory is registered still. By who
+ *  ends and begins what has such pages. No call of the driver that waits. */
+void point_say_farewells(struct context *ctx);
 
 /* ---- words: point.c ------------------------------------------------------------------------ */
 
