@@ -170,6 +170,52 @@ Test(moment_channel, nor_is_one_loaned) {
 
 /* ---- streams and kernels ------------------------------------------------------------------------- */
 
+static const channel_reader *watched; /* who sleeps */
+static bool is_rung;
+
+static gpuipc_status note_bell_and_fail(void) {
+    is_rung = channel_read(watched->page, CHANNEL_READER_SLEEPS) == 0;
+    return fails();
+}
+
+static gpuipc_status take_one(void *argument) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_status status = gpuipc_subscription_take(argument, GPUIPC_NO_STREAM, -1, &frame);
+    return status == GPUIPC_OK ? gpuipc_subscription_give_back(argument, &frame, GPUIPC_NO_STREAM)
+                               : status;
+}
+
+/* To wake takes longer than to tell the stream. A frame that does not come then is waited for as before. (Who is awake may be
+ * asleep again by the look at it, on a busy machine: so there are several.) */
+Test(moment_channel, who_sleeps_is_woken_before_the_stream_is_told) {
+    core_waiter waiter;
+    channel *of;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    stream = stream_gate_stream();
+    check_ok(open_reader());
+    check_ok(channel_acquire(channel_case_channel, &of));
+    watched = &of->readers[0];
+    core_waiter_begin(&waiter, take_one, reader);
+    gpuipc_frame frame = channel_case_loan();
+    is_rung = false;
+    for (int tries = 0; tries < 50 && !is_rung; tries++) {
+        while (channel_read(watched->page, CHANNEL_READER_SLEEPS) != 1) { /* it is about to sleep */
+        }
+        moment_at(MOMENT_WRITE, 1, note_bell_and_fail);
+        check_status(GPUIPC_ERR_OUT_OF_MEMORY,
+                     gpuipc_channel_publish(channel_case_channel, &frame, stream));
+        moment_over();
+    }
+    cr_assert(is_rung);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
+    check_ok(core_waiter_end(&waiter));
+    check_ok(gpuipc_subscription_close(reader));
+    object_unreference(&of->object);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
 /* The writer's stream waits for the word that is about to fail to be written. */
 static gpuipc_status use_slot_again(void) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;

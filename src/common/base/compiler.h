@@ -31,6 +31,15 @@
 #define GPUIPC_THREAD_LOCAL _Thread_local
 #endif
 
+#if defined(__GNUC__)
+/** What is about to be read, or written, and may be in another processor's cache: it is fetched while others are. */
+#define GPUIPC_PREFETCH_TO_READ(address)  __builtin_prefetch((address), 0)
+#define GPUIPC_PREFETCH_TO_WRITE(address) __builtin_prefetch((address), 1)
+#else
+#define GPUIPC_PREFETCH_TO_READ(address)  ((void)(address))
+#define GPUIPC_PREFETCH_TO_WRITE(address) ((void)(address))
+#endif
+
 #if defined(__SANITIZE_THREAD__)
 /** Between a store and a load of another word that must not come before it. ThreadSanitizer knows no fences. */
 #define GPUIPC_FULL_FENCE()                                                                        \

@@ -96,6 +96,19 @@ static inline uint64_t channel_state_of(uint64_t number, channel_state state) {
     return number << 2 | (uint64_t)state;
 }
 
+/** Its entry comes by itself, at the first change of its state, and all that is read later would come after it. */
+static inline void channel_prefetch_header(const point_page *page, uint32_t slot) {
+    GPUIPC_PREFETCH_TO_READ(
+        (const void *)&page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS]);
+}
+
+/** What the writer is going to write of a slot's next frame is in the reader's cache, which had the last one. */
+static inline void channel_prefetch_to_offer(const point_page *page, uint32_t slot) {
+    GPUIPC_PREFETCH_TO_WRITE((const void *)&page->words[channel_entry(slot, CHANNEL_STATE)]);
+    GPUIPC_PREFETCH_TO_WRITE(
+        (const void *)&page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS]);
+}
+
 /** From one state to another: false when it is not in the first. */
 static inline bool channel_change(const point_page *page, uint32_t slot, uint64_t number,
                                   channel_state from, channel_state to) {

@@ -23,6 +23,11 @@ static void hand_out(channel *self, uint32_t at, gpuipc_frame *out_frame) {
     out_frame->address = buffer_address(self->buffer, at * self->config.slot_bytes);
     out_frame->capacity = self->config.slot_bytes;
     out_frame->bytes = self->config.slot_bytes;
+    for (uint32_t i = 0; i < self->places; i++) {
+        if (self->readers[i].page != NULL) {
+            channel_prefetch_to_offer(self->readers[i].page, at);
+        }
+    }
 }
 
 static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, time_limit *limit,
@@ -160,6 +165,15 @@ static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
     return GPUIPC_OK;
 }
 
+static void wake_readers(channel *self) {
+    for (uint32_t i = 0; i < self->places; i++) {
+        channel_reader *reader = &self->readers[i];
+        if (reader->page != NULL) {
+            channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
+        }
+    }
+}
+
 /* The words of all before any is woken. */
 static void tell_readers(channel *self, uint32_t at) {
     for (uint32_t i = 0; i < self->places; i++) {
@@ -168,12 +182,7 @@ static void tell_readers(channel *self, uint32_t at) {
         }
     }
     GPUIPC_FULL_FENCE();
-    for (uint32_t i = 0; i < self->places; i++) {
-        channel_reader *reader = &self->readers[i];
-        if (reader->page != NULL) {
-            channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
-        }
-    }
+    wake_readers(self);
 }
 
 void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
@@ -198,6 +207,8 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     const uint64_t number = frame != NULL ? self->number + 1 : self->slots[at].number;
     trail_turn turn;
     trail_stream by;
+    /* To wake takes longer than the stream is told in. Who is awake looks out for the frame for a while. */
+    wake_readers(self);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status != GPUIPC_OK) {

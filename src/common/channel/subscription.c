@@ -9,6 +9,8 @@
 
 /* Frames that were withdrawn one after the other: then the caller looks at its deadline. */
 #define TRIES_MAX 64
+/* So often for a frame before anything else, which is less than a microsecond. */
+#define LOOKS 128u
 /* Who sleeps looks so often whether the writer lives. */
 #define SLICE_MS 50u
 #define LOOK_NS  UINT64_C(10000000)
@@ -127,6 +129,7 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
                                "the next frame is in the slot of one that a kernel had: say first "
                                "that the kernel was launched");
         }
+        channel_prefetch_header(self->page, slot);
         const bool is_taken =
             channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
         if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {
@@ -147,8 +150,8 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
     return GPUIPC_ERR_TIMEOUT;
 }
 
-/* About to sleep, unless there is news. */
-static void sleep_a_while(const subscription *self, os_deadline deadline) {
+/* About to sleep, unless there is news. @return whether the writer rang: it has published, or is about to */
+static bool sleep_a_while(const subscription *self, os_deadline deadline) {
     const int left = os_deadline_slice_ms(deadline);
     uint64_t number;
     uint32_t slot;
@@ -158,16 +161,30 @@ static void sleep_a_while(const subscription *self, os_deadline deadline) {
         os_bell_wait(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS],
                      left < 0 || (unsigned)left > SLICE_MS ? SLICE_MS : (unsigned)left);
     }
+    return channel_read(self->page, CHANNEL_READER_SLEEPS) == 0;
 }
 
-/* What was published before the end is there when the end is seen: that is looked at before the frames. */
+/* What was published before the end is there when the end is seen: so it is looked for again behind that. */
 static gpuipc_status take_or_tell_end(subscription *self, uint32_t *out_slot) {
+    gpuipc_status status = take_next(self, out_slot);
+    if (status != GPUIPC_ERR_TIMEOUT) {
+        return status;
+    }
     const uint64_t end = channel_read(self->page, CHANNEL_END);
-    const bool is_gone = is_writer_gone(self);
-    const gpuipc_status status = take_next(self, out_slot);
-    return status == GPUIPC_ERR_TIMEOUT && (end != CHANNEL_IS_ON || is_gone)
-               ? subscription_tell_end(end)
-               : status;
+    if (end == CHANNEL_IS_ON && !is_writer_gone(self)) {
+        return status;
+    }
+    status = take_next(self, out_slot);
+    return status == GPUIPC_ERR_TIMEOUT ? subscription_tell_end(end) : status;
+}
+
+/* A look at the clock, and at whether the writer lives, takes as long as dozens of looks for a frame, which may come
+ * meanwhile. */
+static void look_for_frame(const subscription *self) {
+    uint64_t number;
+    uint32_t slot;
+    for (unsigned looks = 0; looks < LOOKS && !subscription_find(self, &number, &slot); looks++) {
+    }
 }
 
 /* Until there is one. */
@@ -177,7 +194,7 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, time_limi
     if (status != GPUIPC_ERR_TIMEOUT) {
         return status;
     }
-    const uint64_t begun_ns = os_clock_ns();
+    uint64_t begun_ns = os_clock_ns();
     trail_stream_rest(by);
     while ((status = take_or_tell_end(self, out_slot)) == GPUIPC_ERR_TIMEOUT) {
         if (atomic_load(&self->is_over)) {
@@ -186,9 +203,11 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, time_limi
         if (os_deadline_passed(time_limit_deadline(limit))) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "there was no frame in time");
         }
-        if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS) {
-            sleep_a_while(self, time_limit_deadline(limit));
+        if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS &&
+            sleep_a_while(self, time_limit_deadline(limit))) {
+            begun_ns = os_clock_ns();
         }
+        look_for_frame(self);
     }
     return status;
 }

@@ -199,14 +199,16 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
 }
 
 bool trail_passes_soon(trail *self, trail_use use, uint32_t slot) {
-    const uint64_t begun_ns = os_clock_ns();
-    bool has_passed;
-    uint64_t waited_ns;
-    while (!(has_passed = trail_has_passed(self, use, slot)) &&
-           (waited_ns = os_clock_ns() - begun_ns) < SOON_NS) {
+    bool has_passed = trail_has_passed(self, use, slot);
+    const uint64_t begun_ns =
+        has_passed ? 0 : os_clock_ns(); /* mostly it has, and needs no clock */
+    uint64_t waited_ns = 0;
+    while (!has_passed && waited_ns < SOON_NS) {
         if (waited_ns > SPIN_NS) {
             os_sleep_us(PAUSE_US);
         }
+        has_passed = trail_has_passed(self, use, slot);
+        waited_ns = os_clock_ns() - begun_ns;
     }
     return has_passed;
 }
