@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Channels on a machine that is not as they would have it: devices that reach nothing, a clock that steps, bells
- * that are gone. And what programs put into frames: any size, and several tensors. */
+ * that are gone, streams that are captured. And what programs put into frames: any size, and several tensors. */
 #include "base/status.h"
 #include "channel_case.h"
+#include "stream_gate.h"
 
 /* ---- devices ----------------------------------------------------------------------------------- */
 
@@ -232,4 +233,36 @@ Test(channel_odd, a_reader_that_was_dropped_learns_so_after_another_one_has_come
     for (size_t i = 0; i < 4; i++) {
         check_ok(gpuipc_subscription_close(others[i]));
     }
+}
+
+/* ---- captures ---------------------------------------------------------------------------------- */
+
+static void check_captured_is_refused(gpuipc_subscription *reader, CUstream named,
+                                      CUstream captured) {
+    gpuipc_frame frame = channel_case_loan();
+    gpuipc_frame other = GPUIPC_FRAME_INIT;
+    gpuipc_frame came = GPUIPC_FRAME_INIT;
+    core_set_captured(true, captured);
+    check_status(GPUIPC_ERR_CUDA, gpuipc_channel_loan(channel_case_channel, named, 0, &other));
+    check_status(GPUIPC_ERR_CUDA, gpuipc_channel_publish(channel_case_channel, &frame, named));
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
+    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_take(reader, named, 0, &came));
+    check_ok(gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &came));
+    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_give_back(reader, &came, named));
+    core_set_captured(false, NULL);
+    check_ok(gpuipc_subscription_give_back(reader, &came, GPUIPC_NO_STREAM));
+}
+
+/* Nor is the legacy stream used while a capture forbids it. */
+Test(channel_odd, a_stream_that_is_captured_is_refused) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    CUstream captured = stream_gate_stream();
+    check_captured_is_refused(reader, captured, captured);
+    check_captured_is_refused(reader, NULL, NULL);
+    check_captured_is_refused(reader, CU_STREAM_LEGACY, CU_STREAM_LEGACY);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(captured);
+    stream_gate_end();
 }

@@ -86,7 +86,7 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
 gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                           device_scope *out_scope);
 
-/** The same for one that is not being captured, else ERR_CUDA. Its id is known then. */
+/** The same for one that is not being captured, else ERR_CUDA. Its id is known then. The capture mode stays as it is. */
 gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream stream,
                                               uint32_t index, device_scope *out_scope);
 

@@ -34,8 +34,13 @@ static void begin(const context *ctx, uint32_t index, device_scope *scope) {
 static gpuipc_status primary_of(context *ctx, uint32_t index, CUcontext *out_primary) {
     device *self = &ctx->devices[index];
     gpuipc_status status = GPUIPC_OK;
-    os_mutex_lock(&ctx->device_mutex);
     CUcontext primary = atomic_load(&self->primary);
+    if (primary != NULL) { /* it stays */
+        *out_primary = primary;
+        return GPUIPC_OK;
+    }
+    os_mutex_lock(&ctx->device_mutex);
+    primary = atomic_load(&self->primary);
     if (primary == NULL) {
         status = DRIVER_CALL(&ctx->driver, cuDevicePrimaryCtxRetain, (&primary, self->ordinal),
                              "starting to use a device");
@@ -170,13 +175,24 @@ gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream str
     return status;
 }
 
-static gpuipc_status enter_uncaptured_default(struct context *ctx, gpuipc_stream stream,
-                                              uint32_t index, device_scope *out_scope) {
-    gpuipc_status status = device_enter_uncaptured(ctx, stream, index, out_scope);
-    if (status == GPUIPC_OK) {
-        out_scope->stream_id = id_of(&ctx->driver, stream);
+/* A default stream is that of the current CUDA context. */
+static gpuipc_status enter_default_briefly(struct context *ctx, gpuipc_stream stream,
+                                           uint32_t index, device_scope *out_scope) {
+    const driver *drv = &ctx->driver;
+    device_scope scope = {.driver = drv};
+    CUcontext primary;
+    gpuipc_status status = primary_of(ctx, index, &primary);
+    if (status != GPUIPC_OK || (status = push(drv, primary, &scope)) != GPUIPC_OK) {
+        return status;
     }
-    return status;
+    begin(ctx, index, &scope);
+    if ((status = device_check_capture(ctx, stream)) != GPUIPC_OK) {
+        device_leave(&scope);
+        return status;
+    }
+    scope.stream_id = id_of(drv, stream);
+    *out_scope = scope;
+    return GPUIPC_OK;
 }
 
 gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream stream,
@@ -186,7 +202,7 @@ gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream
     CUcontext wanted;
     uint32_t of;
     if (device_is_default_stream(stream)) {
-        return enter_uncaptured_default(ctx, stream, index, out_scope);
+        return enter_default_briefly(ctx, stream, index, out_scope);
     }
     gpuipc_status status = device_check_capture(ctx, stream);
     if (status != GPUIPC_OK) {
