@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "lingering.hpp"
 #include "open.hpp"
 #include "parcel.hpp"
 #include "stream.hpp"
@@ -81,6 +82,21 @@ std::shared_ptr<owner> take_own(const memory &core, const gpuipc_mark &loan) {
     return kept;
 }
 
+double keep_seconds() {
+    static const nb::handle config =
+        nb::object(nb::module_::import_("gpuipc.config")).release(); /* for ever */
+    return nb::cast<double>(config.attr("keep_segments_seconds"));
+}
+
+/* PyTorch puts its next tensor into the same memory, mostly. What was wrapped may not be open when its owner frees it, so it
+ * is not kept (cuda.h, cuIpcCloseMemHandle). */
+void keep(const memory &core) {
+    const double seconds = core.transport() == GPUIPC_TRANSPORT_VMM ? keep_seconds() : 0;
+    if (seconds > 0) {
+        keep_open(core.held(), seconds);
+    }
+}
+
 segment open_segment(nb::handle ticket, const gpuipc_mark &loan) {
     segment made;
     made.core = open_handed_over(ticket_from(ticket));
@@ -93,6 +109,7 @@ segment open_segment(nb::handle ticket, const gpuipc_mark &loan) {
             refuse_second();
         }
         check(status);
+        keep(*made.core);
     }
     made.on = std::make_shared<ground>(made.core->hold_for_tensor(), std::move(kept));
     return made;

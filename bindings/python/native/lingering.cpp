@@ -28,7 +28,8 @@ struct all_of_them {
     std::condition_variable changed;
     std::vector<lingering> items;
     std::vector<lingering> looked_at; /* empty but during a look */
-    std::mutex look;                  /* one looks at a time; before the other */
+    std::vector<std::shared_ptr<hold>> kept;
+    std::mutex look; /* one looks at a time; before the other */
     std::thread thread;
     bool is_running = false; /* the thread looks at the items again */
     std::chrono::milliseconds pause = least_pause;
@@ -104,14 +105,33 @@ void look(all_of_them &self) {
     }
 }
 
+/* They are let go of without the lock. */
+void close_what_was_kept(all_of_them &self) {
+    std::vector<std::shared_ptr<hold>> over;
+    const clock::time_point now = clock::now();
+    const std::lock_guard<std::mutex> lock(self.mutex);
+    for (size_t i = 0; i < self.kept.size();) {
+        std::shared_ptr<hold> &each = self.kept[i];
+        if (each->kept_until > now) {
+            i++;
+            continue;
+        }
+        each->is_kept = false;
+        over.push_back(std::move(each));
+        each = std::move(self.kept.back());
+        self.kept.pop_back();
+    }
+}
+
 void run(all_of_them *self) {
     clock::time_point busy_at = clock::now();
     for (;;) {
         look(*self);
+        close_what_was_kept(*self);
         run_deferred();
         const clock::time_point now = clock::now();
         std::unique_lock<std::mutex> lock(self->mutex);
-        if (!self->items.empty() || hand_overs_count() > 0) {
+        if (!self->items.empty() || !self->kept.empty() || hand_overs_count() > 0) {
             busy_at = now;
         }
         if (self->has_ended || now - busy_at >= idle_time) {
@@ -182,6 +202,22 @@ void linger(lingering what) {
     wake(self);
 }
 
+/* It wakes nobody: the thread looks ten times a second at least. Where there is none, it would stay open for ever. */
+void keep_open(const std::shared_ptr<hold> &what, double seconds) {
+    all_of_them &self = *current();
+    const std::lock_guard<std::mutex> lock(self.mutex);
+    what->kept_until = clock::now() + std::chrono::duration_cast<clock::duration>(
+                                          std::chrono::duration<double>(seconds));
+    if (what->is_kept) {
+        return;
+    }
+    start(self);
+    if (self.is_running) {
+        self.kept.push_back(what);
+        what->is_kept = true;
+    }
+}
+
 void lingering_expect() {
     all_of_them &self = *current();
     const std::lock_guard<std::mutex> lock(self.mutex);
@@ -206,10 +242,12 @@ void lingering_begin() {
 
 void lingering_end() {
     all_of_them &self = *current();
+    std::vector<std::shared_ptr<hold>> over;
     {
         const std::lock_guard<std::mutex> lock(self.mutex);
         self.has_ended = true;
         self.changed.notify_one();
+        over.swap(self.kept);
     }
     if (self.thread.joinable()) {
         self.thread.join();

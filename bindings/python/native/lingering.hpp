@@ -24,6 +24,10 @@ struct lingering {
 /** Takes it over until then, which may be now. On any thread, with or without the GIL. */
 void linger(lingering what);
 
+/** What was opened stays open for so long from now on, whoever lets go of it: what comes next in the same memory finds it
+ *  open. The thread ends that. */
+void keep_open(const std::shared_ptr<hold> &what, double seconds);
+
 /** The thread is to look after the hand-overs of tensors (parcel.hpp), too: there is one more. */
 void lingering_expect();
 

@@ -100,6 +100,11 @@ class hold {
         return is_released_;
     }
 
+    /* ---- kept open (lingering.hpp); with its lock ---- */
+
+    std::chrono::steady_clock::time_point kept_until{};
+    bool is_kept = false;
+
   private:
     gpuipc_buffer *handle_;
     gpuipc_buffer_info info_;
@@ -170,6 +175,10 @@ class memory {
     std::shared_ptr<hold> hold_for_tensor() const {
         hold_->note_tensor();
         return loan_ == nullptr ? hold_ : std::shared_ptr<hold>(loan_, hold_.get());
+    }
+    /** None: it was closed. */
+    const std::shared_ptr<hold> &held() const {
+        return hold_;
     }
     const std::shared_ptr<context> &of() const {
         return context_;

@@ -334,6 +334,23 @@ def test_each_hand_over_is_given_back_by_itself(segment: int, keeper: Any) -> No
     assert (first.lent, second.lent) == (1, 0)
 
 
+@pytest.mark.parametrize("seconds", [0, 0.2])
+def test_a_segment_stays_open_for_a_time(segment: int, spawn: SpawnContext, seconds: float) -> None:
+    here, there = spawn.Pipe()
+    process = spawn.Process(target=others.deliver_and_let_go, args=(there, seconds))
+    process.start()
+    for each in [parcel_of(Tensor(segment)) for _ in range(3)]:
+        here.send(handed(each))
+        assert here.poll(PATIENCE)
+        here.recv()
+        each.await_returns(PATIENCE)  # the tensor is given back all the same
+    here.send(None)
+    assert here.poll(PATIENCE)
+    assert here.recv() >= seconds
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
 def test_a_receiver_that_keeps_an_array_may_get_any_number(keeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     array = gpuipc.empty(256, "int32")
     for _ in range(2100):  # more than may be out
