@@ -166,6 +166,7 @@ def measure(pairs: list[Pair], arguments: argparse.Namespace, end: float) -> dic
                 known.given += result.given
                 known.taken += result.taken
                 known.reads += result.reads
+                known.texts += result.texts
                 known.failure = result.failure
     return results
 
@@ -176,18 +177,13 @@ def percentile(of: list[int], share: float) -> float:
 
 def summary(results: dict[str, Result]) -> dict[str, Any]:
     """In microseconds."""
-    return {
-        key: {
-            "median": round(statistics.median(each.times) / 1e3, 2),
-            "p99": round(percentile(each.times, 0.99) / 1e3, 2),
-            "given": round(statistics.median(each.given) / 1e3, 2),
-            "taken": round(statistics.median(each.taken) / 1e3, 2),
-            "read_one": round(statistics.median(each.reads) / 1e3, 2),
-            "rounds": len(each.times),
-        }
-        for key, each in results.items()
-        if each.times
-    }
+    rows = {}
+    for key, each in results.items():
+        if each.times:
+            median = {name: round(statistics.median(getattr(each, name)) / 1e3, 2)
+                      for name in ("times", "given", "taken", "reads", "texts") if getattr(each, name)}  # fmt: skip
+            rows[key] = {**median, "p99": round(percentile(each.times, 0.99) / 1e3, 2), "rounds": len(each.times)}
+    return rows
 
 
 def machine() -> dict[str, Any]:

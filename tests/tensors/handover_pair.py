@@ -4,9 +4,13 @@
 A round: the owner makes the contents, and waits until they are there. It takes the time, and puts the memory into a
 channel. The other side takes it out, makes a tensor of it that its stream may use, and takes the time: both read the one
 monotonic clock of the machine. Then it reads three elements, lets go, and answers with what it has read.
+
+A bare channel between two processes that do nothing else is no floor for that: their processors are awake, and have
+nothing but the channel in their caches. So between two of gpuipc's rounds there is one with a text, in all else the same.
 """
 
 import importlib.util
+import itertools
 import os
 import pickle
 import socket
@@ -49,6 +53,7 @@ class Result:
     given: list[int] = field(default_factory=list)  # of them, until the owner's call returned
     taken: list[int] = field(default_factory=list)  # until it was out of the channel
     reads: list[int] = field(default_factory=list)  # of reading one element
+    texts: list[int] = field(default_factory=list)  # of each round with a text in place of the tensor
     failure: str = ""  # of this kind alone
 
 
@@ -129,16 +134,22 @@ def stamps(tensor: Any) -> tuple[list[int], int]:
 # ---- the owner's side
 
 
-class Bare:
-    """Channels alone: as many bytes as a pickled Array has."""
+TEXT = bytes(160)
+"""As many bytes as a pickled Array has."""
+END_OF_TEXTS = b"e" * len(TEXT)
+OWN_COUNT = 256
+"""Of the elements that either side writes or reads in a round with a text."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.text = bytes(160)
+
+class Bare:
+    """Channels alone."""
+
+    def __init__(self, plan: Plan) -> None: ...
 
     def prepare(self, block: Block) -> None: ...
 
     def make(self, block: Block, value: int) -> Any:
-        return self.text
+        return TEXT
 
 
 class OfTorch:
@@ -225,6 +236,7 @@ class OfGpuipc:
 
             gpuipc.torch.install()
             self.pool = gpuipc.torch.MemPool(openers=[plan.user])
+        self.own = self.library.of(self._new(OWN_COUNT))
 
     def _new(self, count: int) -> Any:
         return self.gpuipc.empty(count, "int32", **self.options)
@@ -310,6 +322,10 @@ class OfGpuipc:
         stamp(self.tensor[at : at + count], value)
         return self.known[at : at + count] if block.case == "part" else self.known
 
+    def make_text(self, value: int) -> Any:
+        stamp(self.own, value)
+        return TEXT
+
     def handed(self, made: Any, case: str) -> Any:
         """What is put into the channel: this is a part of the hand-over."""
         if case.startswith("bundle"):
@@ -338,14 +354,22 @@ def has_pools(plan: Plan) -> bool:
     return not plan.on_host and importlib.util.find_spec("gpuipc.torch") is not None
 
 
+def is_text(block: Block, plan: Plan, number: int) -> bool:
+    """Whether that round of a block brings one. Both sides know."""
+    return plan.system == "gpuipc" and block.nbytes > 0 and number % 2 == 1
+
+
+def text_channel(block: Block) -> str:
+    """How it goes: by the same channel, and where that is gpuipc's own, by what it stands on."""
+    return block.channel if block.channel in ("queue", "pipe") else "socket"
+
+
 SYSTEMS: dict[str, Any] = {"bare": Bare, "torch": OfTorch, "cuda.core": OfCudaCore, "gpuipc": OfGpuipc}
 
 
 def senders(plan: Plan, channels: Channels, system: Any) -> dict[str, Any]:
     send: dict[str, Any] = {"queue": channels.queue.put, "pipe": channels.pipe.send}
-    if plan.system == "bare":
-        end = b"e" * 160
-        send["socket"] = lambda item: channels.socket.sendall(end if item is None else item)
+    send["socket"] = lambda item: channels.socket.sendall(END_OF_TEXTS if item is None else item)
     if plan.system == "gpuipc":
         with system.gpuipc.listen(plan.name) as listener:
             channels.link.send("listening")
@@ -360,24 +384,27 @@ def senders(plan: Plan, channels: Channels, system: Any) -> dict[str, Any]:
     return send
 
 
-def run_block(block: Block, plan: Plan, channels: Channels, system: Any, send: Any) -> Result:
+def run_block(block: Block, plan: Plan, channels: Channels, system: Any, sends: dict[str, Any]) -> Result:
     result, link = Result(), channels.link
     if plan.system != "bare":
         system.library.await_room(block.nbytes)
     system.prepare(block)
     link.send(block)
     end = clock() + block.seconds * 1e9
-    for number in range(3 * block.rounds):
+    for number in range(6 * block.rounds):
+        with_text = is_text(block, plan, number)
+        send = sends[text_channel(block) if with_text else block.channel]
         if plan.system != "bare":
             system.library.await_room(block.nbytes)
-        made = system.make(block, number + 1)
+        made = system.make_text(number + 1) if with_text else system.make(block, number + 1)
         if plan.system != "bare":
             system.library.synchronize()
         begin = clock()
         try:
-            send(system.handed(made, block.case) if plan.system == "gpuipc" else made)
+            send(system.handed(made, block.case) if plan.system == "gpuipc" and not with_text else made)
         except Exception:
             result.failure = traceback.format_exc(limit=4)
+            number -= 1  # the other side still waits for it
             break
         given = clock()
         answer = link.recv()
@@ -388,14 +415,18 @@ def run_block(block: Block, plan: Plan, channels: Channels, system: Any, send: A
         taken, usable, contents, read = answer
         if contents != [number + 1] * len(contents):
             raise RuntimeError(f"round {number + 1} of {block} brought {contents[:8]}")
-        if number > 1:  # the first ones meet what is not open yet
-            result.times.append(usable - begin)
-            result.given.append(given - begin)
-            result.taken.append(taken - begin)
-            result.reads.append(read)
+        if number > 3:  # the first ones meet what is not open yet
+            if with_text:
+                result.texts.append(usable - begin)
+            else:
+                result.times.append(usable - begin)
+                result.given.append(given - begin)
+                result.taken.append(taken - begin)
+                result.reads.append(read)
         if len(result.times) >= block.rounds or (clock() > end and len(result.times) >= 3):
             break
-    send(None)
+    last = text_channel(block) if is_text(block, plan, number + 1) else block.channel
+    sends[last](None)
     return result
 
 
@@ -407,7 +438,7 @@ def own(plan: Plan, channels: Channels, orders: Any) -> None:
         orders.send("ready")
         while (order := orders.recv()) is not None:
             if isinstance(order, Block):
-                orders.send(run_block(order, plan, channels, system, send[order.channel]))
+                orders.send(run_block(order, plan, channels, system, send))
             else:
                 import handover_calls
 
@@ -429,9 +460,13 @@ class User:
         if plan.system != "bare":
             self.library = Numpy(0) if plan.on_host else Torch(plan.user)
         self.frames: Any = None
+        self.own: Any = None
         if plan.system == "gpuipc":
             import gpuipc
             from gpuipc import _native
+
+            options = {"transport": "host"} if plan.on_host else {"device": plan.user}
+            self.own = self.library.of(gpuipc.empty(OWN_COUNT, "int32", **options))
 
             self.gpuipc = gpuipc
             self.unpack, self.array = _native.unpack, gpuipc.Array
@@ -472,6 +507,8 @@ class User:
 
     def contents(self, tensor: Any) -> tuple[list[int], int]:
         if isinstance(tensor, bytes):
+            if self.own is not None:
+                stamps(self.own)
             return [], 0
         if not isinstance(tensor, dict):
             return stamps(tensor)
@@ -482,14 +519,11 @@ class User:
 
 
 def receivers(plan: Plan, channels: Channels, user: User) -> dict[str, Any]:
-    receive: dict[str, Any] = {"queue": channels.queue.get, "pipe": channels.pipe.recv}
-    if plan.system == "bare":
+    def from_socket() -> Any:
+        text = channels.socket.recv(len(TEXT), socket.MSG_WAITALL)
+        return None if text == END_OF_TEXTS else text
 
-        def from_socket() -> Any:
-            text = channels.socket.recv(160, socket.MSG_WAITALL)
-            return None if text[:1] == b"e" else text
-
-        receive["socket"] = from_socket
+    receive: dict[str, Any] = {"queue": channels.queue.get, "pipe": channels.pipe.recv, "socket": from_socket}
     if plan.system == "gpuipc":
         import gpuipc
 
@@ -520,7 +554,7 @@ def use(plan: Plan, channels: Channels) -> None:
         while True:
             order = link.recv()
             if isinstance(order, Block):
-                use_block(order, user, receive[order.channel], link)
+                use_block(order, user, receive, link)
             else:
                 import handover_calls
 
@@ -532,21 +566,22 @@ def use(plan: Plan, channels: Channels) -> None:
     os._exit(0)
 
 
-def use_block(block: Block, user: User, receive: Any, link: Any) -> None:
+def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> None:
     if block.case == "frame":
         user.subscribe()
     kept: Any = None  # what is known is open somewhere
-    is_known = block.case in ("part", "again", "state", "known pool", "pool, again", "bundle")
-    while True:
+    is_known = block.case in ("part", "again", "ready", "state", "known pool", "pool, again", "bundle")
+    for number in itertools.count():
         item = tensor = None
+        with_text = is_text(block, user.plan, number)
         try:
-            if (item := receive()) is None:
+            if (item := receives[text_channel(block) if with_text else block.channel]()) is None:
                 return
             taken = clock()
             tensor = user.usable(item)
             now = clock()
             answer: Any = taken, now, *user.contents(tensor)
-            if kept is None and is_known:
+            if kept is None and is_known and not with_text:
                 kept = item, tensor
         except EOFError:
             raise

@@ -11,9 +11,13 @@ class Figures:
         self.rows, self.calls = figures["rows_us"], figures["calls_ns"]
         self.sizes = sorted({int(key.split("|")[3]) for key in self.rows} - {0})
 
-    def median(self, pair: str, case: str, channel: str, size: int) -> float | None:
+    def median(self, pair: str, case: str, channel: str, size: int, of: str = "times") -> float | None:
         row = self.rows.get(f"{pair}|{case}|{channel}|{size}")
-        return None if row is None else float(row["median"])
+        return None if row is None or of not in row else float(row[of])
+
+    def text(self, pair: str, case: str, channel: str, size: int) -> float | None:
+        """In the same rounds."""
+        return self.median(pair, case, channel, size, "texts")
 
     def bare(self, channel: str) -> float | None:
         return self.median("bare", "bare", channel, 0)
@@ -35,6 +39,21 @@ def limit(what: str, value: float | None, unit: str, most: float) -> str:
     return f"| {what} | {value:.1f} {unit} | | at most {most:g} {unit} | {'reached' if value <= most else 'not reached'} |"
 
 
+MOST = {"queue": 1.5, "pipe": 2.5, "connection": 2.5, "connection, pickled": 2.5}
+"""How many times what the channel alone takes."""
+
+
+def floors(of: Figures, what: str, value: float | None, channel: str, most: float, text: float | None) -> list[str]:
+    """Beside a text in the same rounds, and beside a channel between two processes that do nothing else."""
+    if value is None:
+        return []
+    under = channel if channel in ("queue", "pipe") else "socket"
+    return [
+        row(f"{what}, {channel} / a text by {under}, in between", value, "us", text, most, False),
+        row(f"{what}, {channel} / bare {under}, alone", value, "us", of.bare(under), most, False),
+    ]
+
+
 def targets(of: Figures) -> list[str]:
     lines = ["| what | gpuipc | beside it | ratio, and target | |", "|---|---|---|---|---|"]
     for where in ("", ", peer"):
@@ -43,19 +62,19 @@ def targets(of: Figures) -> list[str]:
             continue
         for size in of.sizes:
             name = f"{NAMES[size]}{where}"
-            known = [(case, f"{name}, known ({case})") for case in ("part", "again", "ready")]
-            for case, what in known:
-                queue, pipe = (of.median(gpuipc, case, each, size) for each in ("queue", "pipe"))
-                lines.append(row(what + ", queue / bare queue", queue, "us", of.bare("queue"), 1.5, False))
-                lines.append(row(what + ", pipe / bare pipe", pipe, "us", of.bare("pipe"), 2.5, False))
-                for channel, value in (("queue", queue), ("pipe", pipe)):
-                    other = of.median(torch, "again" if case == "ready" else case, channel, size)
-                    lines.append(row(f"{what}, {channel} / torch", value, "us", other, 3, True))
-                for channel in ("connection", "connection, pickled"):
+            for case in ("part", "again", "ready"):
+                what = f"{name}, known ({case})"
+                for channel, most in MOST.items():
                     value = of.median(gpuipc, case, channel, size)
-                    lines.append(row(f"{what}, {channel} / bare socket", value, "us", of.bare("socket"), 2.5, False))
+                    lines += floors(of, what, value, channel, most, of.text(gpuipc, case, channel, size))
+                for channel in ("queue", "pipe"):
+                    other = of.median(torch, "again" if case == "ready" else case, channel, size)
+                    value = of.median(gpuipc, case, channel, size)
+                    lines.append(row(f"{what}, {channel} / torch", value, "us", other, 3, True))
             value = of.median(gpuipc, "frame", "channel", size)
             lines.append(limit(f"{name}, a frame of a channel", value, "us", 15))
+            text = of.text(gpuipc, "frame", "channel", size)
+            lines.append(row(f"{name}, a frame of a channel / a text by socket, in between", value, "us", text, 1.5, False))
             for channel in ("queue", "pipe"):
                 other = of.median(torch, "again", channel, size)
                 lines.append(row(f"{name}, a frame of a channel / torch, known, {channel}", value, "us", other, 10, True))
@@ -64,10 +83,10 @@ def targets(of: Figures) -> list[str]:
             lines.append(row(f"{name}, torch's own memory, new, queue / torch", value, "us", other, 1, True))
             value = of.median(gpuipc, "pool", "queue", size)
             lines.append(row(f"{name}, new from the pool, queue / torch", value, "us", other, 3, True))
-            for channel, target in (("queue", 1.5), ("pipe", 2.5)):
+            for channel in ("queue", "pipe"):
                 value = of.median(gpuipc, "pool, again", channel, size)
-                what = f"{name}, tensor of the pool, known, {channel} / bare {channel}"
-                lines.append(row(what, value, "us", of.bare(channel), target, False))
+                text = of.text(gpuipc, "pool, again", channel, size)
+                lines += floors(of, f"{name}, tensor of the pool, known", value, channel, MOST[channel], text)
         other = of.median(torch, "state", "queue", 0)
         for case, target in (("bundle", 15), ("bundle, new", 8)):
             value = of.median(gpuipc, case, "queue", 0)
@@ -101,13 +120,13 @@ def calls(of: Figures) -> list[str]:
 
 def everything(of: Figures) -> list[str]:
     names = ["pair", "case", "channel", "size", "median, us", "p99, us"]
-    names += ["until given", "until taken out", "reading one", "rounds"]
+    names += ["until given", "until taken out", "reading one", "a text in between", "rounds"]
     lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
     for key, each in sorted(of.rows.items()):
         pair, case, channel, size = key.split("|")
         lines.append(
-            f"| {pair} | {case} | {channel} | {NAMES.get(int(size), size)} | {each['median']:.1f} | {each['p99']:.1f} "
-            f"| {each['given']:.1f} | {each['taken']:.1f} | {each['read_one']:.1f} | {each['rounds']} |"
+            f"| {pair} | {case} | {channel} | {NAMES.get(int(size), size)} | {each['times']:.1f} | {each['p99']:.1f} "
+            f"| {each['given']:.1f} | {each['taken']:.1f} | {each['reads']:.1f} | {each.get('texts', '')} | {each['rounds']} |"
         )
     return lines
 
