@@ -102,9 +102,11 @@ static inline void channel_prefetch_header(const point_page *page, uint32_t slot
         (const void *)&page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS]);
 }
 
-/** What the writer is going to write of a slot's next frame is in the reader's cache, which had the last one. */
+/** What the writer looks at of a slot, and is going to write of its next frame, is in the cache of the reader, which had the
+ *  last one. */
 static inline void channel_prefetch_to_offer(const point_page *page, uint32_t slot) {
     GPUIPC_PREFETCH_TO_WRITE((const void *)&page->words[channel_entry(slot, CHANNEL_STATE)]);
+    GPUIPC_PREFETCH_TO_READ((const void *)&page->words[channel_entry(slot, CHANNEL_RETURNED)]);
     GPUIPC_PREFETCH_TO_WRITE(
         (const void *)&page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS]);
 }

@@ -23,11 +23,6 @@ static void hand_out(channel *self, uint32_t at, gpuipc_frame *out_frame) {
     out_frame->address = buffer_address(self->buffer, at * self->config.slot_bytes);
     out_frame->capacity = self->config.slot_bytes;
     out_frame->bytes = self->config.slot_bytes;
-    for (uint32_t i = 0; i < self->places; i++) {
-        if (self->readers[i].page != NULL) {
-            channel_prefetch_to_offer(self->readers[i].page, at);
-        }
-    }
 }
 
 static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, time_limit *limit,
