@@ -35,7 +35,7 @@ class reducer {
         }
         parcel one(tensor, storage_(tensor), look_.by());
         const home &at = *one.of().front();
-        const gpuipc_stream stream = stream_for(at, seen.is_cuda);
+        const gpuipc_stream stream = at.is_on_host() ? nullptr : current_stream(at.device());
         if (!at.is_on_host() && at.stream() != nullptr && at.stream() != stream) {
             return otherwise_(tensor); /* which waits for the stream that the memory was made for */
         }
@@ -45,22 +45,6 @@ class reducer {
     }
 
   private:
-    gpuipc_stream stream_for(const home &at, bool is_cuda) const {
-        const exchange *by = look_.by();
-        void *stream = nullptr;
-        if (at.is_on_host()) {
-            return nullptr;
-        }
-        if (!is_cuda || by == nullptr || by->current_stream == nullptr) {
-            return current_stream(at.device());
-        }
-        if (by->current_stream(GPUIPC_DLPACK_CUDA, static_cast<int32_t>(at.device()), &stream) !=
-            0) {
-            throw nb::python_error();
-        }
-        return static_cast<gpuipc_stream>(stream);
-    }
-
     looker look_;
     nb::object storage_;
     nb::object rebuild_;

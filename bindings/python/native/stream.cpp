@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "stream.hpp"
 
+#include "parcel.hpp"
+
 namespace binding {
 
 /* The handle that an object gives by the protocol of cuda.core: a pair of version and handle. */
@@ -53,7 +55,31 @@ static nb::object &stream_source() {
     return only;
 }
 
+/* Likewise: DLPack's table of a library's functions, which tells it without a call of Python. */
+struct stream_table {
+    nb::object capsule;
+    const exchange *functions = nullptr;
+};
+
+static stream_table &stream_functions() {
+    static stream_table &only = *new stream_table;
+    return only;
+}
+
+static void set_stream_functions(nb::object capsule) {
+    const exchange *functions = exchange_from(capsule);
+    const bool can = functions != nullptr && functions->current_stream != nullptr;
+    stream_functions() = {can ? std::move(capsule) : nb::object(), can ? functions : nullptr};
+}
+
 gpuipc_stream current_stream(uint32_t device) {
+    if (const exchange *by = stream_functions().functions) {
+        void *stream = nullptr;
+        if (by->current_stream(GPUIPC_DLPACK_CUDA, static_cast<int32_t>(device), &stream) != 0) {
+            throw nb::python_error();
+        }
+        return static_cast<gpuipc_stream>(stream);
+    }
     if (!stream_source().is_valid()) {
         return nullptr;
     }
@@ -70,6 +96,9 @@ void bind_stream(nb::module_ &m) {
         nb::sig(
             "def set_stream_source(source: collections.abc.Callable[[int], int] | None) -> None"),
         "Names a function that tells on which stream a library computes on a device in this thread.");
+    define(m, "set_stream_functions", set_stream_functions, nb::arg("capsule").none(),
+           nb::sig("def set_stream_functions(capsule: object | None) -> None"),
+           "The same by DLPack's table of functions, where that tells it. None: not any more.");
 }
 
 } // namespace binding

@@ -127,13 +127,14 @@ gpuipc_stream stream_for(const subscription &of, std::optional<gpuipc_stream> na
 std::shared_ptr<taken_frame> take(const std::shared_ptr<subscription> &of,
                                   std::optional<gpuipc_stream> named, const patience &time) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    const bool is_first = of->slots == nullptr;
     const gpuipc_stream on = stream_for(*of, named);
     await_frame(*of, on, time, &frame);
     try {
         of->meet(frame);
-        auto made =
-            std::make_shared<taken_frame>(of, frame, of->forms.read(frame), named,
-                                          named ? *named : frame_stream(*of->slots, nb::none()));
+        auto made = std::make_shared<taken_frame>(
+            of, frame, of->forms.read(frame), named,
+            is_first && !named ? frame_stream(*of->slots, nb::none()) : on);
         const uint64_t slot = (frame.address - of->slots->address()) / frame.capacity;
         of->out[slot % of->out.size()] = made;
         return made;

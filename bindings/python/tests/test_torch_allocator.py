@@ -611,3 +611,37 @@ def test_pickles_of_arrays_take_the_stream_that_is_named() -> None:
         assert asked == [0, 0]
     finally:
         _native.set_stream_source(None)
+
+
+STREAM_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+def functions_of(current_stream: Any) -> Any:
+    """DLPack's table of a library's functions, with that one and none that is called."""
+    table = (ctypes.c_void_p * 7)(1, None, None, None, None, 1, ctypes.cast(current_stream, ctypes.c_void_p).value)
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return make(table, b"dlpack_exchange_api", None), table
+
+
+def test_the_current_stream_is_told_by_functions_of_dlpack() -> None:
+    asked = []
+
+    def current_stream(kind: int, device: int, out_stream: Any) -> int:
+        asked.append((kind, device))
+        out_stream[0] = None
+        return 0
+
+    function = STREAM_FUNCTION(current_stream)
+    capsule, table = functions_of(function)
+    array = gpuipc.empty(16, "int8")
+    try:
+        _native.set_stream_functions(capsule)
+        pickle.dumps(array)
+        assert asked == [(2, 0)]
+        _native.set_stream_functions(object())  # no such table
+        pickle.dumps(array)
+        assert asked == [(2, 0)]
+    finally:
+        _native.set_stream_functions(None)
+    assert table[0] == 1

@@ -38,6 +38,7 @@ from gpuipc._native import Array, Context
 from gpuipc._torch_channel import Channel, Frame, FrameDict, Loan, LoanDict, Subscription, subscribe
 from gpuipc._torch_streams import NO_DEVICE as _NO_DEVICE
 from gpuipc._torch_streams import current_stream as _current_stream
+from gpuipc._torch_streams import exchange as _exchange
 from gpuipc._torch_streams import start as _start
 
 __all__ = [
@@ -48,8 +49,6 @@ __all__ = [
 _GRAD, _PARAMETER = 1, 2  # what a tensor is besides its memory
 
 _from_dlpack: Callable[[Any], torch.Tensor] = torch._C._from_dlpack
-# DLPack's functions for C, which PyTorch has from 2.10 on: by them tensors are looked at and made faster.
-_exchange: Any = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 
 
 # ---- one tensor
