@@ -150,13 +150,14 @@ class delivery {
         return said_.parts.at(number).at.home;
     }
 
-    /* Lets a stream wait for the contents of a segment, unless they are there. */
-    void await(uint32_t number, uintptr_t stream) {
-        memory &core = *of_.at(number).core;
-        if (core.is_on_host()) {
-            core.ready_here(patience(std::nullopt));
-        } else {
-            core.ready_for(stream_of_handle(stream));
+    /* Lets the current streams wait for all contents that are not there. */
+    void await() {
+        for (const segment &each : of_) {
+            if (each.core->is_on_host()) {
+                each.core->ready_here(patience(std::nullopt));
+            } else {
+                each.core->ready_for(current_stream(each.core->access_device()));
+            }
         }
     }
 
@@ -286,7 +287,7 @@ void bind_delivery(nb::module_ &m) {
         .def("__len__", &delivery::size)
         .def_prop_ro("devices", &delivery::devices)
         .def("segment_of", &delivery::segment_of, nb::arg("number"))
-        .def("await_contents", &delivery::await, nb::arg("segment"), nb::arg("stream"))
+        .def("await_contents", &delivery::await)
         .def("tensor", &delivery::tensor, nb::arg("number"),
              nb::sig("def tensor(self, number: int) -> typing.Any"))
         .def("tensors", &delivery::tensors, nb::sig("def tensors(self) -> list[typing.Any]"))

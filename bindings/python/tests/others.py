@@ -226,7 +226,7 @@ def deliver(pipe: Connection) -> None:
     """Takes tensors as they come, says how many and what the first one holds, and gives back when told so."""
     while (came := pipe.recv()) is not None:
         delivery = _native.Delivery(came[0], came[1], lambda capsule: capsule)
-        delivery.await_contents(0, 0)
+        delivery.await_contents()
         (buffer,) = [gpuipc.open_buffer(came[0][0][0])]
         pipe.send((len(delivery), buffer.read(0, 1024)))
         if pipe.recv() != "give back":

@@ -225,10 +225,9 @@ def _await_makers(parcel: _native.Parcel) -> None:
 
 def _await(delivery: _native.Delivery) -> None:
     """The current streams wait for the contents."""
-    devices = delivery.devices
-    _start(devices)
-    for number, device in enumerate(devices):
-        delivery.await_contents(number, _current_stream(device))
+    if not torch.cuda.is_initialized():
+        _start(delivery.devices)
+    delivery.await_contents()
 
 
 def _made(delivery: _native.Delivery) -> list[torch.Tensor]:
@@ -485,7 +484,10 @@ def _rebuild_bundle(*arguments: Any) -> Bundle:
 def _rebuild_tensor(segments: tuple[tuple[bytes, bytes], ...], contents: bytes, flag: int) -> torch.Tensor:
     delivery = _native.Delivery(segments, contents, _exchange or _from_dlpack)
     _await(delivery)
-    return _flagged(_made(delivery)[0], flag)
+    made = delivery.tensors()[0]
+    if made is None:  # of a type that DLPack has not
+        made = _made(delivery)[0]
+    return _flagged(made, flag) if flag else made
 
 
 _before: dict[type, Any] = {}
