@@ -266,3 +266,13 @@ Test(channel_odd, a_stream_that_is_captured_is_refused) {
     stream_gate_stream_end(captured);
     stream_gate_end();
 }
+
+Test(channel_odd, a_default_stream_whose_context_the_driver_does_not_tell) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    core_set_failures("cuCtxGetCurrent:1=999");
+    check_status(GPUIPC_ERR_CUDA, gpuipc_channel_loan(channel_case_channel, NULL, 0, &frame));
+    core_set_failures("");
+    check_ok(gpuipc_channel_loan(channel_case_channel, NULL, 0, &frame));
+    check_ok(gpuipc_channel_discard(channel_case_channel, &frame));
+}

@@ -32,12 +32,10 @@
 #endif
 
 #if defined(__GNUC__)
-/** What is about to be read, or written, and may be in another processor's cache: it is fetched while others are. */
-#define GPUIPC_PREFETCH_TO_READ(address)  __builtin_prefetch((address), 0)
-#define GPUIPC_PREFETCH_TO_WRITE(address) __builtin_prefetch((address), 1)
+/** What is about to be read, and may be in another processor's cache: it is fetched while others are. */
+#define GPUIPC_PREFETCH(address) __builtin_prefetch((address), 0)
 #else
-#define GPUIPC_PREFETCH_TO_READ(address)  ((void)(address))
-#define GPUIPC_PREFETCH_TO_WRITE(address) ((void)(address))
+#define GPUIPC_PREFETCH(address) ((void)(address))
 #endif
 
 #if defined(__SANITIZE_THREAD__)

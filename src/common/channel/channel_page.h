@@ -96,19 +96,19 @@ static inline uint64_t channel_state_of(uint64_t number, channel_state state) {
     return number << 2 | (uint64_t)state;
 }
 
-/** Its entry comes by itself, at the first change of its state, and all that is read later would come after it. */
-static inline void channel_prefetch_header(const point_page *page, uint32_t slot) {
-    GPUIPC_PREFETCH_TO_READ(
-        (const void *)&page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS]);
+static inline void channel_prefetch(const point_page *page, uint32_t at) {
+    GPUIPC_PREFETCH((const void *)&page->words[at]);
 }
 
-/** What the writer looks at of a slot, and is going to write of its next frame, is in the cache of the reader, which had the
- *  last one. */
-static inline void channel_prefetch_to_offer(const point_page *page, uint32_t slot) {
-    GPUIPC_PREFETCH_TO_WRITE((const void *)&page->words[channel_entry(slot, CHANNEL_STATE)]);
-    GPUIPC_PREFETCH_TO_READ((const void *)&page->words[channel_entry(slot, CHANNEL_RETURNED)]);
-    GPUIPC_PREFETCH_TO_WRITE(
-        (const void *)&page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS]);
+/** Its entry comes by itself, at the first change of its state, and all that is read later would come after it. */
+static inline void channel_prefetch_header(const point_page *page, uint32_t slot) {
+    channel_prefetch(page, CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS);
+}
+
+/** What the writer looks at of a slot that a reader has had. */
+static inline void channel_prefetch_entry(const point_page *page, uint32_t slot) {
+    channel_prefetch(page, channel_entry(slot, CHANNEL_STATE));
+    channel_prefetch(page, channel_entry(slot, CHANNEL_RETURNED));
 }
 
 /** From one state to another: false when it is not in the first. */

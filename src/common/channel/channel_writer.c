@@ -169,6 +169,22 @@ static void wake_readers(channel *self) {
     }
 }
 
+/* To wake takes longer than the stream is told in, and who was woken looks out for the frame for a while. Several would be
+ * woken one after the other, and each frame came behind all of that: so they are told first. */
+static void wake_only_reader(channel *self) {
+    channel_reader *only = NULL;
+    for (uint32_t i = 0; i < self->places; i++) {
+        channel_reader *reader = &self->readers[i];
+        if (reader->page != NULL && only != NULL) {
+            return;
+        }
+        only = reader->page != NULL ? reader : only;
+    }
+    if (only != NULL) {
+        channel_wake(only->page, CHANNEL_READER_SLEEPS, &only->reader_bell);
+    }
+}
+
 /* The words of all before any is woken. */
 static void tell_readers(channel *self, uint32_t at) {
     for (uint32_t i = 0; i < self->places; i++) {
@@ -202,12 +218,13 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     const uint64_t number = frame != NULL ? self->number + 1 : self->slots[at].number;
     trail_turn turn;
     trail_stream by;
-    /* To wake takes longer than the stream is told in. Who is awake looks out for the frame for a while. */
-    wake_readers(self);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status != GPUIPC_OK) {
         return status;
+    }
+    if (frame != NULL) {
+        wake_only_reader(self);
     }
     status = write_on_stream(self, at, number, &by, &turn);
     if (status == GPUIPC_OK) {
