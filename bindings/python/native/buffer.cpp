@@ -42,12 +42,13 @@ static gpuipc_uuid uuid_from(const context &of, nb::handle argument) {
     return info.uuid;
 }
 
-/* What was dropped a moment ago is freed by a thread of the library, which may not have come to it. */
+/* What was dropped a moment ago is freed by a thread of the library, which may not have come to it. And who received a segment
+ * of a pool has it open for a quarter of a second, if he has not chosen otherwise. */
 static gpuipc_status create_in_time(const context &of, const gpuipc_buffer_config &config,
                                     gpuipc_buffer **out_buffer) {
     constexpr std::chrono::milliseconds between(10);
     gpuipc_status status = GPUIPC_ERR_OUT_OF_DEVICE_MEMORY;
-    for (int i = 0; i < 20 && status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY; i++) {
+    for (int i = 0; i < 50 && status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY; i++) {
         if (i > 0) {
             std::this_thread::sleep_for(between);
         }

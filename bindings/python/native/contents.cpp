@@ -13,6 +13,7 @@ constexpr uint32_t contents_version = 1;
 /* With the number of dimensions: what of a tensor is written besides. Strides are where it is not compact. */
 constexpr uint32_t with_strides = 1u << 31;
 constexpr uint32_t with_common = 1u << 30;
+constexpr uint32_t in_segment = 1u << 29;
 
 template <typename number_type> void append(std::string &bytes, number_type number) {
     bytes.append(reinterpret_cast<const char *>(&number), sizeof(number));
@@ -92,7 +93,8 @@ std::vector<int64_t> next_numbers(const std::string &bytes, size_t &at, uint32_t
 void append_part(std::string &bytes, const part &said) {
     const bool is_compact = said.strides == compact_strides(said.shape);
     append(bytes, static_cast<uint32_t>(said.shape.size()) | (is_compact ? 0 : with_strides) |
-                      (said.common == no_common ? 0 : with_common));
+                      (said.common == no_common ? 0 : with_common) |
+                      (said.is_in_segment ? in_segment : 0));
     append(bytes, said.type);
     append(bytes, said.at.home);
     append(bytes, said.at.offset);
@@ -110,7 +112,8 @@ void append_part(std::string &bytes, const part &said) {
 part next_part(const std::string &bytes, size_t &at) {
     part read;
     const uint32_t head = next<uint32_t>(bytes, at);
-    const uint32_t dimensions = head & ~(with_strides | with_common);
+    const uint32_t dimensions = head & ~(with_strides | with_common | in_segment);
+    read.is_in_segment = (head & in_segment) != 0;
     read.type = next<uint32_t>(bytes, at);
     read.at.home = next<uint32_t>(bytes, at);
     read.at.offset = next<uint64_t>(bytes, at);

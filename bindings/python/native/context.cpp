@@ -28,6 +28,7 @@ void context::close() {
     if (is_closed_.exchange(true)) {
         return;
     }
+    keep_no_more(this);
     (void)gpuipc_server_destroy(server_.exchange(nullptr));
     (void)gpuipc_context_destroy(handle_);
 }

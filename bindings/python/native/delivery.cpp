@@ -88,12 +88,11 @@ double keep_seconds() {
     return nb::cast<double>(config.attr("keep_segments_seconds"));
 }
 
-/* PyTorch puts its next tensor into the same memory, mostly. What was wrapped may not be open when its owner frees it, so it
- * is not kept (cuda.h, cuIpcCloseMemHandle). */
+/* PyTorch puts its next tensor into the same segment, mostly. */
 void keep(const memory &core) {
-    const double seconds = core.transport() == GPUIPC_TRANSPORT_VMM ? keep_seconds() : 0;
+    const double seconds = core.is_of_this_process() ? 0 : keep_seconds();
     if (seconds > 0) {
-        keep_open(core.held(), seconds);
+        keep_open(core.of(), core.held(), seconds);
     }
 }
 
@@ -109,7 +108,6 @@ segment open_segment(nb::handle ticket, const gpuipc_mark &loan) {
             refuse_second();
         }
         check(status);
-        keep(*made.core);
     }
     made.on = std::make_shared<ground>(made.core->hold_for_tensor(), std::move(kept));
     return made;
@@ -132,6 +130,9 @@ class delivery {
         }
         for (const part &each : said_.parts) {
             check_place(each.at);
+            if (each.is_in_segment) {
+                keep(*of_[each.at.home].core);
+            }
         }
     }
 
@@ -150,9 +151,10 @@ class delivery {
         return said_.parts.at(number).at.home;
     }
 
-    /* Lets the current streams wait for all contents that are not there. */
+    /* Lets the current streams wait for all contents that are not there. Another thread may give them back meanwhile. */
     void await() {
-        for (const segment &each : of_) {
+        const std::vector<segment> all = of_;
+        for (const segment &each : all) {
             if (each.core->is_on_host()) {
                 each.core->ready_here(patience(std::nullopt));
             } else {

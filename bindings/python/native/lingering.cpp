@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <iterator>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -23,12 +24,21 @@ constexpr std::chrono::milliseconds longest_pause(100);
 /* How long it stays when nothing is left: whoever hands over one thing after the other would pay for a thread each time. */
 constexpr std::chrono::seconds idle_time(1);
 
+/* So many are kept open, the latest ones: each is a mapping, and memory that its owner may want back. */
+constexpr size_t kept_at_most = 64;
+constexpr double longest_kept = 3600;
+
+struct kept_open {
+    const context *of; /* to be compared with */
+    std::shared_ptr<hold> held;
+};
+
 struct all_of_them {
     std::mutex mutex; /* guards the rest */
     std::condition_variable changed;
     std::vector<lingering> items;
     std::vector<lingering> looked_at; /* empty but during a look */
-    std::vector<std::shared_ptr<hold>> kept;
+    std::vector<kept_open> kept;
     std::mutex look; /* one looks at a time; before the other */
     std::thread thread;
     bool is_running = false; /* the thread looks at the items again */
@@ -105,22 +115,36 @@ void look(all_of_them &self) {
     }
 }
 
-/* They are let go of without the lock. */
+/* With the lock. They are let go of without it. */
+template <typename predicate>
+std::vector<kept_open> take_kept(all_of_them &self, predicate is_over) {
+    std::vector<kept_open> over;
+    const auto stay = std::stable_partition(self.kept.begin(), self.kept.end(),
+                                            [&](const kept_open &each) { return !is_over(each); });
+    std::move(stay, self.kept.end(), std::back_inserter(over));
+    self.kept.erase(stay, self.kept.end());
+    for (const kept_open &each : over) {
+        each.held->is_kept = false;
+    }
+    return over;
+}
+
 void close_what_was_kept(all_of_them &self) {
-    std::vector<std::shared_ptr<hold>> over;
+    std::vector<kept_open> over;
     const clock::time_point now = clock::now();
     const std::lock_guard<std::mutex> lock(self.mutex);
-    for (size_t i = 0; i < self.kept.size();) {
-        std::shared_ptr<hold> &each = self.kept[i];
-        if (each->kept_until > now) {
-            i++;
-            continue;
-        }
-        each->is_kept = false;
-        over.push_back(std::move(each));
-        each = std::move(self.kept.back());
-        self.kept.pop_back();
+    over = take_kept(self, [&](const kept_open &each) { return each.held->kept_until <= now; });
+}
+
+/* With the lock: how long the thread sleeps. */
+clock::duration next_pause(const all_of_them &self) {
+    clock::duration pause = self.pause;
+    const clock::time_point now = clock::now();
+    for (const kept_open &each : self.kept) {
+        pause = std::min(
+            pause, std::max<clock::duration>(each.held->kept_until - now, clock::duration::zero()));
     }
+    return pause;
 }
 
 void run(all_of_them *self) {
@@ -138,7 +162,7 @@ void run(all_of_them *self) {
             self->is_running = false;
             return;
         }
-        self->changed.wait_for(lock, self->pause);
+        self->changed.wait_for(lock, next_pause(*self));
         self->pause = std::min(2 * self->pause, longest_pause);
     }
 }
@@ -158,7 +182,11 @@ std::thread thread_without_signals(all_of_them &self) {
     (void)pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return made;
 #else
-    return std::thread(run, &self);
+    try {
+        return std::thread(run, &self);
+    } catch (const std::system_error &) {
+        return {};
+    }
 #endif
 }
 
@@ -202,20 +230,32 @@ void linger(lingering what) {
     wake(self);
 }
 
-/* It wakes nobody: the thread looks ten times a second at least. Where there is none, it would stay open for ever. */
-void keep_open(const std::shared_ptr<hold> &what, double seconds) {
+/* Where there is no thread, it would stay open for ever. (The thread wakes ten times a second by itself.) */
+void keep_open(const std::shared_ptr<context> &of, const std::shared_ptr<hold> &what,
+               double seconds) {
     all_of_them &self = *current();
+    std::vector<kept_open> over;
     const std::lock_guard<std::mutex> lock(self.mutex);
-    what->kept_until = clock::now() + std::chrono::duration_cast<clock::duration>(
-                                          std::chrono::duration<double>(seconds));
-    if (what->is_kept) {
+    what->kept_until =
+        clock::now() + std::chrono::duration_cast<clock::duration>(
+                           std::chrono::duration<double>(std::min(seconds, longest_kept)));
+    start(self);
+    if (what->is_kept || !self.is_running) {
         return;
     }
-    start(self);
-    if (self.is_running) {
-        self.kept.push_back(what);
-        what->is_kept = true;
+    if (self.kept.size() == kept_at_most) {
+        const kept_open first = self.kept.front();
+        over = take_kept(self, [&](const kept_open &each) { return each.held == first.held; });
     }
+    self.kept.push_back({of.get(), what});
+    what->is_kept = true;
+}
+
+void keep_no_more(const context *of) {
+    all_of_them &self = *current();
+    std::vector<kept_open> over;
+    const std::lock_guard<std::mutex> lock(self.mutex);
+    over = take_kept(self, [&](const kept_open &each) { return each.of == of; });
 }
 
 void lingering_expect() {
@@ -242,12 +282,12 @@ void lingering_begin() {
 
 void lingering_end() {
     all_of_them &self = *current();
-    std::vector<std::shared_ptr<hold>> over;
+    std::vector<kept_open> over;
     {
         const std::lock_guard<std::mutex> lock(self.mutex);
         self.has_ended = true;
         self.changed.notify_one();
-        over.swap(self.kept);
+        over = take_kept(self, [](const kept_open &) { return true; });
     }
     if (self.thread.joinable()) {
         self.thread.join();

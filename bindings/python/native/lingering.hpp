@@ -25,8 +25,11 @@ struct lingering {
 void linger(lingering what);
 
 /** What was opened stays open for so long from now on, whoever lets go of it: what comes next in the same memory finds it
- *  open. The thread ends that. */
-void keep_open(const std::shared_ptr<hold> &what, double seconds);
+ *  open. The thread ends that, or who closes its context. Of those that are kept there are 64 at most. */
+void keep_open(const std::shared_ptr<context> &of, const std::shared_ptr<hold> &what,
+               double seconds);
+/** Before a context is closed. */
+void keep_no_more(const context *of);
 
 /** The thread is to look after the hand-overs of tensors (parcel.hpp), too: there is one more. */
 void lingering_expect();

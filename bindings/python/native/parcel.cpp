@@ -412,6 +412,7 @@ void parcel::add(const std::shared_ptr<context> &of, nb::handle tensor, bool wra
     made.common = no_common;
     made.at.bytes = extent_of(made);
     made.at.home = home_with(of, address, made.at.bytes, wraps);
+    made.is_in_segment = of_[made.at.home]->is_segment();
     made.at.offset = address - of_[made.at.home]->address();
     said_.parts.push_back(std::move(made));
 }

@@ -46,6 +46,10 @@ class home {
                bytes <= info_.bytes - (address - info_.address);
     }
     gpuipc_ticket ticket() const;
+    /** It is a segment of a pool of PyTorch's, which is used again when its tensors are gone. */
+    bool is_segment() const {
+        return core_ == nullptr;
+    }
     /** It was handed over with this loan. With the GIL. */
     void note_loan(const gpuipc_mark &loan) const;
     /** Which PyTorch asked for it; NULL also where that is not known. */
@@ -78,6 +82,7 @@ struct part {
     place at;
     uint32_t type;   /* GPUIPC_ELEMENT_TYPE */
     uint32_t common; /* which of the common places it shares with others; no_common: it is alone */
+    bool is_in_segment = false; /* home::is_segment() */
     std::vector<int64_t> shape;
     std::vector<int64_t> strides;
 };

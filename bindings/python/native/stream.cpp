@@ -91,6 +91,7 @@ void bind_stream(nb::module_ &m) {
         m, "set_stream_source",
         [](nb::object source) {
             stream_source() = source.is_none() ? nb::object() : std::move(source);
+            set_stream_functions(nb::none()); /* of the one before */
         },
         nb::arg("source").none(),
         nb::sig(

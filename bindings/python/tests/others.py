@@ -6,7 +6,6 @@ import os
 import pickle
 import signal
 import sys
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
@@ -255,18 +254,14 @@ def deliver_and_keep(pipe: Connection) -> None:
 
 
 def deliver_and_let_go(pipe: Connection, seconds: float) -> None:
-    """Lets go of each tensor that comes; and says how long after the last one its memory was open."""
+    """Lets go of each tensor that comes, and closes its context when told so."""
     gpuipc.config.keep_segments_seconds = seconds
-    address, came_at = 0, 0.0
     while (came := pipe.recv()) is not None:
-        came_at = time.monotonic()
-        delivery = _native.Delivery(came[0], came[1], lambda capsule: capsule)
-        address = gpuipc.open_buffer(came[0][0][0]).address
-        del delivery
+        if came == "close":
+            gpuipc.Context.default().close()
+        else:
+            _native.Delivery(came[0], came[1], lambda capsule: capsule)
         pipe.send(None)
-    while _native.torch_is_known(address):
-        time.sleep(0.001)
-    pipe.send(time.monotonic() - came_at)
 
 
 def deliver_further(pipe: Connection) -> None:

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import pickle
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from multiprocessing.context import SpawnContext
@@ -334,21 +335,73 @@ def test_each_hand_over_is_given_back_by_itself(segment: int, keeper: Any) -> No
     assert (first.lent, second.lent) == (1, 0)
 
 
-@pytest.mark.parametrize("seconds", [0, 0.2])
-def test_a_segment_stays_open_for_a_time(segment: int, spawn: SpawnContext, seconds: float) -> None:
+@pytest.fixture
+def letting_go(spawn: SpawnContext) -> Iterator[Any]:
+    """A process that lets go of what it is given, and keeps segments open for so long."""
     here, there = spawn.Pipe()
-    process = spawn.Process(target=others.deliver_and_let_go, args=(there, seconds))
-    process.start()
-    for each in [parcel_of(Tensor(segment)) for _ in range(3)]:
-        here.send(handed(each))
+    processes = []
+
+    def begin(seconds: float) -> Any:
+        processes.append(spawn.Process(target=others.deliver_and_let_go, args=(there, seconds)))
+        processes[0].start()
+        return give
+
+    def give(value: Any) -> None:
+        here.send(value)
         assert here.poll(PATIENCE)
         here.recv()
-        each.await_returns(PATIENCE)  # the tensor is given back all the same
+
+    yield begin
     here.send(None)
-    assert here.poll(PATIENCE)
-    assert here.recv() >= seconds
-    process.join(PATIENCE)
-    assert process.exitcode == 0
+    processes[0].join(PATIENCE)
+    assert processes[0].exitcode == 0
+
+
+def ticket_of(segment: int) -> Any:
+    return handed(parcel_of(Tensor(segment)))[0][0][0]
+
+
+def await_nobody(ticket: Any, seconds: float = PATIENCE) -> bool:
+    """Has it open, before so many seconds are over."""
+    end = time.monotonic() + seconds
+    while gpuipc.Context.default().holders(ticket):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def test_a_segment_stays_open_for_a_time(segment: int, letting_go: Any) -> None:
+    give = letting_go(1000)
+    for each in [parcel_of(Tensor(segment)) for _ in range(3)]:
+        give(handed(each))
+        each.await_returns(PATIENCE)  # the tensor is given back all the same
+    assert not await_nobody(ticket_of(segment), 0.3)
+    give("close")  # the context
+    assert await_nobody(ticket_of(segment))
+
+
+@pytest.mark.parametrize("seconds", [0, 0.2])
+def test_and_no_longer(segment: int, letting_go: Any, seconds: float) -> None:
+    letting_go(seconds)(handed(parcel_of(Tensor(segment))))
+    assert await_nobody(ticket_of(segment))
+
+
+def test_of_segments_many_do_not_stay(allocator: Allocator, letting_go: Any) -> None:
+    give = letting_go(1000)
+    segments = [allocator.make(4 * MIB) or 0 for _ in range(65)]
+    for each in segments:
+        give(handed(parcel_of(Tensor(each))))
+    assert await_nobody(ticket_of(segments[0]))
+    assert not await_nobody(ticket_of(segments[1]), 0)
+    for each in segments:
+        allocator.free(each)
+
+
+def test_the_memory_of_an_array_does_not_stay(letting_go: Any) -> None:
+    array = gpuipc.empty(256, "int32")
+    letting_go(1000)(handed(parcel_of(Tensor(array.address))))
+    array.buffer.await_returns(PATIENCE)
 
 
 def test_a_receiver_that_keeps_an_array_may_get_any_number(keeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -644,4 +697,4 @@ def test_the_current_stream_is_told_by_functions_of_dlpack() -> None:
         assert asked == [(2, 0)]
     finally:
         _native.set_stream_functions(None)
-    assert table[0] == 1
+    del table, function  # they were needed so long

@@ -21,7 +21,8 @@ def current_stream(device: int) -> int:
     """The stream that PyTorch computes on, in this thread; 0: the default one."""
     if device == NO_DEVICE or not torch.cuda.is_initialized():
         return 0
-    _native.set_stream_functions(exchange)  # from now on they are asked, and not this one
+    if exchange is not None:
+        _native.set_stream_functions(exchange)  # from now on the module asks them, and not this one
     return int(torch._C._cuda_getCurrentRawStream(device))
 
 
