@@ -6,7 +6,7 @@ channel. The other side takes it out, makes a tensor of it that its stream may u
 monotonic clock of the machine. Then it reads three elements, lets go, and answers with what it has read.
 
 A bare channel between two processes that do nothing else is no floor for that: their processors are awake, and have
-nothing but the channel in their caches. So between two of gpuipc's rounds there is one with a text, in all else the same.
+nothing but the channel in their caches. So between two rounds there is one with a text, in all else the same.
 """
 
 import importlib.util
@@ -21,6 +21,8 @@ from typing import Any
 
 clock = time.perf_counter_ns
 
+OWN_COUNT = 256
+"""Of the elements that either side writes or reads in a round with a text."""
 STATE_TENSORS = 1000
 STATE_BYTES = 64 << 10
 
@@ -75,6 +77,7 @@ class Numpy:
         import numpy
 
         self.np = numpy
+        self.own = numpy.zeros(OWN_COUNT, dtype=numpy.int32)
 
     def synchronize(self) -> None: ...
 
@@ -97,6 +100,7 @@ class Torch:
         self.synchronize = torch.cuda.synchronize
         # The stream of this whole program; 1 is how DLPack names the legacy default stream.
         self.stream = torch.cuda.current_stream(device).cuda_stream or 1
+        self.own = torch.zeros(OWN_COUNT, dtype=torch.int32, device="cuda")
 
     def await_room(self, nbytes: int) -> None:
         """What was dropped is freed behind the work of the GPUs, which takes longer than a round."""
@@ -137,8 +141,6 @@ def stamps(tensor: Any) -> tuple[list[int], int]:
 TEXT = bytes(160)
 """As many bytes as a pickled Array has."""
 END_OF_TEXTS = b"e" * len(TEXT)
-OWN_COUNT = 256
-"""Of the elements that either side writes or reads in a round with a text."""
 
 
 class Bare:
@@ -236,7 +238,6 @@ class OfGpuipc:
 
             gpuipc.torch.install()
             self.pool = gpuipc.torch.MemPool(openers=[plan.user])
-        self.own = self.library.of(self._new(OWN_COUNT))
 
     def _new(self, count: int) -> Any:
         return self.gpuipc.empty(count, "int32", **self.options)
@@ -322,10 +323,6 @@ class OfGpuipc:
         stamp(self.tensor[at : at + count], value)
         return self.known[at : at + count] if block.case == "part" else self.known
 
-    def make_text(self, value: int) -> Any:
-        stamp(self.own, value)
-        return TEXT
-
     def handed(self, made: Any, case: str) -> Any:
         """What is put into the channel: this is a part of the hand-over."""
         if case.startswith("bundle"):
@@ -356,7 +353,7 @@ def has_pools(plan: Plan) -> bool:
 
 def is_text(block: Block, plan: Plan, number: int) -> bool:
     """Whether that round of a block brings one. Both sides know."""
-    return plan.system == "gpuipc" and block.nbytes > 0 and number % 2 == 1
+    return plan.system != "bare" and block.nbytes > 0 and number % 2 == 1
 
 
 def text_channel(block: Block) -> str:
@@ -396,7 +393,9 @@ def run_block(block: Block, plan: Plan, channels: Channels, system: Any, sends: 
         send = sends[text_channel(block) if with_text else block.channel]
         if plan.system != "bare":
             system.library.await_room(block.nbytes)
-        made = system.make_text(number + 1) if with_text else system.make(block, number + 1)
+        if with_text:
+            stamp(system.library.own, number + 1)
+        made = TEXT if with_text else system.make(block, number + 1)
         if plan.system != "bare":
             system.library.synchronize()
         begin = clock()
@@ -460,13 +459,9 @@ class User:
         if plan.system != "bare":
             self.library = Numpy(0) if plan.on_host else Torch(plan.user)
         self.frames: Any = None
-        self.own: Any = None
         if plan.system == "gpuipc":
             import gpuipc
             from gpuipc import _native
-
-            options = {"transport": "host"} if plan.on_host else {"device": plan.user}
-            self.own = self.library.of(gpuipc.empty(OWN_COUNT, "int32", **options))
 
             self.gpuipc = gpuipc
             self.unpack, self.array = _native.unpack, gpuipc.Array
@@ -485,13 +480,12 @@ class User:
 
     def take(self) -> Any:
         frame = self.frames.take()
-        if frame.header != END_OF_FRAMES:
-            return frame
-        self.frames.close()
-        return None
+        return frame if frame.header != END_OF_FRAMES else None
 
     def usable(self, item: Any) -> Any:
-        """A tensor for this process's stream, of what came; or many."""
+        """A tensor for this process's stream, of what came; or many. Of a text nothing."""
+        if isinstance(item, bytes):
+            return item
         if self.plan.system == "gpuipc":
             if self.plan.on_host and isinstance(item, self.gpuipc.Frame):
                 return self.library.of(item)
@@ -507,8 +501,8 @@ class User:
 
     def contents(self, tensor: Any) -> tuple[list[int], int]:
         if isinstance(tensor, bytes):
-            if self.own is not None:
-                stamps(self.own)
+            if self.library is not None:
+                stamps(self.library.own)
             return [], 0
         if not isinstance(tensor, dict):
             return stamps(tensor)
@@ -576,7 +570,7 @@ def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> 
         with_text = is_text(block, user.plan, number)
         try:
             if (item := receives[text_channel(block) if with_text else block.channel]()) is None:
-                return
+                break
             taken = clock()
             tensor = user.usable(item)
             now = clock()
@@ -589,3 +583,5 @@ def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> 
             answer = traceback.format_exc(limit=4)
         del item, tensor
         link.send(answer)
+    if block.case == "frame":
+        user.frames.close()
