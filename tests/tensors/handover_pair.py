@@ -356,9 +356,14 @@ def is_text(block: Block, plan: Plan, number: int) -> bool:
     return plan.system != "bare" and block.nbytes > 0 and number % 2 == 1
 
 
-def text_channel(block: Block) -> str:
-    """How it goes: by the same channel, and where that is gpuipc's own, by what it stands on."""
-    return block.channel if block.channel in ("queue", "pipe") else "socket"
+def text_channel(channel: str) -> str:
+    """How a text goes: by the same channel, and where that is gpuipc's own, by what it stands on."""
+    return channel if channel in ("queue", "pipe") else "socket"
+
+
+def channel_of(block: Block, plan: Plan, number: int) -> str:
+    """How that round of a block goes."""
+    return text_channel(block.channel) if is_text(block, plan, number) else block.channel
 
 
 SYSTEMS: dict[str, Any] = {"bare": Bare, "torch": OfTorch, "cuda.core": OfCudaCore, "gpuipc": OfGpuipc}
@@ -390,7 +395,7 @@ def run_block(block: Block, plan: Plan, channels: Channels, system: Any, sends: 
     end = clock() + block.seconds * 1e9
     for number in range(6 * block.rounds):
         with_text = is_text(block, plan, number)
-        send = sends[text_channel(block) if with_text else block.channel]
+        send = sends[channel_of(block, plan, number)]
         if plan.system != "bare":
             system.library.await_room(block.nbytes)
         if with_text:
@@ -424,8 +429,7 @@ def run_block(block: Block, plan: Plan, channels: Channels, system: Any, sends: 
                 result.reads.append(read)
         if len(result.times) >= block.rounds or (clock() > end and len(result.times) >= 3):
             break
-    last = text_channel(block) if is_text(block, plan, number + 1) else block.channel
-    sends[last](None)
+    sends[channel_of(block, plan, number + 1)](None)
     return result
 
 
@@ -569,7 +573,7 @@ def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> 
         item = tensor = None
         with_text = is_text(block, user.plan, number)
         try:
-            if (item := receives[text_channel(block) if with_text else block.channel]()) is None:
+            if (item := receives[channel_of(block, user.plan, number)]()) is None:
                 break
             taken = clock()
             tensor = user.usable(item)

@@ -3,6 +3,8 @@
 
 from typing import Any
 
+from handover_pair import text_channel
+
 NAMES = {0: "", 1 << 10: "1 KiB", 1 << 20: "1 MiB", 1 << 26: "64 MiB", 1 << 30: "1 GiB"}
 
 
@@ -47,7 +49,7 @@ def floors(of: Figures, what: str, value: float | None, channel: str, most: floa
     """Beside a text in the same rounds, and beside a channel between two processes that do nothing else."""
     if value is None:
         return []
-    under = channel if channel in ("queue", "pipe") else "socket"
+    under = text_channel(channel)
     return [
         row(f"{what}, {channel} / a text by {under}, in between", value, "us", text, most, False),
         row(f"{what}, {channel} / bare {under}, alone", value, "us", of.bare(under), most, False),

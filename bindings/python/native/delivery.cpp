@@ -54,6 +54,7 @@ void end_capsule(PyObject *capsule) {
 struct segment {
     std::shared_ptr<memory> core;
     std::shared_ptr<ground> on;
+    bool is_of_pool = false; /* PyTorch puts its next tensor into it, mostly */
 };
 
 gpuipc_mark mark_from(const nb::bytes &bytes) {
@@ -86,14 +87,6 @@ double keep_seconds() {
     static const nb::handle config =
         nb::object(nb::module_::import_("gpuipc.config")).release(); /* for ever */
     return nb::cast<double>(config.attr("keep_segments_seconds"));
-}
-
-/* PyTorch puts its next tensor into the same segment, mostly. */
-void keep(const memory &core) {
-    const double seconds = core.is_of_this_process() ? 0 : keep_seconds();
-    if (seconds > 0) {
-        keep_open(core.of(), core.held(), seconds);
-    }
 }
 
 segment open_segment(nb::handle ticket, const gpuipc_mark &loan) {
@@ -130,10 +123,9 @@ class delivery {
         }
         for (const part &each : said_.parts) {
             check_place(each.at);
-            if (each.is_in_segment) {
-                keep(*of_[each.at.home].core);
-            }
+            of_[each.at.home].is_of_pool |= each.is_in_segment;
         }
+        keep();
     }
 
     size_t size() const {
@@ -146,9 +138,6 @@ class delivery {
                                                       : each.core->access_device());
         }
         return numbers;
-    }
-    uint32_t segment_of(size_t number) const {
-        return said_.parts.at(number).at.home;
     }
 
     /* Lets the current streams wait for all contents that are not there. Another thread may give them back meanwhile. */
@@ -213,6 +202,15 @@ class delivery {
     }
 
   private:
+    void keep() const {
+        const double seconds = keep_seconds();
+        for (const segment &each : of_) {
+            if (seconds > 0 && each.is_of_pool && !each.core->is_of_this_process()) {
+                keep_open(each.core->of(), each.core->held(), seconds);
+            }
+        }
+    }
+
     static nb::tuple numbers(const std::vector<int64_t> &of) {
         return tuple_of(of.data(), static_cast<uint32_t>(of.size()));
     }
@@ -288,7 +286,6 @@ void bind_delivery(nb::module_ &m) {
                 "-> None"))
         .def("__len__", &delivery::size)
         .def_prop_ro("devices", &delivery::devices)
-        .def("segment_of", &delivery::segment_of, nb::arg("number"))
         .def("await_contents", &delivery::await)
         .def("tensor", &delivery::tensor, nb::arg("number"),
              nb::sig("def tensor(self, number: int) -> typing.Any"))

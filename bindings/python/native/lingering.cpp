@@ -31,6 +31,7 @@ constexpr double longest_kept = 3600;
 struct kept_open {
     const context *of; /* to be compared with */
     std::shared_ptr<hold> held;
+    clock::time_point until;
 };
 
 struct all_of_them {
@@ -123,9 +124,6 @@ std::vector<kept_open> take_kept(all_of_them &self, predicate is_over) {
                                             [&](const kept_open &each) { return !is_over(each); });
     std::move(stay, self.kept.end(), std::back_inserter(over));
     self.kept.erase(stay, self.kept.end());
-    for (const kept_open &each : over) {
-        each.held->is_kept = false;
-    }
     return over;
 }
 
@@ -133,7 +131,7 @@ void close_what_was_kept(all_of_them &self) {
     std::vector<kept_open> over;
     const clock::time_point now = clock::now();
     const std::lock_guard<std::mutex> lock(self.mutex);
-    over = take_kept(self, [&](const kept_open &each) { return each.held->kept_until <= now; });
+    over = take_kept(self, [&](const kept_open &each) { return each.until <= now; });
 }
 
 /* With the lock: how long the thread sleeps. */
@@ -141,8 +139,8 @@ clock::duration next_pause(const all_of_them &self) {
     clock::duration pause = self.pause;
     const clock::time_point now = clock::now();
     for (const kept_open &each : self.kept) {
-        pause = std::min(
-            pause, std::max<clock::duration>(each.held->kept_until - now, clock::duration::zero()));
+        pause =
+            std::min(pause, std::max<clock::duration>(each.until - now, clock::duration::zero()));
     }
     return pause;
 }
@@ -235,20 +233,23 @@ void keep_open(const std::shared_ptr<context> &of, const std::shared_ptr<hold> &
                double seconds) {
     all_of_them &self = *current();
     std::vector<kept_open> over;
-    const std::lock_guard<std::mutex> lock(self.mutex);
-    what->kept_until =
+    const clock::time_point until =
         clock::now() + std::chrono::duration_cast<clock::duration>(
                            std::chrono::duration<double>(std::min(seconds, longest_kept)));
+    const std::lock_guard<std::mutex> lock(self.mutex);
     start(self);
-    if (what->is_kept || !self.is_running) {
+    if (!self.is_running) {
         return;
     }
-    if (self.kept.size() == kept_at_most) {
-        const kept_open first = self.kept.front();
-        over = take_kept(self, [&](const kept_open &each) { return each.held == first.held; });
+    const auto known = std::find_if(self.kept.begin(), self.kept.end(),
+                                    [&](const kept_open &each) { return each.held == what; });
+    if (known != self.kept.end()) {
+        self.kept.erase(known); /* it is the latest one again */
+    } else if (self.kept.size() == kept_at_most) {
+        const hold *first = self.kept.front().held.get();
+        over = take_kept(self, [&](const kept_open &each) { return each.held.get() == first; });
     }
-    self.kept.push_back({of.get(), what});
-    what->is_kept = true;
+    self.kept.push_back({of.get(), what, until});
 }
 
 void keep_no_more(const context *of) {

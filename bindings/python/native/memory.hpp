@@ -100,11 +100,6 @@ class hold {
         return is_released_;
     }
 
-    /* ---- kept open (lingering.hpp); with its lock ---- */
-
-    std::chrono::steady_clock::time_point kept_until{};
-    bool is_kept = false;
-
   private:
     gpuipc_buffer *handle_;
     gpuipc_buffer_info info_;

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
@@ -308,11 +309,11 @@ def test_a_receiver_that_ends_gives_back(segment: int, spawn: SpawnContext) -> N
     assert seen() is None
 
 
-@pytest.fixture
-def keeper(spawn: SpawnContext) -> Iterator[Any]:
-    """What a process gets that keeps the first of it."""
+@contextmanager
+def receiver(spawn: SpawnContext, target: Any, *arguments: object) -> Iterator[Any]:
+    """What a process gets, which answers each time."""
     here, there = spawn.Pipe()
-    process = spawn.Process(target=others.deliver_and_keep, args=(there,))
+    process = spawn.Process(target=target, args=(there, *arguments))
     process.start()
 
     def give(value: Any) -> None:
@@ -324,6 +325,13 @@ def keeper(spawn: SpawnContext) -> Iterator[Any]:
     here.send(None)
     process.join(PATIENCE)
     assert process.exitcode == 0
+
+
+@pytest.fixture
+def keeper(spawn: SpawnContext) -> Iterator[Any]:
+    """A process that keeps the first of what it is given."""
+    with receiver(spawn, others.deliver_and_keep) as give:
+        yield give
 
 
 def test_each_hand_over_is_given_back_by_itself(segment: int, keeper: Any) -> None:
@@ -338,23 +346,8 @@ def test_each_hand_over_is_given_back_by_itself(segment: int, keeper: Any) -> No
 @pytest.fixture
 def letting_go(spawn: SpawnContext) -> Iterator[Any]:
     """A process that lets go of what it is given, and keeps segments open for so long."""
-    here, there = spawn.Pipe()
-    processes = []
-
-    def begin(seconds: float) -> Any:
-        processes.append(spawn.Process(target=others.deliver_and_let_go, args=(there, seconds)))
-        processes[0].start()
-        return give
-
-    def give(value: Any) -> None:
-        here.send(value)
-        assert here.poll(PATIENCE)
-        here.recv()
-
-    yield begin
-    here.send(None)
-    processes[0].join(PATIENCE)
-    assert processes[0].exitcode == 0
+    with ExitStack() as at_the_end:
+        yield lambda seconds: at_the_end.enter_context(receiver(spawn, others.deliver_and_let_go, seconds))
 
 
 def ticket_of(segment: int) -> Any:

@@ -273,7 +273,7 @@ static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_
                                        subscription_words *words, time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     gpuipc_status status = GPUIPC_OK;
-    if (by->has_rested && words == NULL) {
+    if (by->has_rested && words == NULL && !point_is_reached(&ready)) {
         look_for_contents(&ready);
     }
     if (!point_is_reached(&ready)) {

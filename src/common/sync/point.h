@@ -154,8 +154,8 @@ void point_page_return_rest(point_page *self, bool again);
 
 /* ---- pages whose memory is used again: point_spare.c ---------------------------------------- */
 
-/** point_page_create() for a peer of this user: memory is taken over, and its registration, of such a page that no stream of this process
- *  touches, where there is one. Its process has ended, or is this peer's and has said farewell. To unregister memory would
+/** point_page_create() for a peer of this user: memory is taken over, and its registration, of such a page that no stream of
+ *  this process touches, where there is one. Its process has ended, or is this peer's and has said farewell. To unregister memory would
  *  wait for the devices, and who makes pages again and again may never come to that. What a process that has ended
  *  had forked may still have it mapped, so that it goes from one process of this user to another one only.
  *  @param farewell point_page::farewell */
