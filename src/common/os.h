@@ -331,7 +331,8 @@ void os_poller_wake(os_poller *poller);
 typedef struct os_process_watch os_process_watch;
 /** os_poller_wait() returns OS_POLLER_WOKEN, once, when the process has ended, also if it has already. Any thread.
  *  ERR_NOT_SUPPORTED where there is no handle of it.
- *  @param peer its handle stays open until os_process_watch_destroy(), which comes before the poller's end */
+ *  @param peer its handle stays open until os_process_watch_destroy(), which comes before the poller's end. It may be
+ *         watched several times */
 gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer, os_process_watch **out_watch);
 /** Any thread. NULL does nothing. In a forked child frees only. */
 void os_process_watch_destroy(os_process_watch *watch);

@@ -176,11 +176,12 @@ gpuipc_status os_poller_wait(os_poller *poller, os_deadline deadline, void **tag
 
 struct os_process_watch {
     os_poller *poller;
-    int process;
+    os_handle
+        process; /* a duplicate: epoll takes a descriptor once (epoll(7), Q1), and each process has one here */
 };
 
-/* pidfd_open(2): "the file descriptor is readable when the process terminates". Once, since nothing makes it less so: a
- * duplicate of the descriptor (epoll(7), Q6) keeps it in the epoll when this one is closed. */
+/* pidfd_open(2): "the file descriptor is readable when the process terminates". Once, since nothing makes it less so: as
+ * long as there is a duplicate it stays in the epoll (epoll(7), Q6). */
 gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
                               os_process_watch **out_watch) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &process_tag}};
@@ -195,11 +196,19 @@ gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
     if (watch == NULL) {
         return status_out_of_memory(sizeof(*watch));
     }
-    *watch = (os_process_watch){.poller = poller, .process = (int)peer->process.value};
-    if (epoll_ctl(poller->epoll, EPOLL_CTL_ADD, watch->process, &event) != 0) {
+    *watch = (os_process_watch){.poller = poller};
+    status = os_handle_duplicate(peer->process, &watch->process);
+    if (status != GPUIPC_OK) {
         free(watch);
-        return posix_fail(errno, "epoll_ctl", "the end of process %" PRIu64 " cannot be waited for",
-                          peer->process_id);
+        return status;
+    }
+    if (epoll_ctl(poller->epoll, EPOLL_CTL_ADD, (int)watch->process.value, &event) != 0) {
+        status =
+            posix_fail(errno, "epoll_ctl", "the end of process %" PRIu64 " cannot be waited for",
+                       peer->process_id);
+        os_handle_close(&watch->process);
+        free(watch);
+        return status;
     }
     *out_watch = watch;
     return GPUIPC_OK;
@@ -207,7 +216,8 @@ gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
 
 void os_process_watch_destroy(os_process_watch *watch) {
     if (watch != NULL && watch->poller->generation == os_fork_generation()) {
-        (void)epoll_ctl(watch->poller->epoll, EPOLL_CTL_DEL, watch->process, NULL);
+        (void)epoll_ctl(watch->poller->epoll, EPOLL_CTL_DEL, (int)watch->process.value, NULL);
+        os_handle_close(&watch->process);
     }
     free(watch);
 }

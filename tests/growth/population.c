@@ -11,7 +11,6 @@
 #define OTHER_HANDLES 600u
 /* A user may have half of a process's handles, and each process of his a quarter (docs/adr/0022). */
 #define PARTS_OF_USER 2u
-#define PER_CLIENT    2u
 #define PROCESSES     4u
 
 #define ANY_NUMBER "more are not asked for"
@@ -21,21 +20,13 @@ static uint32_t any_number(uint64_t handles) {
     return UINT32_MAX;
 }
 
-static uint32_t per_handles(uint64_t handles, unsigned each) {
-    const uint64_t most = handles > OTHER_HANDLES ? (handles - OTHER_HANDLES) / each : 0;
+static uint32_t one_handle_each(uint64_t handles) {
+    const uint64_t most = handles > OTHER_HANDLES ? handles - OTHER_HANDLES : 0;
     return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
-static uint32_t one_handle_each(uint64_t handles) {
-    return per_handles(handles, 1);
-}
-
-static uint32_t two_handles_each(uint64_t handles) {
-    return per_handles(handles, 2);
-}
-
 static uint32_t part_of_user(uint64_t handles) {
-    return per_handles(handles / PARTS_OF_USER, PER_CLIENT);
+    return one_handle_each(handles / PARTS_OF_USER);
 }
 
 static growth_item *live;
@@ -172,9 +163,9 @@ static const growth_population populations[] = {
      end_buffers},
     {"tickets", "tickets of one server", any_number, ANY_NUMBER, begin_tickets, end_tickets},
     {"clients", "clients of one server, in four other processes", part_of_user,
-     "each takes two descriptors, and one user may have half", begin_clients, end_clients},
-    {"connections", "connections with this process itself", two_handles_each,
-     "each takes two descriptors", begin_connections, end_connections},
+     "each takes a descriptor, and one user may have half", begin_clients, end_clients},
+    {"connections", "connections with this process itself", one_handle_each,
+     "each end takes a descriptor", begin_connections, end_connections},
     {"channels", "channels of one server", any_number, ANY_NUMBER, begin_channels, end_channels},
 };
 

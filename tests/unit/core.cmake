@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The nouns of src/common. First those that need no driver.
 set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c ticket_check.c)
-foreach(unit admission list wire manifest struct_size range_tree peer_name object quota group_set)
+foreach(unit admission list wire manifest struct_size range_tree peer_name object quota shared_process group_set)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
 

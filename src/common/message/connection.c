@@ -131,6 +131,17 @@ static void destroy(object *base) {
     free(self);
 }
 
+/* For the connection itself. Of a process without a number it is an account of its own: the user's is the same one. */
+static gpuipc_status charge_handle(const os_peer *peer, quota_charge *charge) {
+    quota *of;
+    gpuipc_status status = quota_open(peer, &of);
+    if (status == GPUIPC_OK) {
+        status = quota_take(of, &(quota_amount){{[QUOTA_HANDLES] = 1}}, charge);
+        quota_unreference(of);
+    }
+    return status;
+}
+
 gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *peer,
                              connection **out_connection) {
     gpuipc_status status;
@@ -146,22 +157,20 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     }
     self->packet_in = packets;
     self->packet_out = self->packet_in + OS_PACKET_BYTES_MAX;
-    status = point_peer_new(ctx, peer, os, &self->other_end);
+    status = charge_handle(peer, &self->charge);
     if (status != GPUIPC_OK) {
         goto free_packets;
     }
-    status =
-        quota_take(self->other_end->quota, &(quota_amount){{[QUOTA_HANDLES] = 1}}, &self->charge);
+    status = point_peer_new(ctx, peer, os, &self->other_end);
     if (status != GPUIPC_OK) {
-        self->other_end->process.process = OS_HANDLE_NONE; /* it stays the caller's */
-        goto unreference_peer;
+        goto return_charge;
     }
     object_init(&self->object, OBJECT_CONNECTION, destroy);
     object_reference(&ctx->object);
     self->context = ctx;
     self->number = atomic_fetch_add(&ctx->next_connection, 1u);
     self->os = os;
-    self->peer = *peer;
+    self->peer = self->other_end->process;
     self->from = (import_source){.context = ctx,
                                  .connection = self->number,
                                  .peer = &self->peer,
@@ -171,8 +180,8 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     *out_connection = self;
     return GPUIPC_OK;
 
-unreference_peer:
-    point_peer_unreference(self->other_end, false);
+return_charge:
+    quota_return(&self->charge);
 free_packets:
     os_pages_free(packets, PACKETS_BYTES);
 free_self:

@@ -14,9 +14,10 @@ gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_con
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
+    self->process = *process;
     gpuipc_status status = quota_open(process, &self->quota);
     if (status == GPUIPC_OK) {
-        status = quota_take(self->quota, &(quota_amount){{[QUOTA_HANDLES] = 1}}, &self->charge);
+        status = shared_process_get(&self->process, self->quota, &self->shared);
     }
     if (status != GPUIPC_OK) {
         quota_unreference(self->quota);
@@ -25,7 +26,6 @@ gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_con
     }
     atomic_init(&self->references, 1u);
     self->context = ctx;
-    self->process = *process;
     self->connection = connection;
     *out_peer = self;
     return GPUIPC_OK;
@@ -40,10 +40,7 @@ void point_peer_unreference(point_peer *self, bool forked) {
         atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
         return;
     }
-    if (!forked) { /* in a child it is closed already */
-        os_peer_close(&self->process);
-    }
-    quota_return(&self->charge);
+    shared_process_unreference(self->shared, forked);
     quota_unreference(self->quota);
     free(self);
 }

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/quota.h"
+#include "base/shared_process.h"
 #include "base/status.h"
 #include "os.h"
 
@@ -15,16 +16,16 @@ struct context;
 typedef struct point_peer {
     atomic_uint references;
     struct context *context; /**< no reference: whoever holds a peer holds the context */
-    os_peer process;
-    quota *quota;        /**< what it may have of this process, a reference; NULL: it is this one */
-    quota_charge charge; /**< for the handle of its process */
+    os_peer process;         /**< its handle is the next one's */
+    shared_process *shared;  /**< a reference */
+    quota *quota; /**< what it may have of this process, a reference; NULL: it is this one */
     os_connection *connection; /**< NULL: this end is closed */
     bool has_closed;           /**< both found out once, for good */
     bool is_gone;
     struct watch_group *watched; /**< what watch.c keeps of it, guarded by the watch's mutex */
 } point_peer;
 
-/** @param process copied, and its handle taken over on success  @param connection stays there until
+/** @param process copied, and its handle taken over on success: it may be closed, in favour of one that is there  @param connection stays there until
  *         point_peer_leave(); NULL: it is over
  *  ERR_LIMIT: it has as much of this process as it may */
 gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_connection *connection,
