@@ -16,6 +16,7 @@
 #include "os.h"
 #include "process_size.h"
 #include "stress.h"
+#include "stress_users.h"
 #include "unique.h"
 
 #define PROCESSES    10u
@@ -25,9 +26,8 @@
 #define ACTIVE_FULL  1000u
 #define ROUNDS_SHORT 5u
 #define ROUNDS_FULL  20u
-/* Descriptors of this process: each client's connection and its process. */
-#define PER_CLIENT 2u
-/* All clients are one user's, who may have half of them (base/quota.h); the rest of that half is for what else he has here. */
+/* One user may have half of this process's descriptors (base/quota.h), of which each client takes one. The rest of that half
+ * is for their processes, and what else he has here. Every other process of clients is another user's, where it may be. */
 #define PARTS_OF_USER 2u
 #define OTHERS        200u
 /* How much longer the slowest of a hundred may wait. Of the few answers of the short form that is one or two, which a busy
@@ -49,8 +49,24 @@ static struct {
     gpuipc_ticket ticket;
 } clients;
 
+static int admit_all(void *user_data, const gpuipc_peer_info *peer) {
+    (void)user_data;
+    (void)peer;
+    return 1;
+}
+
+static gpuipc_context *context_in(const char *directory) {
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY,
+                                          .runtime_directory = directory};
+    gpuipc_context *made = NULL;
+    STRESS_OK(gpuipc_context_create(&config, &made));
+    return made;
+}
+
 static gpuipc_buffer *open_byte(gpuipc_context *within) {
-    const gpuipc_open_config config = {.struct_size = sizeof(config), .timeout_ms = STRESS_SOON_MS};
+    const gpuipc_open_config config = {
+        .struct_size = sizeof(config), .timeout_ms = STRESS_SOON_MS, .policy = admit_all};
     gpuipc_ticket part;
     gpuipc_buffer *opened = NULL;
     STRESS_OK(gpuipc_ticket_narrow(&clients.ticket, clients.opened++ % 4096, 1, &part));
@@ -60,7 +76,7 @@ static gpuipc_buffer *open_byte(gpuipc_context *within) {
 
 static void join(const char *directory) {
     for (uint32_t i = 0; i < clients.count; i++) {
-        clients.contexts[i] = stress_context(directory);
+        clients.contexts[i] = context_in(directory);
         clients.kept[i] = open_byte(clients.contexts[i]);
     }
 }
@@ -85,7 +101,15 @@ static void ask(uint32_t rounds) {
     helper_say("asked");
 }
 
-/* clients DIRECTORY COUNT TICKET SEED SECONDS. Lines: "ask ROUNDS"; the end of the input. */
+/* What a driver opens when a device is used first may be the first user's alone. */
+static void become_other(const char *directory) {
+    gpuipc_context *first = context_in(directory);
+    STRESS_OK(gpuipc_buffer_release(stress_buffer(first, GPUIPC_TRANSPORT_DEFAULT, 1)));
+    STRESS_EXPECT(stress_users_become_other());
+    STRESS_OK(gpuipc_context_destroy(first));
+}
+
+/* clients DIRECTORY COUNT TICKET SEED SECONDS "other"|"same". Lines: "ask ROUNDS"; the end of the input. */
 static int run_clients(char **arguments) {
     char line[CHILD_LINE_MAX];
     uint32_t rounds = 0;
@@ -96,6 +120,9 @@ static int run_clients(char **arguments) {
     clients.count = (uint32_t)strtoul(arguments[1], NULL, 10);
     STRESS_EXPECT(clients.count <= CLIENTS_MAX);
     STRESS_OK(gpuipc_ticket_from_text(arguments[2], &clients.ticket));
+    if (strcmp(arguments[5], "other") == 0) {
+        become_other(arguments[0]);
+    }
     join(arguments[0]);
     helper_say("joined");
     while (helper_hear(line, sizeof(line))) {
@@ -114,6 +141,7 @@ typedef struct crowd {
 
 static char directory[RUNTIME_DIRECTORY_MAX];
 static char ticket_text[GPUIPC_TICKET_TEXT_SIZE];
+static bool are_two_users;
 static uint64_t samples[PROCESSES * SAMPLES_MAX];
 
 static void hear(child_process *from, const char *expected) {
@@ -128,11 +156,12 @@ static void crowd_begin(crowd *self, uint32_t clients_of_all) {
     char count[16];
     char seed[24];
     char seconds[24];
-    const char *const arguments[] = {"clients", directory, count, ticket_text, seed, seconds, NULL};
+    const char *arguments[] = {"clients", directory, count, ticket_text, seed, seconds, NULL, NULL};
     (void)snprintf(count, sizeof(count), "%" PRIu32, clients_of_all / PROCESSES);
     (void)snprintf(seed, sizeof(seed), "%" PRIu64, stress_seed());
     (void)snprintf(seconds, sizeof(seconds), "%u", stress_seconds());
     for (uint32_t i = 0; i < PROCESSES; i++) {
+        arguments[6] = are_two_users && i % 2 == 1 ? "other" : "same";
         STRESS_OK(child_start("stress_many", arguments, NULL, &self->processes[i]));
     }
     for (uint32_t i = 0; i < PROCESSES; i++) {
@@ -196,6 +225,7 @@ static void serve(gpuipc_context *within, gpuipc_server **out_server, gpuipc_buf
                   uint32_t most) {
     const gpuipc_server_config config = {.struct_size = sizeof(config),
                                          .flags = GPUIPC_SERVER_THREAD,
+                                         .policy = admit_all,
                                          .max_connections = most,
                                          .max_connections_per_user = most};
     gpuipc_ticket ticket;
@@ -205,12 +235,14 @@ static void serve(gpuipc_context *within, gpuipc_server **out_server, gpuipc_buf
     STRESS_OK(gpuipc_ticket_to_text(&ticket, ticket_text));
 }
 
-/* So many clients as one user may have descriptors of this process for, in tens and tens of processes. */
+/* So many clients as their users may have descriptors of this process for, in tens and tens of processes. */
 static uint32_t idle_count(uint32_t active) {
     const uint64_t wanted = form_choose(IDLE_SHORT, IDLE_FULL);
     const uint64_t limit = handle_limit_raise(UINT64_C(65536));
-    uint64_t most = limit / PARTS_OF_USER / PER_CLIENT;
-    most = most > active + OTHERS ? most - active - OTHERS : 0;
+    const uint64_t users = are_two_users ? 2 : 1;
+    const uint64_t of_user = limit / PARTS_OF_USER;
+    uint64_t most = of_user > OTHERS ? (of_user - OTHERS) * users : 0;
+    most = most > active ? most - active : 0;
     if (most < wanted) {
         (void)printf("stress.many: %" PRIu64 " idle clients only: %" PRIu64
                      " descriptors are allowed, half of them to one user\n",
@@ -228,14 +260,15 @@ int main(int argc, char **argv) {
     gpuipc_buffer *buffer = NULL;
     const uint32_t active_count = (uint32_t)form_choose(ACTIVE_SHORT, ACTIVE_FULL);
     const uint32_t rounds = (uint32_t)form_choose(ROUNDS_SHORT, ROUNDS_FULL);
-    if (argc == 7 && strcmp(argv[1], "clients") == 0) {
+    if (argc == 8 && strcmp(argv[1], "clients") == 0) {
         return run_clients(argv + 2);
     }
     stress_set_seconds((unsigned)form_choose(SHORT_SECONDS, FULL_SECONDS));
     stress_begin("many", argc, argv);
-    const uint32_t idle_clients = idle_count(active_count);
     STRESS_EXPECT(runtime_directory_make(directory));
-    gpuipc_context *within = stress_context(directory);
+    are_two_users = stress_users_share(directory);
+    const uint32_t idle_clients = idle_count(active_count);
+    gpuipc_context *within = context_in(directory);
     serve(within, &server, &buffer, active_count + idle_clients);
     crowd_begin(&active, active_count);
     (void)crowd_ask(&active, rounds, "warming up");
