@@ -74,7 +74,7 @@ const step step_table[] = {
     STEP("contents taken from the ring", SIDE_CONTENTS_LISTENER, contents_ring_put, STEP_LEAVES, 1),
     STEP("ring left", SIDE_CONTENTS_LISTENER, contents_ring_destroy, STEP_LEAVES, 1),
     STEP("marked", SIDE_LENDER, mark_write, STEP_LEAVES, 1),
-    STEP("lending", SIDE_LENDER, mark_write_loan, STEP_ENTERS, 1),
+    STEP("lending", SIDE_LENDER, gpuipc_buffer_lend, STEP_ENTERS, 1),
     STEP("lent", SIDE_LENDER, gpuipc_buffer_lend, STEP_LEAVES, 1),
     STEP("loan awaited", SIDE_LENDER, gpuipc_buffer_await_loan, STEP_ENTERS, 1),
     STEP("mark awaited", SIDE_BORROWER, gpuipc_buffer_await_mark, STEP_LEAVES, 1),

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "child.h"
 #include "conversation.h"
+#include "device_memory.h"
 #include "form.h"
 #include "leak_gate.h"
 #include "os.h"
@@ -70,6 +71,8 @@ typedef struct death_case {
     char directory[RUNTIME_DIRECTORY_MAX];
     gpuipc_context *context;
     bool is_warm;    /* it has made what a context keeps */
+    bool is_alone;   /* so that nobody else uses the device: GPUIPC_DEATH_ALONE */
+    uint64_t memory; /* of the device, in use before the trial */
     const char *now; /* which step */
     uint64_t trials;
     uint64_t unreached;
@@ -282,13 +285,20 @@ static void tidy(const death_case *of) {
     check_ok(gpuipc_server_destroy(server));
 }
 
+/* 0 where others use the device as well. */
+static uint64_t used_memory(const death_case *of) {
+    uint64_t bytes = 0;
+    cr_assert(!of->is_alone || device_memory_get_used(&bytes));
+    return bytes;
+}
+
 /* Whether nothing is left of the other, so soon. */
 static bool is_all_back(const death_case *of, leak_gate *gate, int timeout_ms) {
     const os_deadline deadline = os_deadline_after(timeout_ms);
     bool is_last = false;
     for (;;) {
         tidy(of);
-        if (leak_gate_look(gate) == 0) {
+        if (leak_gate_look(gate) == 0 && used_memory(of) <= of->memory) {
             break;
         }
         if (is_last || !of->is_warm) {
@@ -351,6 +361,7 @@ static survivor survivor_of(const death_case *of, const char *name) {
 static bool try_once(death_case *of, const death_trial *what, survivor *self) {
     char name[UNIQUE_NAME_MAX];
     leak_gate gate;
+    of->memory = used_memory(of);
     leak_gate_begin(&gate);
     unique_name(name);
     *self = survivor_of(of, name);
@@ -385,7 +396,7 @@ static void try(death_case *of, const death_trial *what, const char *name) {
 static void case_begin(death_case *self, int side) {
     const gpuipc_context_config config = {.struct_size = sizeof(config),
                                           .runtime_directory = self->directory};
-    *self = (death_case){.side = side};
+    *self = (death_case){.side = side, .is_alone = os_environment("GPUIPC_DEATH_ALONE") != NULL};
     cr_assert(runtime_directory_make(self->directory));
     check_ok(gpuipc_context_create(&config, &self->context));
 }
@@ -502,6 +513,7 @@ Test(death, what_is_left_behind_is_seen) {
     case_begin(&of, SIDE_LISTENER);
     tidy(&of); /* it makes what a context keeps */
     of.is_warm = true;
+    of.memory = used_memory(&of);
     leak_gate_begin(&gate);
     cr_assert(is_all_back(&of, &gate, SOON_BACK_MS));
     check_ok(os_memory_create("left", 4096, &left));

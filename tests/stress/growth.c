@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "device_memory.h"
 #include "form.h"
 #include "process_size.h"
 #include "slope.h"
@@ -15,11 +16,16 @@ enum {
     ADDRESSES,
     OBJECTS,
     RESIDENT,
+    OF_DEVICE,
     MEASURES
 };
 
-static const char *const measure_names[MEASURES] = {"handles", "mappings", "bytes of addresses",
-                                                    "objects of the driver", "resident bytes"};
+static const char *const measure_names[MEASURES] = {"handles",
+                                                    "mappings",
+                                                    "bytes of addresses",
+                                                    "objects of the driver",
+                                                    "resident bytes",
+                                                    "bytes of the device that are not free"};
 
 static struct {
     uint64_t warm;
@@ -38,17 +44,19 @@ void growth_begin(uint64_t warm, uint64_t cycles) {
 
 void growth_look(uint64_t done) {
     process_size now;
+    uint64_t used = 0;
     if (run.count == SLOPE_SAMPLES ||
         done < run.warm + (run.cycles - run.warm) * (run.count + 1) / SLOPE_SAMPLES) {
         return;
     }
-    STRESS_EXPECT(process_size_get(&now));
+    STRESS_EXPECT(process_size_get(&now) && device_memory_get_used(&used));
     run.x[run.count] = (double)done;
     run.y[HANDLES][run.count] = (double)now.handles;
     run.y[MAPPINGS][run.count] = (double)now.mappings;
     run.y[ADDRESSES][run.count] = (double)now.address_bytes;
     run.y[OBJECTS][run.count] = (double)stress_driver_objects();
     run.y[RESIDENT][run.count] = (double)now.resident_bytes;
+    run.y[OF_DEVICE][run.count] = (double)used;
     run.count++;
 }
 
