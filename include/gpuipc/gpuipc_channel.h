@@ -271,14 +271,18 @@ typedef enum gpuipc_first {
 
 /** How a subscription is opened. NULL in place of it, or zero everywhere: every frame from the next on, one at a time, for
  *  the GPU that owns the memory. */
+#define GPUIPC_LOOK_US_MAX 1000000u /**< a second */
+
 typedef struct gpuipc_subscription_config {
-    size_t struct_size;        /**< sizeof(gpuipc_subscription_config) */
-    uint32_t device;           /**< as gpuipc_open_config::device */
-    int32_t timeout_ms;        /**< for the server's answer; 0: five seconds; -1: for ever */
-    gpuipc_delivery delivery;  /**< which frames */
-    gpuipc_first first;        /**< beginning with which */
-    uint32_t max_held;         /**< the most frames that it has at a time; 0: 1 */
-    uint32_t reserved;         /**< 0 */
+    size_t struct_size;       /**< sizeof(gpuipc_subscription_config) */
+    uint32_t device;          /**< as gpuipc_open_config::device */
+    int32_t timeout_ms;       /**< for the server's answer; 0: five seconds; -1: for ever */
+    gpuipc_delivery delivery; /**< which frames */
+    gpuipc_first first;       /**< beginning with which */
+    uint32_t max_held;        /**< the most frames that it has at a time; 0: 1 */
+    /** In microseconds. A take that waits looks for a frame for so long before it sleeps; 0: 50; up to ::GPUIPC_LOOK_US_MAX. A
+     *  processor is busy meanwhile. For that the writer need not wake it, which takes some 10 us. */
+    uint32_t look_us;
     gpuipc_peer_policy policy; /**< whose channel it may be; NULL: only the same user's */
     void *policy_user_data;    /**< given to policy */
 } gpuipc_subscription_config;

@@ -109,7 +109,7 @@ def kinds_of(plan: Plan, sizes: list[int], has_torch: bool) -> list[tuple[str, s
                 if not (case in ("ready", "wrapped") and channel.startswith("connection")):
                     kinds.append((case, channel, size))
         if plan.system == "gpuipc":
-            kinds.append(("frame", "channel", size))
+            kinds += [(case, "channel", size) for case in handover_pair.FRAMES]
     kinds.append(("state", "queue", 0))
     if plan.system == "gpuipc":
         kinds.append(("state, new", "queue", 0))

@@ -23,6 +23,9 @@ clock = time.perf_counter_ns
 
 OWN_COUNT = 256
 """Of the elements that either side writes or reads in a round with a text."""
+FRAMES = ("frame", "frame, looking")
+LOOK_SECONDS = 0.05
+"""Longer than from one frame to the next, so that a reader that looks never sleeps."""
 STATE_TENSORS = 1000
 STATE_BYTES = 64 << 10
 
@@ -253,7 +256,7 @@ class OfGpuipc:
             self.known = self._of_pool(block.nbytes)
         if block.case == "bundle":
             self.known = self._tensors()
-        if block.case == "frame":
+        if block.case in FRAMES:
             self.frames = self._channel(block.nbytes // 4)
 
     def _channel(self, count: int) -> Any:
@@ -305,7 +308,7 @@ class OfGpuipc:
             self.tensor[...] = value
             return arrays
         count = block.nbytes // 4
-        if block.case == "frame":
+        if block.case in FRAMES:
             loan = self.frames.loan()
             stamp(self.library.of(loan) if self.plan.on_host else loan, value)
             return loan
@@ -474,9 +477,9 @@ class User:
 
                 gpuipc.config.open_device.set(plan.user)
 
-    def subscribe(self) -> None:
+    def subscribe(self, look: float | None) -> None:
         """To the owner's channel, from its first frame on."""
-        options: dict[str, Any] = {"first": "oldest", "timeout": 30}
+        options: dict[str, Any] = {"first": "oldest", "timeout": 30, "look": look}
         if self.plan.on_host:
             self.frames = self.gpuipc.subscribe(frames_of(self.plan), **options)
         else:
@@ -565,8 +568,8 @@ def use(plan: Plan, channels: Channels) -> None:
 
 
 def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> None:
-    if block.case == "frame":
-        user.subscribe()
+    if block.case in FRAMES:
+        user.subscribe(look=LOOK_SECONDS if block.case == "frame, looking" else None)
     kept: Any = None  # what is known is open somewhere
     is_known = block.case in ("part", "again", "ready", "state", "known pool", "pool, again", "bundle")
     for number in itertools.count():
@@ -587,5 +590,5 @@ def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> 
             answer = traceback.format_exc(limit=4)
         del item, tensor
         link.send(answer)
-    if block.case == "frame":
+    if block.case in FRAMES:
         user.frames.close()

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from handover_pair import text_channel
+from handover_pair import FRAMES, text_channel
 
 NAMES = {0: "", 1 << 10: "1 KiB", 1 << 20: "1 MiB", 1 << 26: "64 MiB", 1 << 30: "1 GiB"}
 
@@ -73,13 +73,15 @@ def targets(of: Figures) -> list[str]:
                     other = of.median(torch, "again" if case == "ready" else case, channel, size)
                     value = of.median(gpuipc, case, channel, size)
                     lines.append(row(f"{what}, {channel} / torch", value, "us", other, 3, True))
-            value = of.median(gpuipc, "frame", "channel", size)
-            lines.append(limit(f"{name}, a frame of a channel", value, "us", 15))
-            text = of.text(gpuipc, "frame", "channel", size)
-            lines.append(row(f"{name}, a frame of a channel / a text by socket, in between", value, "us", text, 1.5, False))
-            for channel in ("queue", "pipe"):
-                other = of.median(torch, "again", channel, size)
-                lines.append(row(f"{name}, a frame of a channel / torch, known, {channel}", value, "us", other, 10, True))
+            for case in FRAMES:
+                what = f"{name}, {case}, by a channel"
+                value = of.median(gpuipc, case, "channel", size)
+                lines.append(limit(what, value, "us", 15))
+                text = of.text(gpuipc, case, "channel", size)
+                lines.append(row(f"{what} / a text by socket, in between", value, "us", text, 1.5, False))
+                for channel in ("queue", "pipe"):
+                    other = of.median(torch, "again", channel, size)
+                    lines.append(row(f"{what} / torch, known, {channel}", value, "us", other, 10, True))
             other = of.median(torch, "new", "queue", size)
             value = of.median(gpuipc, "wrapped", "queue", size)
             lines.append(row(f"{name}, torch's own memory, new, queue / torch", value, "us", other, 1, True))

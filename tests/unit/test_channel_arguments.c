@@ -113,7 +113,7 @@ Test(channel_arguments, what_a_subscription_is_made_of) {
     } rows[] = {
         {{.delivery = (gpuipc_delivery)2}, GPUIPC_ERR_INVALID_ARGUMENT},
         {{.first = (gpuipc_first)3}, GPUIPC_ERR_INVALID_ARGUMENT},
-        {{.reserved = 1}, GPUIPC_ERR_INVALID_ARGUMENT},
+        {{.look_us = GPUIPC_LOOK_US_MAX + 1}, GPUIPC_ERR_INVALID_ARGUMENT},
         {{.timeout_ms = -2}, GPUIPC_ERR_INVALID_ARGUMENT},
         {{.max_held = GPUIPC_CHANNEL_SLOTS_MAX + 1}, GPUIPC_ERR_LIMIT},
         {{.device = GPUIPC_DEVICE(99)}, GPUIPC_ERR_DEVICE_NOT_FOUND},

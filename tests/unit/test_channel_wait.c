@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file The wait handle of a subscription: who waits for it learns of every frame. */
+/** @file The wait handle of a subscription: who waits for it learns of every frame. And who waits in a take. */
+#include "channel/subscription.h"
 #include "channel_case.h"
 #include "native_ready.h"
 #include "stream_gate.h"
@@ -201,4 +202,28 @@ Test(channel_wait, a_closed_one_gives_no_handle) {
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_subscription_get_wait_handle(reader, NULL));
     check_ok(gpuipc_subscription_close(reader));
     check_status(GPUIPC_ERR_RELEASED, gpuipc_subscription_get_wait_handle(reader, &native));
+}
+
+/* ---- in a take --------------------------------------------------------------------------------- */
+
+/* Who falls asleep says so, and who wakes takes that back: so after a take in vain it shows. */
+static bool has_slept(gpuipc_subscription *of) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    object *behind;
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(of, GPUIPC_NO_STREAM, 20, &frame));
+    check_ok(object_acquire(OBJECT_SUBSCRIPTION, of, &behind));
+    const bool is_asleep = channel_read(((subscription *)behind)->page, CHANNEL_READER_SLEEPS) == 1;
+    object_unreference(behind);
+    return is_asleep;
+}
+
+Test(channel_wait, who_looks_for_longer_does_not_sleep) {
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    gpuipc_subscription *sleeps = channel_case_open(NULL);
+    gpuipc_subscription *looks =
+        channel_case_open(&(gpuipc_subscription_config){.look_us = GPUIPC_LOOK_US_MAX});
+    cr_assert(has_slept(sleeps));
+    cr_assert_not(has_slept(looks));
+    check_ok(gpuipc_subscription_close(sleeps));
+    check_ok(gpuipc_subscription_close(looks));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file A reader's end of a channel. */
 #include <array>
+#include <cmath>
 
 #include "buffer.hpp"
 #include "frame.hpp"
@@ -248,10 +249,19 @@ gpuipc_subscription *open_by_ticket(const context &of, const gpuipc_ticket &tick
     return made;
 }
 
+/* None, like 0, is the library's own time. */
+uint32_t look_us_from(std::optional<double> seconds) {
+    constexpr double most = GPUIPC_LOOK_US_MAX / 1e6;
+    if (seconds && !(*seconds >= 0 && *seconds <= most)) {
+        throw nb::value_error("look is a number of seconds, from 0 to 1");
+    }
+    return seconds ? static_cast<uint32_t>(std::ceil(*seconds * 1e6)) : 0;
+}
+
 subscription_object subscribe(nb::handle channel, const std::string &delivery, uint32_t hold,
                               const std::string &first, nb::handle device, nb::handle stream,
-                              std::optional<double> timeout, nb::handle users,
-                              nb::handle context_argument) {
+                              std::optional<double> look, std::optional<double> timeout,
+                              nb::handle users, nb::handle context_argument) {
     const patience time(timeout);
     const std::optional<gpuipc_stream> named = frame_stream_named(stream);
     peer_rule rule(users, nb::none());
@@ -263,6 +273,7 @@ subscription_object subscribe(nb::handle channel, const std::string &delivery, u
     config.policy = rule.function();
     config.policy_user_data = rule.data();
     config.max_held = hold;
+    config.look_us = look_us_from(look);
     if (hold == 0) {
         throw nb::value_error("a reader holds one frame at least");
     }
@@ -377,18 +388,19 @@ void bind_subscription(nb::module_ &m) {
     define(
         m, "subscribe", subscribe, nb::arg("channel"), nb::kw_only(), nb::arg("delivery") = "all",
         nb::arg("hold") = 1, nb::arg("first") = "next", nb::arg("device") = nb::none(),
-        nb::arg("stream") = nb::none(), nb::arg("timeout") = 5.0, nb::arg("users") = nb::none(),
-        nb::arg("context") = nb::none(),
+        nb::arg("stream") = nb::none(), nb::arg("look") = nb::none(), nb::arg("timeout") = 5.0,
+        nb::arg("users") = nb::none(), nb::arg("context") = nb::none(),
         nb::sig(
             "def subscribe(channel: Ticket | bytes | str, *, delivery: str = \"all\", hold: int = 1, first: str = "
-            "\"next\", device: int | None = None, stream: object | None = None, timeout: float | None = 5.0, "
-            "users: collections.abc.Iterable[int | str] | None = None, context: Context | None = None) -> "
+            "\"next\", device: int | None = None, stream: object | None = None, look: float | None = None, "
+            "timeout: float | None = 5.0, users: collections.abc.Iterable[int | str] | None = None, context: Context | None = None) -> "
             "Subscription"),
         "Opens a channel for reading, by its name or by Channel.ticket(). delivery: 'all' frames in order, which the writer waits "
         "for, or the 'newest' there is. hold: how many frames it has at a time at most. first: the 'next' that is "
         "published, the 'newest' that is there, or all from the 'oldest' on. stream: for which contents are ready, "
         "and whose work a frame is given back behind; None: the current one at each time, and none for memory of the "
-        "host; -1: none. timeout: seconds for the name to appear and its "
+        "host; -1: none. look: for so many seconds a take that waits looks for a frame before it sleeps, and keeps a processor "
+        "busy; None: 50 us; up to 1. timeout: seconds for the name to appear and its "
         "server to answer. The rest is as in open().");
 }
 

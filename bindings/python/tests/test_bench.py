@@ -31,7 +31,8 @@ def test_the_measuring_program(tmp_path: Path) -> None:
             assert rows["gpuipc", case, channel]["rounds"] >= 3
     for channel in ("queue", "pipe"):
         assert rows["gpuipc", "ready", channel]["rounds"] >= 3
-    assert rows["gpuipc", "frame", "channel"]["rounds"] >= 3
+    for case in ("frame", "frame, looking"):
+        assert rows["gpuipc", case, "channel"]["rounds"] >= 3
     assert {("gpuipc", "state", "queue"), ("gpuipc", "state, new", "queue")} < set(rows)
     assert found["calls_ns"]["gpuipc"]["open again, Array"] > 0
     assert found["calls_ns"]["gpuipc"]["pickle.dumps(ready)"] > 0

@@ -105,7 +105,7 @@ def test_where_a_reader_begins() -> None:
     for value in (1, 2, 3):
         publish(channel, value)
     for first, sequence in (("oldest", 1), ("newest", 3)):
-        with gpuipc.subscribe(channel.ticket(), first=first) as reader:
+        with gpuipc.subscribe(channel.ticket(), first=first, look=0.5) as reader:
             assert reader.take(0).sequence == sequence
     with gpuipc.subscribe(channel.ticket()) as reader, pytest.raises(TimeoutError):
         reader.take(0)
@@ -593,7 +593,13 @@ def test_a_channel_that_cannot_be(arguments: dict[str, Any]) -> None:
         gpuipc.Channel(None, **{"shape": 16, "dtype": "int8", "transport": "host", **arguments})
 
 
-@pytest.mark.parametrize("arguments", [{"delivery": "some"}, {"first": "last"}, {"hold": 0}, {"hold": 4}, {"hold": 65}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"delivery": "some"}, {"first": "last"}, {"hold": 0}, {"hold": 4}, {"hold": 65},
+        {"look": -1.0}, {"look": 1.1}, {"look": float("nan")},
+    ],
+)  # fmt: skip
 def test_a_reader_that_cannot_be(arguments: dict[str, Any]) -> None:
     channel = made()
     with pytest.raises((ValueError, gpuipc.GpuipcError)):

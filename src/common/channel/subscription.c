@@ -205,7 +205,7 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, time_limi
         if (os_deadline_passed(time_limit_deadline(limit))) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "there was no frame in time");
         }
-        if (os_clock_ns() - begun_ns > CHANNEL_SPIN_NS &&
+        if (os_clock_ns() - begun_ns > self->look_ns &&
             sleep_a_while(self, time_limit_deadline(limit))) {
             begun_ns = os_clock_ns();
         }

@@ -60,6 +60,7 @@ typedef struct subscription {
     os_bell writer_bell;
     gpuipc_delivery delivery;
     uint32_t max_held;
+    uint64_t look_ns; /**< who waits for a frame looks for so long before it sleeps */
     uint32_t slots;
     uint64_t slot_bytes;
     uint32_t header_bytes;

@@ -12,6 +12,7 @@
 #include "ticket/ticket_request.h"
 
 #define DEFAULT_TIMEOUT_MS 5000
+#define DEFAULT_LOOK_US    ((uint32_t)(CHANNEL_SPIN_NS / 1000))
 
 /* ---- of this process itself -------------------------------------------------------------------- */
 
@@ -253,6 +254,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     self->writer_bell = OS_BELL_NONE;
     self->delivery = config->delivery;
     self->max_held = config->max_held;
+    self->look_ns = config->look_us * UINT64_C(1000);
     object_reference(&ctx->object);
     object_init(&self->object, OBJECT_SUBSCRIPTION, destroy);
     gpuipc_status status = trail_new(ctx, &page->trail);
@@ -289,15 +291,20 @@ static gpuipc_status read_config(const gpuipc_subscription_config *config,
         }
     }
     if (known.delivery > GPUIPC_DELIVERY_NEWEST || known.first > GPUIPC_FIRST_OLDEST ||
-        known.reserved != 0 || known.timeout_ms < -1) {
+        known.timeout_ms < -1) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                           "delivery or first is none that there is, reserved is not 0, or "
-                           "timeout_ms is below -1");
+                           "delivery or first is none that there is, or timeout_ms is below -1");
+    }
+    if (known.look_us > GPUIPC_LOOK_US_MAX) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "look_us is %u; a take looks for %u at most before it sleeps",
+                           known.look_us, GPUIPC_LOOK_US_MAX);
     }
     if (known.max_held > GPUIPC_CHANNEL_SLOTS_MAX) {
         return status_fail(GPUIPC_ERR_LIMIT, "no channel has %u slots to hold", known.max_held);
     }
     known.max_held = known.max_held == 0 ? 1 : known.max_held;
+    known.look_us = known.look_us == 0 ? DEFAULT_LOOK_US : known.look_us;
     known.timeout_ms = known.timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : known.timeout_ms;
     *out_known = known;
     return GPUIPC_OK;
