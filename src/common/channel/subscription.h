@@ -111,6 +111,8 @@ gpuipc_status subscription_forget(subscription *self, uint32_t slot, bool was_lo
 bool subscription_is_lost(const subscription *self, uint32_t slot);
 /** Behind what a reader writes for its writer. */
 void subscription_wake_writer(const subscription *self);
+/** The slot is the writer's again, without a stream. */
+void subscription_return_now(const subscription *self, uint32_t slot, uint64_t number);
 
 /* ---- kernels: subscription_kernel.c ------------------------------------------------------------- */
 
