@@ -58,11 +58,16 @@ static inline uint64_t little_endian_get(const uint8_t *at, unsigned bytes);
       (p)->segment_record_bytes >= WIRE_SEGMENT_BYTES && (p)->segment_record_bytes <= UINT16_MAX)
 #define BUFFERS_READABLE(p) readable_records((p)->buffers, (p)->header.buffers, (p)->buffer_record_bytes)
 #define SEGMENTS_READABLE(p) readable_records((p)->segments, (p)->header.segments, (p)->segment_record_bytes)
-/* The product is of two numbers of the peer's; that one record lies in all of them is proven once. */
+/* The product is of two numbers of the peer's; that one record lies in all of them is proven once, in steps that have it
+ * out of the prover's sight. */
 /*@ predicate readable_record(uint8_t *at, integer i, integer bytes) =
       \valid_read(at + (i * bytes .. i * bytes + bytes - 1));
     predicate readable_records(uint8_t *at, integer n, integer bytes) =
       \valid_read(at + (0 .. n * bytes - 1));
+    predicate within(integer i, integer n, integer bytes) = 0 <= i * bytes && i * bytes + bytes <= n * bytes;
+    lemma is_within: \forall integer i, n, bytes; 0 <= i < n && 0 <= bytes ==> within(i, n, bytes);
+    lemma within_is_readable: \forall uint8_t *at, integer i, n, bytes; within(i, n, bytes) &&
+      readable_records(at, n, bytes) ==> readable_record(at, i, bytes);
     lemma one_of_them: \forall uint8_t *at, integer i, n, bytes; 0 <= i < n && 0 <= bytes &&
       readable_records(at, n, bytes) ==> readable_record(at, i, bytes); */
 
