@@ -269,10 +269,11 @@ typedef enum gpuipc_first {
         2 /**< with all that are ready and still in their slots, the oldest first */
 } gpuipc_first;
 
+/** The most that gpuipc_subscription_config::look_us may be: a second. */
+#define GPUIPC_LOOK_US_MAX 1000000u
+
 /** How a subscription is opened. NULL in place of it, or zero everywhere: every frame from the next on, one at a time, for
  *  the GPU that owns the memory. */
-#define GPUIPC_LOOK_US_MAX 1000000u /**< a second */
-
 typedef struct gpuipc_subscription_config {
     size_t struct_size;       /**< sizeof(gpuipc_subscription_config) */
     uint32_t device;          /**< as gpuipc_open_config::device */
@@ -281,7 +282,7 @@ typedef struct gpuipc_subscription_config {
     gpuipc_first first;       /**< beginning with which */
     uint32_t max_held;        /**< the most frames that it has at a time; 0: 1 */
     /** In microseconds. A take that waits looks for a frame for so long before it sleeps; 0: 50; up to ::GPUIPC_LOOK_US_MAX. A
-     *  processor is busy meanwhile. For that the writer need not wake it, which takes some 10 us. */
+     *  processor is busy meanwhile. For that the writer need not wake it. */
     uint32_t look_us;
     gpuipc_peer_policy policy; /**< whose channel it may be; NULL: only the same user's */
     void *policy_user_data;    /**< given to policy */
