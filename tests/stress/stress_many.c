@@ -55,9 +55,12 @@ static int admit_all(void *user_data, const gpuipc_peer_info *peer) {
     return 1;
 }
 
+static bool are_two_users; /* of the directory */
+
 static gpuipc_context *context_in(const char *directory) {
     const gpuipc_context_config config = {.struct_size = sizeof(config),
-                                          .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY,
+                                          .flags =
+                                              are_two_users ? GPUIPC_CONTEXT_SHARED_DIRECTORY : 0,
                                           .runtime_directory = directory};
     gpuipc_context *made = NULL;
     STRESS_OK(gpuipc_context_create(&config, &made));
@@ -109,7 +112,7 @@ static void become_other(const char *directory) {
     STRESS_OK(gpuipc_context_destroy(first));
 }
 
-/* clients DIRECTORY COUNT TICKET SEED SECONDS "other"|"same". Lines: "ask ROUNDS"; the end of the input. */
+/* clients DIRECTORY COUNT TICKET SEED SECONDS "other"|"first"|"only": which user. Lines: "ask ROUNDS"; the end of the input. */
 static int run_clients(char **arguments) {
     char line[CHILD_LINE_MAX];
     uint32_t rounds = 0;
@@ -119,6 +122,7 @@ static int run_clients(char **arguments) {
                       (unsigned)strtoul(arguments[4], NULL, 10));
     clients.count = (uint32_t)strtoul(arguments[1], NULL, 10);
     STRESS_EXPECT(clients.count <= CLIENTS_MAX);
+    are_two_users = strcmp(arguments[5], "only") != 0;
     STRESS_OK(gpuipc_ticket_from_text(arguments[2], &clients.ticket));
     if (strcmp(arguments[5], "other") == 0) {
         become_other(arguments[0]);
@@ -141,7 +145,6 @@ typedef struct crowd {
 
 static char directory[RUNTIME_DIRECTORY_MAX];
 static char ticket_text[GPUIPC_TICKET_TEXT_SIZE];
-static bool are_two_users;
 static uint64_t samples[PROCESSES * SAMPLES_MAX];
 
 static void hear(child_process *from, const char *expected) {
@@ -161,7 +164,7 @@ static void crowd_begin(crowd *self, uint32_t clients_of_all) {
     (void)snprintf(seed, sizeof(seed), "%" PRIu64, stress_seed());
     (void)snprintf(seconds, sizeof(seconds), "%u", stress_seconds());
     for (uint32_t i = 0; i < PROCESSES; i++) {
-        arguments[6] = are_two_users && i % 2 == 1 ? "other" : "same";
+        arguments[6] = !are_two_users ? "only" : i % 2 == 1 ? "other" : "first";
         STRESS_OK(child_start("stress_many", arguments, NULL, &self->processes[i]));
     }
     for (uint32_t i = 0; i < PROCESSES; i++) {
