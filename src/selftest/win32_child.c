@@ -115,8 +115,16 @@ static gpuipc_status spawn(child *self, const wchar_t *path, wchar_t *line, chil
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (CreateProcessW(path, line, NULL, NULL, TRUE, EXTENDED_STARTUPINFO_PRESENT, NULL, NULL,
-                       &startup.StartupInfo, &made)) {
+    /* Under Wine a new process now and then ends before it has begun, which is answered by ERROR_INTERNAL_ERROR (wine's
+     * dlls/ntdll/unix/process.c, NtCreateUserProcess). Nothing of it has run. */
+    BOOL is_made = FALSE;
+    for (int tries = 0;
+         !is_made && (tries == 0 || (tries < 3 && GetLastError() == ERROR_INTERNAL_ERROR));
+         tries++) {
+        is_made = CreateProcessW(path, line, NULL, NULL, TRUE, EXTENDED_STARTUPINFO_PRESENT, NULL,
+                                 NULL, &startup.StartupInfo, &made);
+    }
+    if (is_made) {
         CloseHandle(made.hThread);
         self->process = made.hProcess;
     } else {
