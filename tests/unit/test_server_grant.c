@@ -155,3 +155,42 @@ Test(server_grant, many_that_expire_together_are_given_up_in_turns) {
         cr_assert_eq(asker_answer_here(&made[i], NULL), WIRE_EXPIRED);
     }
 }
+
+/* How many handles more this process, which counts as another one here, may be made to hold. */
+static uint64_t handles_left(void) {
+    static const quota_amount one = {{[QUOTA_HANDLES] = 1}};
+    quota_charge charge = {0};
+    uint64_t count = 0;
+    quota *account;
+    os_peer self;
+    check_ok(os_peer_self(&self));
+    check_ok(quota_open(&self, &account));
+    os_peer_close(&self);
+    while (quota_take(account, &one, &charge) == GPUIPC_OK) {
+        count++;
+    }
+    quota_return(&charge);
+    quota_unreference(account);
+    return count;
+}
+
+/* Both ends of its connection are given back. What it has open keeps the handle of its process, and the watch for its end. */
+Test(server_grant, who_hangs_up_with_something_open_pays_for_being_watched) {
+    const quota_amount enough = {{4096, 4096, UINT64_C(1) << 44, UINT64_C(1) << 44}};
+    gpuipc_context *other = core_context_new();
+    asker one;
+    asker_reply granted;
+    quota_pretend(&enough);
+    asker_begin(&one, other, &given);
+    check_ok(asker_send(&one, &given));
+    while (gpuipc_server_poll(handle, 0) == GPUIPC_OK) {
+    }
+    check_ok(asker_receive(&one, &granted));
+    cr_assert_eq(granted.answer, WIRE_GRANTED);
+    const uint64_t before = handles_left();
+    asker_end(&one);
+    check_ok(gpuipc_server_poll(handle, SOON_MS));
+    cr_assert_eq(handles_left(), before + 1);
+    check_ok(gpuipc_buffer_release(granted.buffer));
+    check_ok(gpuipc_context_destroy(other));
+}

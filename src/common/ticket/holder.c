@@ -22,6 +22,8 @@
 #define LOOKS_TO_LIST 64u
 /* What a hand-over costs this process: a hold, a holding, the record and the words of its point, rounded up. */
 static const quota_amount of_hold = {{[QUOTA_MEMORY] = 512}};
+/* What it costs to be woken at the end of its process: on Linux a descriptor. */
+static const quota_amount of_watch = {{[QUOTA_HANDLES] = 1}};
 
 /* ---- the row ------------------------------------------------------------------------------- */
 
@@ -300,8 +302,9 @@ gpuipc_status holder_new(places *of, const os_peer *peer, linked_list *left, hol
 /* Where its end cannot be waited for, it is noticed when somebody sweeps. */
 static void wait_in_row(holder *self, linked_list *row, os_poller *woken) {
     const gpuipc_error why = status_save();
-    if (woken != NULL) {
-        (void)os_poller_watch(woken, &self->page->peer->process, &self->watch);
+    if (woken != NULL && quota_take(self->quota, &of_watch, &self->charge) == GPUIPC_OK &&
+        os_poller_watch(woken, &self->page->peer->process, &self->watch) != GPUIPC_OK) {
+        quota_return_some(&self->charge, &of_watch);
     }
     status_restore(&why);
     list_append(row, &self->in_row);
