@@ -160,6 +160,28 @@ Test(channel_wait, contents_that_are_late_are_told) {
     stream_gate_end();
 }
 
+Test(channel_wait, contents_that_came_before_it_was_asked_for_are_seen) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame came;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    reader = channel_case_open(NULL);
+    CUstream makes = stream_gate_stream();
+    check_ok(gpuipc_channel_loan(channel_case_channel, makes, 0, &frame));
+    stream_gate_close(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, makes));
+    check_status(GPUIPC_ERR_TIMEOUT, take(GPUIPC_NO_STREAM, &came));
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    check_ok(gpuipc_subscription_get_wait_handle(reader, &native));
+    check_gets_ready();
+    receive(1);
+    check_rests();
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_end();
+}
+
 /* The end does not make them ready, nor the handle for who waits for them. */
 Test(channel_wait, contents_that_are_late_are_waited_for_after_the_end_too) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;

@@ -3,6 +3,7 @@
  *  turn. The server is in this process, and is asked as one of another process is. */
 #include "shortage_case.h"
 
+#include "../fault/allocation.h"
 #include "core_fixture.h"
 #include "ticket/server.h"
 
@@ -66,6 +67,20 @@ Test(shortage_asked, a_ticket_that_a_server_is_asked_for) {
 Test(shortage_asked, a_ticket_for_once_that_a_server_is_asked_for) {
     sharing = (gpuipc_share_config){.struct_size = sizeof(sharing), .flags = GPUIPC_SHARE_ONE_SHOT};
     shortage_in_turn(&asked);
+}
+
+/* Nothing else that is allocated is as large. */
+Test(shortage_asked, an_attachment_that_there_is_no_room_for) {
+    static const char much[8192] = "said";
+    int64_t live;
+    sharing = (gpuipc_share_config){
+        .struct_size = sizeof(sharing), .attachment = much, .attachment_bytes = sizeof(much)};
+    serve_share();
+    allocation_watch_large(sizeof(much));
+    check_status(GPUIPC_ERR_OUT_OF_MEMORY, open_by_asking());
+    (void)allocation_unwatch(&live);
+    check_ok(open_by_asking());
+    end_share();
 }
 
 /* What came and could not be named is kept, since its server gives it once. */
