@@ -168,7 +168,7 @@ gpuipc_add_test(unit shortage SOURCES test_shortage.c test_shortage_points.c tes
                 $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
 target_link_options(test_unit_shortage PRIVATE
                     LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free # they fail on demand
-                    LINKER:--wrap=server_find # a server that is asked as another process's is
+                    LINKER:--wrap=server_find,--wrap=wire_decode_reply # a server that is asked as another process's is
                     LINKER:--wrap=buffer_publish_held)
 gpuipc_add_test(unit trail SOURCES test_trail.c stream_gate.c LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit point_ways SOURCES test_point_ways.c LIBRARIES gpuipc_core_fixture)
