@@ -56,7 +56,7 @@ uint64_t script_number(script *from, uint64_t right) {
                                        OS_PACKET_HANDLES_MAX,
                                        GPUIPC_MESSAGE_BYTES_MAX,
                                        GPUIPC_MESSAGE_BYTES_MAX + 1,
-                                       UINT64_C(0x316c656e6e616863)}; /* CHANNEL_MAGIC */
+                                       UINT64_C(0x326c656e6e616863)}; /* CHANNEL_MAGIC */
     const size_t count = sizeof(numbers) / sizeof(*numbers);
     const uint8_t which = script_byte(from);
     if (which < count) {

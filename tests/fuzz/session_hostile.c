@@ -131,13 +131,13 @@ void hostile_publishes(script *from) {
     const uint64_t number = ++now.peer.frames;
     const uint32_t slot = (uint32_t)(number % SESSION_SLOTS);
     own_pages[0].is_used = true;
-    write_word(channel_entry(slot, CHANNEL_SEQUENCE), number);
-    write_word(channel_entry(slot, CHANNEL_USED), script_byte(from));
-    write_word(channel_entry(slot, CHANNEL_HEADER), SESSION_HEADER);
+    write_word(channel_offered_at(number, CHANNEL_SEQUENCE), number);
+    write_word(channel_offered_at(number, CHANNEL_USED), script_byte(from));
+    write_word(channel_offered_at(number, CHANNEL_HEADER), SESSION_HEADER);
+    write_word(channel_offered_at(number, CHANNEL_WAS_READY), number % 2);
     write_word(channel_entry(slot, CHANNEL_READY), number << 1 | 1u);
-    write_word(channel_entry(slot, CHANNEL_STATE), channel_state_of(number, CHANNEL_OFFERED));
-    write_word(CHANNEL_RING + (uint32_t)(number % CHANNEL_RING_SIZE), channel_place(number, slot));
-    write_word(CHANNEL_TAIL, channel_place(number, slot));
+    write_word(channel_offered_at(number, CHANNEL_PLACE), channel_place(number, slot));
+    write_word(CHANNEL_TAIL, number);
 }
 
 /* ---- a session --------------------------------------------------------------------------------- */
@@ -279,8 +279,8 @@ void hostile_hears(script *from) {
 static void scribble(uint8_t *page, script *from) {
     static const uint16_t words[] = {
         0,    1,    2,    3,    4,    5,    6,    7,    8,     9,     10,    11,    16,   24,
-        32,   40,   48,   64,   65,   66,   67,   128,  129,   130,   131,   132,   136,  144,
-        145,  146,  147,  148,  152,  160,  161,  162,  163,   164,   168,   2048,  2112, 8190,
+        32,   40,   48,   128,  136,  137,  144,  152,  153,   160,   168,   169,   1152, 1153,
+        1154, 1155, 1156, 1160, 1161, 1162, 1163, 1164, 1168,  1169,  1172,  2048,  2112, 8190,
         8191, 8192, 8193, 8194, 8448, 9216, 9217, 9218, 11262, 11263, 11264, 11265, 13311};
     const size_t count = sizeof(words) / sizeof(*words);
     const uint8_t which = script_byte(from);

@@ -8,18 +8,20 @@
  *
  * A word that one side writes and the other reads is one step here, as it is in the library. That the writer looks at the
  * words of all slots and readers is one step as well: each only goes up, and what it missed it sees at the next look. SPIN
- * sees all sides in one order; the library has a fence in the two places that need it, between a store and the look at
- * whether the other side sleeps. Sleepers of the library look again after a while. Here they do not, so that a wake-up
- * that is lost shows.
+ * sees all sides in one order; the library has a fence in the three places that need it: between a store and the look at
+ * whether the other side sleeps, and on both sides between a withdrawal and the taking of the same frame. Sleepers of the
+ * library look again after a while. Here they do not, so that a wake-up that is lost shows.
  *
  * FAULT plants a mistake, which the check must find:
  *   1: who falls asleep does not look once more     2: the writer does not wait for a frame to be given back
- *   3: a reader does not wait for the ready word    4: a frame is announced before its state says that it is offered
+ *   3: a reader does not wait for the ready word    4: a frame's place is announced before the rest of its offer is written
  *   5: a reader of the newest takes without asking whether the frame was withdrawn meanwhile
  *   6: the writer does not notice that a reader ended
- *   7: the word that a reader's stream writes is the one by which the next frame is offered
+ *   7: what a reader's stream writes is the word in which its host says what it has
  *   8: the writer sleeps until a reader rings that has given back, in the order of its stream
- *   9: a reader whose kernel has given back says so without asking whether the slot was offered again meanwhile
+ *   9: the writer withdraws without asking whether the frame was taken meanwhile
+ *  10: an offer is written over an older one that still has its place
+ *  11: who finds that what it took was withdrawn does not say so
  */
 #ifndef FAULT
 #define FAULT 0
@@ -40,33 +42,39 @@
 #define IN_ORDER 0 /* the number of the reader that takes every frame; the other takes the newest */
 #define NOBODY   255
 
-/* What the state word of a slot says, above four times the frame's number. */
-#define OFFERED   0
-#define TAKEN     1
-#define GIVEN     2 /* the returned word says so by now, or when the reader's stream comes to it */
-#define WITHDRAWN 3
+/* What a reader says of a slot, above four times the frame's number. */
+#define TAKEN    1
+#define GIVEN    2 /* the returned word says so by now, or when the reader's stream comes to it */
+#define DECLINED 3 /* it was withdrawn meanwhile */
 
-#define AT(r, s)   ((r) * SLOTS + (s))
-#define RING(r, n) ring[(r) * (FRAMES + 1) + (n)]
+/* As many offers stand in the ring as there are slots: fewer than in the library, so that one is written over another. */
+#define AT(r, s)       ((r) * SLOTS + (s))
+#define IN_RING(r, n)  ((r) * SLOTS + (n) % SLOTS)
+#define PLACE_OF(n, s) (SLOTS * (n) + (s) + 1)
+#define SLOT_AT(p)     (((p) - 1) % SLOTS)
+#define NUMBER_AT(p)   (((p) - 1) / SLOTS)
 
 /* ---- what a reader and the writer share: a page for each reader ---- */
-byte state[READERS * SLOTS];
-byte returned[READERS * SLOTS];    /* the last frame that was */
-byte ready[READERS * SLOTS];       /* the last frame that was */
-byte ring[READERS * (FRAMES + 1)]; /* 1 + the slot of each frame; 0: not announced */
-byte tail;                         /* the newest; of the reader of the newest */
-bool has_ended[READERS];           /* the writer says so */
+byte having[READERS * SLOTS];   /* the reader's; all others but "returned" are the writer's */
+byte returned[READERS * SLOTS]; /* the last frame that was; the reader's, or its stream's */
+byte ready[READERS * SLOTS];    /* the last frame that was */
+byte place[READERS * SLOTS];    /* ring: of an offer; 0: none, or withdrawn, or being written */
+byte said[READERS * SLOTS];     /* ring: the rest of an offer */
+byte tail;                      /* the newest; of the reader of the newest */
+bool has_ended[READERS];        /* the writer says so */
 bool reader_sleeps[READERS];
 bool writer_sleeps[READERS];
 
 /* ---- the memory, and what the system says ---- */
 byte contents[SLOTS]; /* the frame that is in it; 0: half of one */
 bool is_killed[READERS];
+bool is_over[READERS]; /* this reader puts nothing on its stream any more */
 bool writer_is_killed;
 
 /* ---- the writer's own ---- */
 bool holds[READERS * SLOTS]; /* this reader may have this slot */
 bool waits[READERS];         /* of the slot that was found: a stream has to wait for this reader */
+bool offered[READERS];       /* likewise: this reader is to lose its offer */
 byte frame_of[SLOTS];
 
 #if FAULT == 6
@@ -75,12 +83,15 @@ byte frame_of[SLOTS];
 #define IS_GONE(r) is_killed[r]
 #endif
 #if FAULT == 7
-#define IS_RETURNED(r, s, n) (state[AT(r, s)] == 4 * (n) + WITHDRAWN || state[AT(r, s)] / 4 > (n))
+#define IS_RETURNED(r, s, n) (having[AT(r, s)] == 4 * (n) + DECLINED || having[AT(r, s)] / 4 > (n))
+#define RETURN(r, s, n)      having[AT(r, s)] = 4 * (n) + DECLINED
 #else
 #define IS_RETURNED(r, s, n) (returned[AT(r, s)] >= (n))
+#define RETURN(r, s, n)      returned[AT(r, s)] = n
 #endif
 
 chan stream = [FRAMES] of { byte, byte, byte, bool, bool }; /* slot, frame, the one before, wait for reader 0, 1 */
+chan reader_streams[READERS] = [SLOTS] of { byte, byte };   /* slot, frame */
 
 /* What a process had on its streams ends with it. */
 #if KILLED != 0
@@ -98,66 +109,94 @@ active proctype killer() {
 
 /* ---- the writer ---- */
 
-/* What a reader of the newest has not taken is withdrawn, by compare and swap. */
 inline look_at(r, s) {
     if
-    :: holds[AT(r, s)] && (IS_GONE(r) || IS_RETURNED(r, s, frame_of[s])) -> holds[AT(r, s)] = false
-    :: else
-    fi;
-    if
-    :: holds[AT(r, s)] && r != IN_ORDER && state[AT(r, s)] == 4 * frame_of[s] + OFFERED ->
-        state[AT(r, s)] = 4 * frame_of[s] + WITHDRAWN;
+    :: holds[AT(r, s)] && (IS_GONE(r) || IS_RETURNED(r, s, frame_of[s]) ||
+                           having[AT(r, s)] == 4 * frame_of[s] + DECLINED) ->
         holds[AT(r, s)] = false
     :: else
     fi;
-    waits[r] = holds[AT(r, s)] && state[AT(r, s)] == 4 * frame_of[s] + GIVEN;
-    free = free && (FAULT == 2 || !holds[AT(r, s)] || waits[r]);
+    offered[r] = holds[AT(r, s)] && r != IN_ORDER && having[AT(r, s)] / 4 != frame_of[s];
+    waits[r] = holds[AT(r, s)] && having[AT(r, s)] == 4 * frame_of[s] + GIVEN;
+    free = free && (FAULT == 2 || !holds[AT(r, s)] || waits[r] || offered[r]);
     if
-    :: holds[AT(r, s)] && (!waits[r] || FAULT == 8) -> holder = r
+    :: holds[AT(r, s)] && !offered[r] && (!waits[r] || FAULT == 8) -> holder = r
     :: else
     fi
 }
 
-/* A slot that is free when a stream has waited for those who have given it back in its order. */
+/* A slot that is free when a stream has waited for those who have given it back in its order, and when a reader of the
+ * newest has lost its offer. */
 inline look_for_slot() {
     d_step {
-        slot = 0;
+        slot = first;
         holder = NOBODY;
         do
-        :: slot == SLOTS -> slot = NOBODY; break
+        :: slot == first + SLOTS -> slot = NOBODY; break
         :: else ->
             free = true;
-            look_at(0, slot);
-            look_at(1, slot);
+            look_at(0, slot % SLOTS);
+            look_at(1, slot % SLOTS);
             if
-            :: free -> break
+            :: free -> slot = slot % SLOTS; break
             :: else -> slot++
             fi
-        od;
-        free = false
+        od
     }
 }
 
+/* Two steps: the reader may be between its own two. */
+inline withdraw() {
+    if
+    :: slot != NOBODY && offered[1] ->
+        d_step {
+            if
+            :: place[IN_RING(1, frame_of[slot])] == PLACE_OF(frame_of[slot], slot) ->
+                place[IN_RING(1, frame_of[slot])] = 0
+            :: else /* a later offer is there */
+            fi
+        };
+        d_step {
+            if
+            :: having[AT(1, slot)] / 4 != frame_of[slot] || FAULT == 9 ->
+                holds[AT(1, slot)] = false
+            :: else -> free = false
+            fi;
+            offered[1] = false
+        }
+    :: else
+    fi
+}
+
+/* Any slot may be looked at first, as a stream may be in the way in another. Where a reader takes what was to be withdrawn, the
+ * writer looks again. */
 inline loan() {
+    if
+    :: first = 0
+    :: SLOTS > 1 -> first = SLOTS - 1
+    fi;
     do
     :: look_for_slot();
+        withdraw();
         if
-        :: slot != NOBODY -> break
-        :: else
-        fi;
-        who = holder;
-        writer_sleeps[who] = true;
+        :: free -> break
+        :: slot == NOBODY ->
+            who = holder;
+            writer_sleeps[who] = true;
 #if FAULT != 1
-        look_for_slot();
+            look_for_slot();
+            withdraw();
 #endif
-        if
-        :: slot != NOBODY -> break
-        :: slot == NOBODY && holder == who -> (!writer_sleeps[who] || IS_GONE(who))
-        :: else /* it has given back meanwhile, and rings for nobody */
+            if
+            :: free -> break
+            :: slot == NOBODY && holder == who -> (!writer_sleeps[who] || IS_GONE(who))
+            :: else /* it has given back meanwhile, and rings for nobody; or it has taken */
+            fi
+        :: else
         fi
     od;
     who = 0;
-    holder = 0
+    d_step { first = 0; holder = 0; free = false; offered[1] = false }
 }
 
 inline wake_reader(r) {
@@ -167,29 +206,32 @@ inline wake_reader(r) {
     fi
 }
 
-inline announce(r) {
-    RING(r, n) = slot + 1;
+inline offer(r) {
+    d_step { holds[AT(r, slot)] = !IS_GONE(r) };
+#if FAULT == 4
+    place[IN_RING(r, n)] = PLACE_OF(n, slot);
+    said[IN_RING(r, n)] = n;
+#else
+#if FAULT != 10
+    if
+    :: r != IN_ORDER -> place[IN_RING(r, n)] = 0
+    :: else
+    fi;
+#endif
+    said[IN_RING(r, n)] = n;
+    place[IN_RING(r, n)] = PLACE_OF(n, slot);
+#endif
     if
     :: r != IN_ORDER -> tail = n
     :: else
     fi
 }
 
-inline offer(r) {
-    d_step { holds[AT(r, slot)] = !IS_GONE(r) };
-#if FAULT == 4
-    announce(r);
-    state[AT(r, slot)] = 4 * n + OFFERED
-#else
-    state[AT(r, slot)] = 4 * n + OFFERED;
-    announce(r)
-#endif
-}
-
 active proctype writer() {
     byte n = 1;
     byte slot;
     byte who;
+    byte first;
     byte holder; /* one that has to give something back before there is a slot */
     bool free;
     {
@@ -245,28 +287,47 @@ active proctype writer_stream() {
 /* ---- a reader ---- */
 
 inline look_for_frame() {
+    if
+    :: r == IN_ORDER -> found = last + 1
+    :: r != IN_ORDER -> found = tail
+    fi;
     d_step {
-        found = 0;
+        at = place[IN_RING(r, found)];
         if
-        :: r == IN_ORDER && last < FRAMES && RING(r, last + 1) != 0 -> found = last + 1
-        :: r != IN_ORDER && tail > last -> found = tail
-        :: else
-        fi
+        :: found > last && found <= FRAMES && at != 0 && NUMBER_AT(at) == found -> slot = SLOT_AT(at)
+        :: else -> found = 0
+        fi;
+        at = 0
     }
 }
 
+inline wake_writer() {
+    if
+    :: writer_sleeps[r] -> writer_sleeps[r] = false
+    :: else
+    fi
+}
+
+/* Nothing is withdrawn that is offered to a reader of every frame. */
 inline take() {
-    d_step { /* compare and swap */
-        slot = RING(r, found) - 1;
-        if
-        :: state[AT(r, slot)] == 4 * found + OFFERED || FAULT == 5 ->
-            state[AT(r, slot)] = 4 * found + TAKEN;
+    what = said[IN_RING(r, found)];
+    having[AT(r, slot)] = 4 * found + TAKEN;
+    if
+    :: FAULT == 5 || place[IN_RING(r, found)] == PLACE_OF(found, slot) ->
+        d_step {
+            assert(what == found);
             taken = found
-        :: else -> taken = 0
-        fi;
-        assert(r != IN_ORDER || taken == found);
-        last = found
-    }
+        }
+    :: else ->
+        assert(r != IN_ORDER);
+#if FAULT != 11
+        having[AT(r, slot)] = 4 * found + DECLINED;
+        wake_writer()
+#else
+        skip
+#endif
+    fi;
+    d_step { last = found; what = 0 }
 }
 
 inline use() {
@@ -278,44 +339,51 @@ inline use() {
     fi
 }
 
-inline wake_writer() {
+/* By the host, which has used it; by the reader's stream, which uses it while the host goes on; or by its kernel, which is
+ * through before the host says that it was launched. (One that is not is as a stream.) Mistake 8 needs both readers, and is
+ * found soon when each has one way. */
+inline use_and_give_back() {
     if
-    :: writer_sleeps[r] -> writer_sleeps[r] = false
-    :: else
-    fi
-}
-
-/* By the host; by the reader's stream, which uses it until it is there; or by its kernel, which is through before the host
- * says that it was launched. (One that is not is as a stream.) */
-inline give_back() {
-    if
-    :: returned[AT(r, slot)] = taken;
+    :: FAULT != 8 || r == IN_ORDER -> use();
+        RETURN(r, slot, taken);
         wake_writer()
-    :: state[AT(r, slot)] = 4 * taken + GIVEN;
+    :: FAULT != 8 || r != IN_ORDER -> having[AT(r, slot)] = 4 * taken + GIVEN;
         wake_writer();
-        assert(ready[AT(r, slot)] < taken || contents[slot] == taken);
-#if FAULT == 7
-        state[AT(r, slot)] = 4 * taken + WITHDRAWN
-#else
-        returned[AT(r, slot)] = taken
-#endif
-    :: FAULT != 7 ->
+        seen = taken;
+        reader_streams[r] ! slot, taken
+    :: FAULT != 7 && FAULT != 8 -> use();
         returned[AT(r, slot)] = taken;
-        d_step { /* compare and swap */
-            if
-            :: state[AT(r, slot)] == 4 * taken + TAKEN || FAULT == 9 ->
-                state[AT(r, slot)] = 4 * taken + GIVEN
-            :: else
-            fi
-        };
+        having[AT(r, slot)] = 4 * taken + GIVEN;
         wake_writer()
     fi;
     taken = 0
 }
 
+/* What a reader has put on its stream. The watch lets it go when the writer has ended. */
+proctype reader_stream(byte r) {
+    byte slot;
+    byte n;
+    {
+        do
+        :: reader_streams[r] ? slot, n ->
+            if
+            :: ready[AT(r, slot)] >= n ->
+                assert(contents[slot] == n);
+                assert(contents[slot] == n)
+            :: writer_is_killed
+            fi;
+            RETURN(r, slot, n);
+            d_step { slot = 0; n = 0 }
+        :: is_over[r] && empty(reader_streams[r]) -> break
+        od
+    } unless { is_killed[r] }
+}
+
 proctype reader(byte r) {
     byte last;
     byte found;
+    byte at;
+    byte what;
     byte slot;
     byte taken;
     byte seen;
@@ -341,14 +409,15 @@ proctype reader(byte r) {
             :: found != 0 ->
                 take();
                 if
-                :: taken != 0 -> use(); give_back()
+                :: taken != 0 -> use_and_give_back()
                 :: else
                 fi;
                 d_step { found = 0; slot = 0; was_over = false }
             :: else
             fi
         od;
-        assert(writer_is_killed || seen == FRAMES)
+        assert(writer_is_killed || seen == FRAMES);
+        is_over[r] = true
     } unless { is_killed[r] }
 }
 
@@ -356,9 +425,11 @@ init {
     atomic {
 #if ONLY != 1
         run reader(0);
+        run reader_stream(0);
 #endif
 #if ONLY != 0
         run reader(1);
+        run reader_stream(1);
 #endif
         skip
     }

@@ -33,9 +33,10 @@ static char directory[RUNTIME_DIRECTORY_MAX];
 /* Words at random, and more often those that matter, with values that might be believed. */
 static void scribble(const point_page *page, uint64_t *random) {
     for (int i = 0; i < WORDS; i++) {
-        const bool is_any = stress_random(random, 2) == 0;
-        const uint32_t at = is_any ? stress_random(random, 8190)
-                                   : CHANNEL_ENTRIES + stress_random(random, 16 * SLOTS);
+        const uint32_t at_random[] = {stress_random(random, 8190),
+                                      CHANNEL_ENTRIES + stress_random(random, 16 * SLOTS),
+                                      CHANNEL_RING + stress_random(random, 8 * SLOTS)};
+        const uint32_t at = at_random[stress_random(random, 3)];
         const uint64_t small = stress_random(random, 4096);
         const uint64_t large =
             (uint64_t)stress_random(random, UINT32_MAX) << 32 | stress_random(random, UINT32_MAX);

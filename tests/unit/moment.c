@@ -96,6 +96,16 @@ WRAP(MOMENT_WATCH_BACK, watch_add_return, (struct context *ctx, import_record *o
 WRAP(MOMENT_WRITE, trail_turn_write, (const trail_turn *self, const point_word *words, size_t count), (self, words, count))
 /* clang-format on */
 
+#define WRAP_OFFER(where, name)                                                                    \
+    bool __real_##name(const point_page *page, uint32_t slot, uint64_t number);                    \
+    bool __wrap_##name(const point_page *page, uint32_t slot, uint64_t number);                    \
+    bool __wrap_##name(const point_page *page, uint32_t slot, uint64_t number) {                   \
+        return come(where) == GPUIPC_OK && __real_##name(page, slot, number);                      \
+    }
+
+WRAP_OFFER(MOMENT_CLAIM, channel_still_stands)
+WRAP_OFFER(MOMENT_WITHDRAW, channel_withdraw)
+
 bool __real_os_mutex_try_lock(os_mutex *mutex);
 bool __wrap_os_mutex_try_lock(os_mutex *mutex);
 bool __wrap_os_mutex_try_lock(os_mutex *mutex) {

@@ -16,6 +16,7 @@ typedef enum moment {
     MOMENT_ATTRIBUTES, /**< os_handle_attributes */
     MOMENT_AWAIT,      /**< point_await */
     MOMENT_BELL,       /**< os_bell_make */
+    MOMENT_CLAIM,      /**< channel_still_stands: a failure is that it does not */
     MOMENT_END,        /**< os_connection_end: a failure is that the peer was first */
     MOMENT_FORK,       /**< os_fork_watch */
     MOMENT_HOLD,       /**< object_add_hold */
@@ -31,6 +32,7 @@ typedef enum moment {
     MOMENT_TURN,       /**< turn_begin */
     MOMENT_WATCH_SLOT, /**< watch_add_slot */
     MOMENT_WATCH_BACK, /**< watch_add_return */
+    MOMENT_WITHDRAW,   /**< channel_withdraw: a failure is that it was taken */
     MOMENT_WRITE       /**< trail_turn_write */
 } moment;
 

@@ -63,9 +63,12 @@ static gpuipc_status publish(int timeout_ms) {
 }
 
 static void say_given(void) {
-    for (uint32_t i = 0; i < GPUIPC_CHANNEL_SLOTS_MAX; i++) {
-        const uint64_t state = channel_read(page, channel_entry(i, CHANNEL_STATE));
-        (void)channel_change(page, i, state >> 2, CHANNEL_OFFERED, CHANNEL_GIVEN);
+    for (uint32_t i = 0; i < CHANNEL_RING_SIZE; i++) {
+        const uint64_t place = channel_read(page, channel_offered_at(i, CHANNEL_PLACE));
+        const uint32_t slot = (uint32_t)place & 255u;
+        if (place >> 8 > channel_read(page, channel_entry(slot, CHANNEL_HAVING)) >> 2) {
+            channel_say(page, slot, place >> 8, CHANNEL_GIVEN);
+        }
     }
 }
 
@@ -247,12 +250,11 @@ static uint64_t number;
 
 static void offer(void) {
     const uint32_t slot = (uint32_t)(number++ % SLOTS);
-    channel_write(page, channel_entry(slot, CHANNEL_SEQUENCE), number);
-    channel_write(page, channel_entry(slot, CHANNEL_USED), 8);
-    channel_write(page, channel_entry(slot, CHANNEL_HEADER), 0);
-    channel_write(page, channel_entry(slot, CHANNEL_STATE),
-                  channel_state_of(number, CHANNEL_OFFERED));
-    channel_write(page, CHANNEL_RING + number % CHANNEL_RING_SIZE, channel_place(number, slot));
+    channel_write(page, channel_offered_at(number, CHANNEL_SEQUENCE), number);
+    channel_write(page, channel_offered_at(number, CHANNEL_USED), 8);
+    channel_write(page, channel_offered_at(number, CHANNEL_HEADER), 0);
+    channel_write(page, channel_offered_at(number, CHANNEL_WAS_READY), 0);
+    channel_write(page, channel_offered_at(number, CHANNEL_PLACE), channel_place(number, slot));
 }
 
 static gpuipc_status take_and_give_back(void) {

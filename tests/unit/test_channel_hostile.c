@@ -14,13 +14,15 @@ typedef struct scribbler {
 /* Words at random, and more often those that matter with values that might be believed. */
 static gpuipc_status scribble(void *argument) {
     scribbler *self = argument;
+    static const uint32_t areas[] = {CHANNEL_ENTRIES, CHANNEL_RING};
     uint64_t state = 88172645463325252u; /* xorshift64: Marsaglia, 2003 */
     while (!atomic_load(&self->ends)) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        const uint32_t at = (state >> 60) < 8 ? (uint32_t)(state % 8190)
-                                              : CHANNEL_ENTRIES + (uint32_t)(state >> 8) % 64;
+        const uint32_t at = (state >> 60) < 8
+                                ? (uint32_t)(state % 8190)
+                                : areas[state >> 40 & 1] + (uint32_t)(state >> 8) % 64;
         const uint64_t value = (state >> 50 & 1) != 0 ? state : state >> 52;
         if (at != CHANNEL_LEFT) { /* with which it would only go */
             channel_write(self->page, at, value);
@@ -146,7 +148,7 @@ Test(channel_hostile, a_frame_larger_than_its_slot_is_none) {
     gpuipc_subscription *reader = channel_case_open(NULL);
     check_ok(object_acquire(OBJECT_SUBSCRIPTION, reader, &behind));
     channel_case_send();
-    channel_write(((subscription *)behind)->page, channel_entry(0, CHANNEL_USED),
+    channel_write(((subscription *)behind)->page, channel_offered_at(1, CHANNEL_USED),
                   CHANNEL_CASE_SLOT + 1);
     check_status(GPUIPC_ERR_PROTOCOL,
                  gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &frame));

@@ -237,7 +237,7 @@ Test(channel_kernel, a_frame_in_such_a_slot_waits) {
     stream_gate_synchronize(uses);
     gpuipc_frame kept = channel_case_loan(); /* the other slot */
     channel_case_send();
-    check_refused(GPUIPC_ERR_LIMIT, "the slot of one that a kernel had",
+    check_refused(GPUIPC_ERR_LIMIT, "the slot of one that is still taken",
                   gpuipc_subscription_take_for_kernel(reader, uses, SOON_MS, &again, &word, &word));
     check_ok(gpuipc_subscription_kernel_launched(reader, &came[0], uses));
     came[1] = kernel_case_take(reader, uses, &uses_it[1]);

@@ -168,9 +168,69 @@ Test(moment_channel, nor_is_one_loaned) {
     end_turns();
 }
 
+static const channel_reader *watched;
+
+/* ---- an offer that is taken back while it is taken ------------------------------------------------ */
+
+/* The first thing that the writer does, which is about to. */
+static gpuipc_status withdraw_first(void) {
+    channel_write(watched->page, channel_offered_at(1, CHANNEL_PLACE), 0);
+    return GPUIPC_OK;
+}
+
+static gpuipc_status take_meanwhile(void) {
+    moment_at(MOMENT_CLAIM, 1, withdraw_first);
+    channel_case_check_nothing(reader);
+    return GPUIPC_OK;
+}
+
+/* The reader finds that it was withdrawn, and the writer that it was taken: it goes back, and nobody waits. */
+Test(moment_channel, who_takes_what_is_withdrawn_declines) {
+    channel *of;
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    check_ok(channel_acquire(channel_case_channel, &of));
+    reader = channel_case_open(&(gpuipc_subscription_config){.delivery = GPUIPC_DELIVERY_NEWEST});
+    watched = &of->readers[0];
+    channel_case_send();
+    moment_at(MOMENT_WITHDRAW, 1, take_meanwhile);
+    const gpuipc_frame made = channel_case_loan();
+    moment_over();
+    cr_assert_eq(channel_case_reader().held, 0);
+    cr_assert_eq(channel_case_reader().passed_over, 1);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
+    const gpuipc_frame frame = channel_case_take(reader);
+    cr_assert_eq(frame.sequence, 2);
+    cr_assert_eq(frame.missed, 1);
+    check_ok(gpuipc_subscription_close(reader));
+    object_unreference(&of->object);
+}
+
+static gpuipc_frame between = GPUIPC_FRAME_INIT;
+
+static gpuipc_status take_between(void) {
+    between = channel_case_take(reader);
+    return GPUIPC_OK;
+}
+
+Test(moment_channel, what_is_taken_is_not_withdrawn) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    reader = channel_case_open(&(gpuipc_subscription_config){.delivery = GPUIPC_DELIVERY_NEWEST});
+    channel_case_send();
+    moment_at(MOMENT_WITHDRAW, 1, take_between);
+    check_status(GPUIPC_ERR_TIMEOUT,
+                 gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &frame));
+    moment_over();
+    cr_assert_eq(between.sequence, 1);
+    cr_assert_eq(channel_case_reader().held, 1);
+    check_ok(gpuipc_subscription_give_back(reader, &between, GPUIPC_NO_STREAM));
+    channel_case_send();
+    cr_assert_eq(channel_case_reader().passed_over, 0);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
 /* ---- streams and kernels ------------------------------------------------------------------------- */
 
-static const channel_reader *watched; /* who sleeps */
 static bool is_rung;
 
 static gpuipc_status note_bell_and_fail(void) {
@@ -221,22 +281,31 @@ static gpuipc_status use_slot_again(void) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     check_ok(gpuipc_channel_loan(channel_case_channel, stream, 0, &frame));
     check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
-    return fails();
+    status_enter("gpuipc_subscription_give_back"); /* the call that this is within */
+    return status_fail(GPUIPC_ERR_CUDA, "on purpose");
 }
 
-Test(moment_channel, a_frame_that_the_writer_has_counted_on_is_given_back_by_the_host) {
+/* Its stream waits, so that the contents stay: the next frame waits in the slot. */
+Test(moment_channel, a_frame_that_the_writer_has_counted_on_stays_the_readers) {
     stream_gate_make();
     stream = stream_gate_stream();
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
-    check_ok(open_reader());
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_held = 2});
+    reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
     channel_case_send();
     CUstream uses = stream_gate_stream();
     const gpuipc_frame frame = channel_case_take(reader);
+    const gpuipc_frame kept = channel_case_loan(); /* the other slot */
+    gpuipc_frame next = GPUIPC_FRAME_INIT;
     moment_at(MOMENT_WRITE, 1, use_slot_again);
-    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_give_back(reader, &frame, uses));
     moment_over();
+    cr_assert_eq(core_driver()->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    check_refused(GPUIPC_ERR_LIMIT, "one that is still taken",
+                  gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &next));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
     stream_gate_synchronize(stream);
     cr_assert_eq(channel_case_receive(reader), 2);
+    check_ok(gpuipc_channel_discard(channel_case_channel, &kept));
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(uses);
     stream_gate_stream_end(stream);

@@ -102,8 +102,8 @@ gpuipc_status channel_await_readers(channel *self, const slot_search *what);
 gpuipc_status channel_find_loan(channel *self, const gpuipc_frame *frame, uint32_t *out_slot);
 /** What the caller says of a frame. */
 gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame);
-/** All readers see it: it is ready by now, or when a stream or a kernel says so. */
-void channel_tell_of(channel *self, uint32_t slot, const gpuipc_frame *frame);
+/** All readers see it. @param is_ready by now; else when a stream or a kernel says so */
+void channel_tell_of(channel *self, uint32_t slot, const gpuipc_frame *frame, bool is_ready);
 
 /* ---- kernels that say so: channel_kernel.c; the mutex is held ---------------------------------- */
 
@@ -130,8 +130,8 @@ uint32_t channel_count_held(const channel *self, const channel_reader *reader, u
                             uint32_t *out_held);
 /** Tells all that there will be no more, and gives all up. @param forked in a child */
 void channel_readers_end(channel *self, bool forked);
-/** Offers a frame to a reader. */
-void channel_offer(channel *self, channel_reader *reader, uint32_t slot);
+/** Offers a frame to a reader. @param is_ready its ready word says so */
+void channel_offer(channel *self, channel_reader *reader, uint32_t slot, bool is_ready);
 
 /* ---- a channel of turns: channel_turn.c; the mutex is held, and given up while streams are given something ---------- */
 

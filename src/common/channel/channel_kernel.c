@@ -45,7 +45,7 @@ static gpuipc_status give_words(channel *self, uint32_t at, const gpuipc_frame *
         slot->is_in_kernel = true;
         slot->has_turn = true;
         slot->stream = by->stream;
-        channel_tell_of(self, at, frame);
+        channel_tell_of(self, at, frame, false);
     }
     return status;
 }

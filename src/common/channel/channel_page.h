@@ -9,9 +9,9 @@
 #include "base/compiler.h"
 #include "sync/point.h"
 
-#define CHANNEL_MAGIC UINT64_C(0x316c656e6e616863) /* "channel1" */
+#define CHANNEL_MAGIC UINT64_C(0x326c656e6e616863) /* "channel2" */
 /** Of a channel of turns (turn.h), whose slot has but the two words. */
-#define CHANNEL_TURNS_MAGIC UINT64_C(0x312020736e727574) /* "turns  1" */
+#define CHANNEL_TURNS_MAGIC UINT64_C(0x322020736e727574) /* "turns  2" */
 
 /** Who waits looks for so long before it sleeps. */
 #define CHANNEL_SPIN_NS UINT64_C(50000)
@@ -33,21 +33,27 @@ enum {
     CHANNEL_READER_SLEEPS = 32,
     CHANNEL_WRITER_SLEEPS = 40,
     CHANNEL_LEFT = 48, /**< 0, 1, or POINT_FAREWELL */
-    CHANNEL_RING = 64,
     CHANNEL_ENTRIES = 128,
+    CHANNEL_RING = 1152,
     CHANNEL_HEADERS = 2048
 };
 #define CHANNEL_RING_SIZE    64u
+#define CHANNEL_OFFER_WORDS  8u
 #define CHANNEL_ENTRY_WORDS  16u
 #define CHANNEL_HEADER_WORDS 64u
-/** Of an entry: */
+/** Of an offer in the ring, which is one line of a processor's memory: who looks for a frame has all of it at once. */
 enum {
-    CHANNEL_STATE = 0,
+    CHANNEL_PLACE = 0, /**< 0: it was withdrawn, or is being written */
     CHANNEL_SEQUENCE = 1,
     CHANNEL_USED = 2,
     CHANNEL_HEADER = 3,
-    CHANNEL_READY = 4,
-    CHANNEL_RETURNED = 8 /**< on a line of its own: the reader's */
+    CHANNEL_WAS_READY = 4 /**< 1: the ready word need not be looked at */
+};
+/** Of a slot's entry: a line that the reader never writes, and one that the writer never does but to let go who waits. */
+enum {
+    CHANNEL_READY = 0,
+    CHANNEL_RETURNED = 8,
+    CHANNEL_HAVING = 9
 };
 
 /** What the end word says. */
@@ -57,16 +63,17 @@ enum {
     CHANNEL_DROPPED = 2
 };
 
-/** What the state of a slot says, beside the frame's number. */
-typedef enum channel_state {
-    CHANNEL_OFFERED = 0,
+/** What a reader says of a frame that it was offered, beside the frame's number. */
+typedef enum channel_having {
     CHANNEL_TAKEN = 1,
-    CHANNEL_GIVEN = 2, /**< the returned word says so by now, or when a stream comes to it */
-    CHANNEL_WITHDRAWN = 3
-} channel_state;
+    CHANNEL_GIVEN = 2,   /**< the returned word says so by now, or when a stream comes to it */
+    CHANNEL_DECLINED = 3 /**< it was withdrawn meanwhile */
+} channel_having;
 
-_Static_assert(CHANNEL_ENTRIES + GPUIPC_CHANNEL_SLOTS_MAX * CHANNEL_ENTRY_WORDS <= CHANNEL_HEADERS,
+_Static_assert(CHANNEL_ENTRIES + GPUIPC_CHANNEL_SLOTS_MAX * CHANNEL_ENTRY_WORDS <= CHANNEL_RING,
                "the entries fit");
+_Static_assert(CHANNEL_RING + CHANNEL_RING_SIZE * CHANNEL_OFFER_WORDS <= CHANNEL_HEADERS,
+               "the ring fits");
 /* Beyond, points have words that say something: point.h. */
 _Static_assert(CHANNEL_HEADERS + GPUIPC_CHANNEL_SLOTS_MAX * CHANNEL_HEADER_WORDS <
                    POINT_WORDS_END - 2u,
@@ -87,37 +94,43 @@ static inline uint32_t channel_entry(uint32_t slot, uint32_t word) {
     return CHANNEL_ENTRIES + slot * CHANNEL_ENTRY_WORDS + word;
 }
 
-/** What the ring and the tail say of a frame. */
+/** The number of a word of a frame's offer. */
+static inline uint32_t channel_offered_at(uint64_t number, uint32_t word) {
+    return CHANNEL_RING + (uint32_t)(number % CHANNEL_RING_SIZE) * CHANNEL_OFFER_WORDS + word;
+}
+
+/** What an offer says first. */
 static inline uint64_t channel_place(uint64_t number, uint32_t slot) {
     return number << 8 | slot;
 }
 
-static inline uint64_t channel_state_of(uint64_t number, channel_state state) {
-    return number << 2 | (uint64_t)state;
+static inline uint64_t channel_having_of(uint64_t number, channel_having having) {
+    return number << 2 | (uint64_t)having;
 }
 
 static inline void channel_prefetch(const point_page *page, uint32_t at) {
     GPUIPC_PREFETCH((const void *)&page->words[at]);
 }
 
-/** Its entry comes by itself, at the first change of its state, and all that is read later would come after it. */
 static inline void channel_prefetch_header(const point_page *page, uint32_t slot) {
     channel_prefetch(page, CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS);
 }
 
 /** What the writer looks at of a slot that a reader has had. */
-static inline void channel_prefetch_entry(const point_page *page, uint32_t slot) {
-    channel_prefetch(page, channel_entry(slot, CHANNEL_STATE));
+static inline void channel_prefetch_having(const point_page *page, uint32_t slot) {
     channel_prefetch(page, channel_entry(slot, CHANNEL_RETURNED));
 }
 
-/** From one state to another: false when it is not in the first. */
-static inline bool channel_change(const point_page *page, uint32_t slot, uint64_t number,
-                                  channel_state from, channel_state to) {
-    uint64_t now = channel_state_of(number, from);
-    return atomic_compare_exchange_strong(&page->words[channel_entry(slot, CHANNEL_STATE)], &now,
-                                          channel_state_of(number, to));
+/** What a reader says that it does with a frame. */
+static inline void channel_say(const point_page *page, uint32_t slot, uint64_t number,
+                               channel_having having) {
+    channel_write(page, channel_entry(slot, CHANNEL_HAVING), channel_having_of(number, having));
 }
+
+/** Whether an offer still stands, behind what the reader said of it: of a withdrawal and that, one sees the other. */
+bool channel_still_stands(const point_page *page, uint32_t slot, uint64_t number);
+/** The reader does not find it any more. @return false when it has said something of it, so that what it says counts */
+bool channel_withdraw(const point_page *page, uint32_t slot, uint64_t number);
 
 /** That a stream waits for, until the contents are there or the watch lets it go; and that the writer writes. */
 static inline point_word channel_awaited_word(point_page *page, uint32_t slot, uint64_t number) {

@@ -31,21 +31,23 @@ static void write_header(const point_page *page, uint32_t slot, const uint8_t *h
     }
 }
 
-void channel_offer(channel *self, channel_reader *reader, uint32_t slot) {
+void channel_offer(channel *self, channel_reader *reader, uint32_t slot, bool is_ready) {
     channel_slot *of = &self->slots[slot];
     const point_page *page = reader->page;
-    const uint64_t place = channel_place(of->number, slot);
-    channel_write(page, channel_entry(slot, CHANNEL_SEQUENCE), of->sequence);
-    channel_write(page, channel_entry(slot, CHANNEL_USED), of->bytes);
-    channel_write(page, channel_entry(slot, CHANNEL_HEADER), of->header_bytes);
+    const uint64_t number = of->number;
+    const bool is_newest = reader->delivery == GPUIPC_DELIVERY_NEWEST;
     write_header(page, slot, of->header, of->header_bytes);
-    channel_write(page, channel_entry(slot, CHANNEL_STATE),
-                  channel_state_of(of->number, CHANNEL_OFFERED));
+    if (is_newest) { /* its reader may be at the offer that was here */
+        channel_write(page, channel_offered_at(number, CHANNEL_PLACE), 0);
+    }
+    channel_write(page, channel_offered_at(number, CHANNEL_SEQUENCE), of->sequence);
+    channel_write(page, channel_offered_at(number, CHANNEL_USED), of->bytes);
+    channel_write(page, channel_offered_at(number, CHANNEL_HEADER), of->header_bytes);
+    channel_write(page, channel_offered_at(number, CHANNEL_WAS_READY), is_ready);
+    channel_write(page, channel_offered_at(number, CHANNEL_PLACE), channel_place(number, slot));
     of->holders |= bit_of(self, reader);
-    if (reader->delivery == GPUIPC_DELIVERY_ALL) {
-        channel_write(page, CHANNEL_RING + of->number % CHANNEL_RING_SIZE, place);
-    } else {
-        channel_write(page, CHANNEL_TAIL, place);
+    if (is_newest) {
+        channel_write(page, CHANNEL_TAIL, number);
     }
 }
 
@@ -66,9 +68,8 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
         slot->awaited &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
-            reader->passed_over +=
-                channel_change(reader->page, i, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN) &&
-                is_passed_over(self, reader, slot->number);
+            reader->passed_over += channel_withdraw(reader->page, i, slot->number) &&
+                                   is_passed_over(self, reader, slot->number);
             const point_word returned = channel_returned_word(reader->page, i, slot->number);
             point_raise(&returned);
             slot->holders &= ~bit;
@@ -94,9 +95,9 @@ static bool has_nothing(const channel *self, const channel_reader *reader) {
         const channel_slot *slot = &self->slots[i];
         const point_word returned = channel_returned_word(reader->page, i, slot->number);
         const point_word awaited = channel_returned_word(reader->page, i, slot->awaited_number);
-        const uint64_t state = channel_read(reader->page, channel_entry(i, CHANNEL_STATE));
+        const uint64_t having = channel_read(reader->page, channel_entry(i, CHANNEL_HAVING));
         if ((slot->holders & bit) != 0 && !point_is_reached(&returned) &&
-            state == channel_state_of(slot->number, CHANNEL_GIVEN)) {
+            having == channel_having_of(slot->number, CHANNEL_GIVEN)) {
             return false;
         }
         if ((slot->awaited & bit) != 0 && !point_is_reached(&awaited)) {
@@ -288,7 +289,7 @@ static void offer_kept(channel *self, channel_reader *reader, gpuipc_first first
     for (uint64_t above = before; find_kept(self, above, &slot); above = self->slots[slot].number) {
         const point_word ready = channel_ready_word(reader->page, slot, self->slots[slot].number);
         point_store(&ready);
-        channel_offer(self, reader, slot);
+        channel_offer(self, reader, slot, true);
     }
 }
 
@@ -409,13 +410,13 @@ uint32_t channel_count_held(const channel *self, const channel_reader *reader, u
         if ((slot->holders & bit_of(self, reader)) == 0 || point_is_reached(&returned)) {
             continue;
         }
-        const uint64_t state = channel_read(reader->page, channel_entry(i, CHANNEL_STATE));
-        if (state == channel_state_of(slot->number, CHANNEL_OFFERED)) {
+        const uint64_t having = channel_read(reader->page, channel_entry(i, CHANNEL_HAVING));
+        if (having == channel_having_of(slot->number, CHANNEL_TAKEN)) {
+            (*out_held)++;
+        } else if (having != channel_having_of(slot->number, CHANNEL_GIVEN)) {
             const bool is_over = is_passed_over(self, reader, slot->number);
             passed_over += is_over;
             *out_lag += !is_over;
-        } else if (state != channel_state_of(slot->number, CHANNEL_GIVEN)) {
-            (*out_held)++;
         }
     }
     return passed_over;

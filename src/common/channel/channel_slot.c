@@ -24,26 +24,28 @@ static bool has_more(uint32_t bits, uint32_t from) {
 /* How a reader that is among a slot's holders has it. What the reader wrote is compared, and nothing else. */
 typedef enum having {
     HAS_NOT,
+    HAS_DECLINED,
     HAS_BEEN_OFFERED, /* and it may be withdrawn */
     HAS_GIVEN,
     HAS
 } having;
 
+/* Who takes all says in time that it has something: of one that has left, before that. */
 static having look_at_holder(const channel_reader *reader, uint32_t at, uint64_t number) {
     const point_word returned = channel_returned_word(reader->page, at, number);
-    const uint64_t state = channel_read(reader->page, channel_entry(at, CHANNEL_STATE));
+    const bool takes_all =
+        reader->delivery == GPUIPC_DELIVERY_ALL && channel_read(reader->page, CHANNEL_LEFT) == 0;
+    const uint64_t said = channel_read(reader->page, channel_entry(at, CHANNEL_HAVING));
     if (point_is_reached(&returned)) {
         return HAS_NOT;
     }
-    if (state == channel_state_of(number, CHANNEL_GIVEN)) {
-        return HAS_GIVEN;
+    if (said >> 2 != number) {
+        return takes_all ? HAS : HAS_BEEN_OFFERED;
     }
-    if (state == channel_state_of(number, CHANNEL_OFFERED) &&
-        (reader->delivery == GPUIPC_DELIVERY_NEWEST ||
-         channel_read(reader->page, CHANNEL_LEFT) != 0)) {
-        return HAS_BEEN_OFFERED;
+    if (said == channel_having_of(number, CHANNEL_DECLINED)) {
+        return HAS_DECLINED;
     }
-    return HAS;
+    return said == channel_having_of(number, CHANNEL_GIVEN) ? HAS_GIVEN : HAS;
 }
 
 /* The readers that have an offer which nobody has taken lose it, unless they take it right now. */
@@ -55,7 +57,7 @@ static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
         if ((offered >> i & 1u) == 0) {
             continue;
         }
-        if (channel_change(reader->page, at, slot->number, CHANNEL_OFFERED, CHANNEL_WITHDRAWN)) {
+        if (channel_withdraw(reader->page, at, slot->number)) {
             slot->holders &= ~(UINT32_C(1) << i);
             reader->passed_over++;
         } else {
@@ -88,7 +90,7 @@ static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_
     uint32_t offered = 0;
     for (uint32_t i = 0; has_more(slot->holders, i); i++) { /* all of them at the same time */
         if ((slot->holders >> i & 1u) != 0) {
-            channel_prefetch_entry(self->readers[i].page, at);
+            channel_prefetch_having(self->readers[i].page, at);
         }
     }
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
@@ -100,6 +102,10 @@ static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_
         case HAS_NOT:
             slot->holders &= ~bit;
             slot->was_returned = true;
+            break;
+        case HAS_DECLINED:
+            slot->holders &= ~bit;
+            self->readers[i].passed_over++;
             break;
         case HAS_BEEN_OFFERED:
             offered |= bit;

@@ -186,17 +186,17 @@ static void wake_only_reader(channel *self) {
 }
 
 /* The words of all before any is woken. */
-static void tell_readers(channel *self, uint32_t at) {
+static void tell_readers(channel *self, uint32_t at, bool is_ready) {
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
-            channel_offer(self, &self->readers[i], at);
+            channel_offer(self, &self->readers[i], at, is_ready);
         }
     }
     GPUIPC_FULL_FENCE();
     wake_readers(self);
 }
 
-void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
+void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame, bool is_ready) {
     channel_slot *slot = &self->slots[at];
     slot->is_on_loan = false;
     slot->is_intact = true;
@@ -209,7 +209,7 @@ void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame) {
     if (frame->header_bytes > 0) {
         memcpy(slot->header, frame->header, frame->header_bytes);
     }
-    tell_readers(self, at);
+    tell_readers(self, at, is_ready);
 }
 
 /* @param frame NULL: readers know of it */
@@ -229,7 +229,7 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     status = write_on_stream(self, at, number, &by, &turn);
     if (status == GPUIPC_OK) {
         if (frame != NULL) {
-            channel_tell_of(self, at, frame);
+            channel_tell_of(self, at, frame, false);
         }
         trail_turn_end(&turn);
     }
@@ -268,7 +268,7 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
     }
     status = write_now(self, at, self->number + 1);
     if (status == GPUIPC_OK) {
-        channel_tell_of(self, at, frame);
+        channel_tell_of(self, at, frame, true);
     }
     return status;
 }

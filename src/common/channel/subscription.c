@@ -25,12 +25,10 @@ static bool has_stream(gpuipc_stream stream) {
 
 bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t *out_slot) {
     const bool takes_all = self->delivery == GPUIPC_DELIVERY_ALL;
-    const uint64_t next = self->number + 1;
-    const uint64_t place = channel_read(
-        self->page, takes_all ? CHANNEL_RING + (uint32_t)(next % CHANNEL_RING_SIZE) : CHANNEL_TAIL);
-    const uint64_t number = place >> 8;
+    const uint64_t number = takes_all ? self->number + 1 : channel_read(self->page, CHANNEL_TAIL);
+    const uint64_t place = channel_read(self->page, channel_offered_at(number, CHANNEL_PLACE));
     const uint64_t slot = place & 255u;
-    if (slot >= self->slots || (takes_all ? number != next : number < next)) {
+    if (slot >= self->slots || place >> 8 != number || number <= self->number) {
         return false;
     }
     *out_number = number;
@@ -76,37 +74,70 @@ gpuipc_status gpuipc_subscription_check(gpuipc_subscription *handle) {
 
 /* ---- taking one -------------------------------------------------------------------------------- */
 
-/* What the writer says of a frame, each word read once. False when it cannot be. */
-static bool read_entry(subscription *self, uint32_t slot) {
+/* What the writer says of a frame. */
+typedef struct offer_said {
+    uint64_t sequence;
+    uint64_t bytes;
+    uint64_t header_bytes;
+    uint64_t was_ready;
+} offer_said;
+
+/* Each word read once. */
+static offer_said read_offer(const point_page *page, uint64_t number) {
+    return (offer_said){
+        .sequence = channel_read(page, channel_offered_at(number, CHANNEL_SEQUENCE)),
+        .bytes = channel_read(page, channel_offered_at(number, CHANNEL_USED)),
+        .header_bytes = channel_read(page, channel_offered_at(number, CHANNEL_HEADER)),
+        .was_ready = channel_read(page, channel_offered_at(number, CHANNEL_WAS_READY))};
+}
+
+/* False when it cannot be. */
+static bool read_frame(subscription *self, uint32_t slot, const offer_said *said) {
     subscription_frame *frame = &self->frames[slot];
     const point_page *page = self->page;
-    const uint64_t bytes = channel_read(page, channel_entry(slot, CHANNEL_USED));
-    const uint64_t header_bytes = channel_read(page, channel_entry(slot, CHANNEL_HEADER));
-    const uint64_t sequence = channel_read(page, channel_entry(slot, CHANNEL_SEQUENCE));
-    if (bytes > self->slot_bytes || header_bytes > self->header_bytes ||
-        sequence <= self->sequence) {
+    if (said->bytes > self->slot_bytes || said->header_bytes > self->header_bytes ||
+        said->sequence <= self->sequence) {
         return false;
     }
-    for (uint32_t i = 0; i < (header_bytes + 7) / 8; i++) {
+    for (uint32_t i = 0; i < (said->header_bytes + 7) / 8; i++) {
         frame->header[i] = atomic_load_explicit(
             &page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS + i], memory_order_relaxed);
     }
+    frame->was_ready = said->was_ready == 1;
     frame->public_part =
         (gpuipc_frame){.struct_size = sizeof(gpuipc_frame),
                        .address = buffer_address(self->buffer, slot * self->slot_bytes),
                        .capacity = self->slot_bytes,
-                       .bytes = bytes,
-                       .sequence = sequence,
-                       .missed = sequence - self->sequence - 1,
-                       .header = header_bytes > 0 ? frame->header : NULL,
-                       .header_bytes = (size_t)header_bytes};
-    self->sequence = sequence;
+                       .bytes = said->bytes,
+                       .sequence = said->sequence,
+                       .missed = said->sequence - self->sequence - 1,
+                       .header = said->header_bytes > 0 ? frame->header : NULL,
+                       .header_bytes = (size_t)said->header_bytes};
+    self->sequence = said->sequence;
     return true;
 }
 
-/* The writer may have the slot back before the reader's host has said so. */
-static bool is_in_kernel(const subscription *self, uint32_t slot) {
-    return (atomic_load_explicit(&self->in_kernels, memory_order_acquire) >> slot & 1u) != 0;
+/* The writer has a slot back before the host is through with giving it back, or with saying that a kernel did: then who
+ * takes its next frame waits for that thread. */
+static bool is_still_taken(subscription *self, uint32_t slot) {
+    if (!subscription_has_taken(self, slot)) {
+        return false;
+    }
+    os_mutex_lock(&self->mutex);
+    const bool is_taken = subscription_has_taken(self, slot);
+    os_mutex_unlock(&self->mutex);
+    return is_taken;
+}
+
+/* Of one that takes all, nothing is withdrawn before its end, which it learns from its next call. */
+static bool claim(const subscription *self, uint32_t slot, uint64_t number) {
+    channel_say(self->page, slot, number, CHANNEL_TAKEN);
+    if (self->delivery == GPUIPC_DELIVERY_ALL || channel_still_stands(self->page, slot, number)) {
+        return true;
+    }
+    channel_say(self->page, slot, number, CHANNEL_DECLINED);
+    subscription_wake_writer(self);
+    return false;
 }
 
 /* ERR_TIMEOUT: there is none now. A writer that withdraws one after the other does not keep it from its deadline. */
@@ -114,23 +145,19 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
     uint64_t number;
     uint32_t slot;
     for (int tries = 0; tries < TRIES_MAX && subscription_find(self, &number, &slot); tries++) {
-        if (is_in_kernel(self, slot)) {
+        if (is_still_taken(self, slot)) {
             return status_fail(GPUIPC_ERR_LIMIT,
-                               "the next frame is in the slot of one that a kernel had: say first "
-                               "that the kernel was launched");
+                               "the next frame is in the slot of one that is still taken: give "
+                               "that back first, or say that its kernel was launched");
         }
         channel_prefetch_header(self->page, slot);
-        const bool is_taken =
-            channel_change(self->page, slot, number, CHANNEL_OFFERED, CHANNEL_TAKEN);
-        if (!is_taken && self->delivery == GPUIPC_DELIVERY_ALL) {
-            return subscription_tell_end(channel_read(self->page, CHANNEL_END));
-        }
+        const offer_said said = read_offer(self->page, number);
         self->number = number;
-        if (!is_taken) {
+        if (!claim(self, slot, number)) {
             continue; /* withdrawn, for a newer one */
         }
         self->frames[slot].number = number;
-        if (!read_entry(self, slot)) {
+        if (!read_frame(self, slot, &said)) {
             subscription_return_now(self, slot, number);
             return status_fail(GPUIPC_ERR_PROTOCOL, "the writer says of a frame what cannot be");
         }
@@ -260,11 +287,12 @@ static void look_for_contents(const point_word *ready) {
 static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_stream *by,
                                        subscription_words *words, time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
+    const bool was_ready = self->frames[slot].was_ready;
     gpuipc_status status = GPUIPC_OK;
-    if (by->has_rested && words == NULL && !point_is_reached(&ready)) {
+    if (!was_ready && by->has_rested && words == NULL && !point_is_reached(&ready)) {
         look_for_contents(&ready);
     }
-    if (!point_is_reached(&ready)) {
+    if (!was_ready && !point_is_reached(&ready)) {
         if ((!by->can_wait && words == NULL) || is_writer_gone(self)) {
             status = await_contents(self, slot, limit);
         } else if (words == NULL) {
@@ -292,7 +320,7 @@ static gpuipc_status check_held(subscription *self) {
 static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame) {
     subscription_frame *frame = &self->frames[slot];
     os_mutex_lock(&self->mutex);
-    frame->is_taken = true;
+    subscription_set_taken(self, slot, true);
     frame->take = ++self->takes;
     frame->public_part.id = frame->take << 8 | slot;
     self->held++;

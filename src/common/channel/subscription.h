@@ -21,9 +21,9 @@ typedef struct subscription_kernel {
 
 /** What this reader has of a slot. */
 typedef struct subscription_frame {
-    bool is_taken;
     uint64_t take;   /**< the latest: part of a frame's id */
     uint64_t number; /**< of the frame */
+    bool was_ready;  /**< when it was published: the ready word need not be looked at */
     gpuipc_frame public_part;
     uint64_t header[CHANNEL_HEADER_WORDS];
     subscription_kernel kernel;
@@ -67,7 +67,8 @@ typedef struct subscription {
     bool has_turns;      /**< it is a channel of turns: of the rest, only what says so is used */
     turn_state turn;     /**< guarded by the mutex */
     atomic_bool is_over; /**< closed, while a thread may be waiting in it */
-    atomic_uint_least64_t in_kernels; /**< a bit for each slot whose words a kernel has */
+    atomic_uint_least64_t
+        taken; /**< a bit for each slot whose frame the caller has; set with the mutex, read by who takes, too */
     os_mutex taking; /**< held by the one thread that takes; guards the members to the next mutex */
     uint64_t number; /**< of the last frame that was taken, or found to be withdrawn */
     uint64_t sequence;  /**< of the last that was taken */
@@ -83,6 +84,19 @@ typedef struct subscription {
 } subscription;
 
 gpuipc_status subscription_acquire(gpuipc_subscription *handle, subscription **out_subscription);
+
+/** Whether the caller has that slot's frame. */
+static inline bool subscription_has_taken(const subscription *self, uint32_t slot) {
+    return (atomic_load_explicit(&self->taken, memory_order_acquire) >> slot & 1u) != 0;
+}
+
+/** The mutex is held. */
+static inline void subscription_set_taken(subscription *self, uint32_t slot, bool is_taken) {
+    const uint64_t bit = UINT64_C(1) << slot;
+    const uint64_t rest = atomic_load_explicit(&self->taken, memory_order_relaxed) & ~bit;
+    atomic_store_explicit(&self->taken, is_taken ? rest | bit : rest, memory_order_release);
+}
+
 /** The next frame for this reader, which it has not taken yet. The taking mutex is held. */
 bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t *out_slot);
 

@@ -4,10 +4,6 @@
 #include "channel/subscription.h"
 #include "sync/watch.h"
 
-static uint64_t bit_of(uint32_t slot) {
-    return UINT64_C(1) << slot;
-}
-
 /* ---- turns ------------------------------------------------------------------------------------- */
 
 /* The kernel is the stream's, and what it looks at or stores is the slot's: so are its turns. */
@@ -82,7 +78,6 @@ gpuipc_status subscription_kernel_begin(subscription *self, uint32_t slot, trail
     if (status == GPUIPC_OK) {
         kernel->is_in_use = true;
         kernel->stream = by->stream;
-        atomic_fetch_or(&self->in_kernels, bit_of(slot));
         words->ready = word_at(page, &awaited);
         words->returned = word_at(page, &returned);
     }
@@ -139,11 +134,9 @@ static gpuipc_status end_turns(subscription *self, subscription_kernel *kernel,
 static void leave(subscription *self, uint32_t slot) {
     cancel_turns(&self->frames[slot].kernel);
     self->frames[slot].kernel.is_in_use = false;
-    atomic_fetch_and(&self->in_kernels, ~bit_of(slot));
 }
 
-/* The kernel may have given the slot back, and the writer have offered it again: then its state stays as it is. The writer
- * is told before the events are recorded, which waits while another thread frees memory. The mutex is held. */
+/* The writer is told before the events are recorded, which waits while another thread frees memory. The mutex is held. */
 static gpuipc_status launched(subscription *self, const gpuipc_frame *what, gpuipc_stream stream) {
     uint32_t slot = 0;
     gpuipc_status status = subscription_find_taken(self, what, &slot);
@@ -156,7 +149,7 @@ static gpuipc_status launched(subscription *self, const gpuipc_frame *what, gpui
                            "no kernel has words of this frame, or one in another stream");
     }
     const bool was_lost = subscription_is_lost(self, slot);
-    (void)channel_change(self->page, slot, self->frames[slot].number, CHANNEL_TAKEN, CHANNEL_GIVEN);
+    channel_say(self->page, slot, self->frames[slot].number, CHANNEL_GIVEN);
     subscription_wake_writer(self);
     status = end_turns(self, kernel, stream, true);
     if (status != GPUIPC_OK) {

@@ -205,11 +205,11 @@ void subscription_end(subscription *self) {
     }
     for (uint32_t i = 0; i < self->slots; i++) {
         subscription_frame *frame = &self->frames[i];
-        if (frame->is_taken) {
+        if (subscription_has_taken(self, i)) {
             const point_word returned = channel_returned_word(self->page, i, frame->number);
             subscription_kernel_end(self, i);
             point_store(&returned);
-            frame->is_taken = false;
+            subscription_set_taken(self, i, false);
         }
     }
     if (self->has_pending) {
@@ -245,7 +245,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
         return status_out_of_memory(sizeof(*self));
     }
     atomic_init(&self->is_over, false);
-    atomic_init(&self->in_kernels, 0);
+    atomic_init(&self->taken, 0);
     atomic_init(&self->waited.is_asked_for, false);
     self->context = ctx;
     self->buffer = slots;

@@ -29,18 +29,8 @@ static gpuipc_status return_on_host(const subscription *self, uint32_t slot) {
     return GPUIPC_OK;
 }
 
-/* The stream could not be told: the frame is the caller's again, unless the writer has made use of it already. */
-static gpuipc_status take_again(const subscription *self, uint32_t slot, gpuipc_status why) {
-    const uint64_t number = self->frames[slot].number;
-    if (channel_change(self->page, slot, number, CHANNEL_GIVEN, CHANNEL_TAKEN)) {
-        return why;
-    }
-    subscription_return_now(self, slot, number);
-    return GPUIPC_OK;
-}
-
-/* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. A kernel that was not
- * told of may have given the slot back already, and the writer have offered it again: then its state stays as it is. */
+/* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. Where that fails the
+ * frame is the caller's again: a stream of the writer's may wait for it by now, and another frame then waits in the slot. */
 static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const uint64_t number = self->frames[slot].number;
     const point_word returned = channel_returned_word(self->page, slot, number);
@@ -49,12 +39,13 @@ static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, tr
     if (status != GPUIPC_OK) {
         return status;
     }
-    (void)channel_change(self->page, slot, number, CHANNEL_TAKEN, CHANNEL_GIVEN);
+    channel_say(self->page, slot, number, CHANNEL_GIVEN);
     subscription_wake_writer(self);
     status = trail_turn_write(&turn, &returned, 1);
     if (status != GPUIPC_OK) {
+        channel_say(self->page, slot, number, CHANNEL_TAKEN);
         trail_turn_cancel(&turn);
-        return take_again(self, slot, status);
+        return status;
     }
     trail_turn_end(&turn);
     return GPUIPC_OK;
@@ -76,14 +67,15 @@ static gpuipc_status return_on_stream(const subscription *self, uint32_t slot,
  * the word, so that it would be another one in a second. */
 bool subscription_is_lost(const subscription *self, uint32_t slot) {
     const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);
-    return channel_read(self->page, awaited.at) == awaited.value;
+    return !self->frames[slot].was_ready && channel_read(self->page, awaited.at) == awaited.value;
 }
 
 gpuipc_status subscription_find_taken(subscription *self, const gpuipc_frame *frame,
                                       uint32_t *out_slot) {
     const uint64_t slot = frame->id & 255u;
     const subscription_frame *found = &self->frames[slot < self->slots ? slot : 0];
-    if (slot >= self->slots || !found->is_taken || found->take != frame->id >> 8) {
+    if (slot >= self->slots || !subscription_has_taken(self, (uint32_t)slot) ||
+        found->take != frame->id >> 8) {
         return status_fail(
             GPUIPC_ERR_INVALID_ARGUMENT,
             "the frame is not this subscription's: it was given back, or another one "
@@ -94,7 +86,7 @@ gpuipc_status subscription_find_taken(subscription *self, const gpuipc_frame *fr
 }
 
 gpuipc_status subscription_forget(subscription *self, uint32_t slot, bool was_lost) {
-    self->frames[slot].is_taken = false;
+    subscription_set_taken(self, slot, false);
     self->held--;
     return was_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
                     : GPUIPC_OK;

@@ -46,5 +46,5 @@ bool subscription_turn_is_lost(const subscription *self) {
 
 void subscription_turns_end(subscription *self) {
     turn_page_end(self->page);
-    self->frames[0].is_taken = false;
+    subscription_set_taken(self, 0, false);
 }
