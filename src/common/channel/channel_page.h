@@ -47,8 +47,10 @@ enum {
     CHANNEL_SEQUENCE = 1,
     CHANNEL_USED = 2,
     CHANNEL_HEADER = 3,
-    CHANNEL_WAS_READY = 4 /**< 1: the ready word need not be looked at */
+    CHANNEL_WAS_READY = 4, /**< 1: the ready word need not be looked at */
+    CHANNEL_BEGINS = 5     /**< the first words of the header, which mostly are all of it */
 };
+#define CHANNEL_BEGINS_WORDS 3u
 /** Of a slot's entry: a line that the reader never writes, and one that the writer never does but to let go who waits. */
 enum {
     CHANNEL_READY = 0,
@@ -78,6 +80,7 @@ _Static_assert(CHANNEL_RING + CHANNEL_RING_SIZE * CHANNEL_OFFER_WORDS <= CHANNEL
 _Static_assert(CHANNEL_HEADERS + GPUIPC_CHANNEL_SLOTS_MAX * CHANNEL_HEADER_WORDS <
                    POINT_WORDS_END - 2u,
                "the headers fit");
+_Static_assert(CHANNEL_BEGINS + CHANNEL_BEGINS_WORDS == CHANNEL_OFFER_WORDS, "an offer is full");
 _Static_assert(CHANNEL_HEADER_WORDS * 8u == GPUIPC_FRAME_HEADER_MAX, "a header fits");
 _Static_assert(CHANNEL_RING_SIZE >= GPUIPC_CHANNEL_SLOTS_MAX, "what waits is not overwritten");
 
@@ -112,8 +115,9 @@ static inline void channel_prefetch(const point_page *page, uint32_t at) {
     GPUIPC_PREFETCH((const void *)&page->words[at]);
 }
 
-static inline void channel_prefetch_header(const point_page *page, uint32_t slot) {
-    channel_prefetch(page, CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS);
+/** The number of a word of a frame's header, behind those that are in its offer. */
+static inline uint32_t channel_header_at(uint32_t slot, uint32_t word) {
+    return CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS + word - CHANNEL_BEGINS_WORDS;
 }
 
 /** What the writer looks at of a slot that a reader has had. */

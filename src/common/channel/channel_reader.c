@@ -20,14 +20,18 @@ static uint32_t bit_of(const channel *self, const channel_reader *reader) {
 
 /* ---- offering ---------------------------------------------------------------------------------- */
 
-/* The header's last word may be used in part. */
-static void write_header(const point_page *page, uint32_t slot, const uint8_t *header,
-                         size_t bytes) {
-    const uint32_t first = CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS;
-    for (size_t i = 0; i < bytes; i += 8) {
+/* Its last word may be used in part. */
+static void write_header(const point_page *page, const channel_slot *of, uint32_t slot) {
+    for (uint32_t i = 0; i * 8 < of->header_bytes; i++) {
+        const size_t rest = of->header_bytes - i * 8;
         uint64_t word = 0;
-        memcpy(&word, header + i, bytes - i < 8 ? bytes - i : 8);
-        atomic_store_explicit(&page->words[first + i / 8], word, memory_order_relaxed);
+        memcpy(&word, of->header + i * 8, rest < 8 ? rest : 8);
+        if (i < CHANNEL_BEGINS_WORDS) {
+            channel_write(page, channel_offered_at(of->number, CHANNEL_BEGINS + i), word);
+        } else {
+            atomic_store_explicit(&page->words[channel_header_at(slot, i)], word,
+                                  memory_order_relaxed);
+        }
     }
 }
 
@@ -36,7 +40,6 @@ void channel_offer(channel *self, channel_reader *reader, uint32_t slot, bool is
     const point_page *page = reader->page;
     const uint64_t number = of->number;
     const bool is_newest = reader->delivery == GPUIPC_DELIVERY_NEWEST;
-    write_header(page, slot, of->header, of->header_bytes);
     if (is_newest) { /* its reader may be at the offer that was here */
         channel_write(page, channel_offered_at(number, CHANNEL_PLACE), 0);
     }
@@ -44,6 +47,7 @@ void channel_offer(channel *self, channel_reader *reader, uint32_t slot, bool is
     channel_write(page, channel_offered_at(number, CHANNEL_USED), of->bytes);
     channel_write(page, channel_offered_at(number, CHANNEL_HEADER), of->header_bytes);
     channel_write(page, channel_offered_at(number, CHANNEL_WAS_READY), is_ready);
+    write_header(page, of, slot);
     channel_write(page, channel_offered_at(number, CHANNEL_PLACE), channel_place(number, slot));
     of->holders |= bit_of(self, reader);
     if (is_newest) {

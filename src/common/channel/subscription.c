@@ -10,7 +10,7 @@
 /* Frames that were withdrawn one after the other: then the caller looks at its deadline. */
 #define TRIES_MAX 64
 /* So often for a frame before anything else, which is less than a microsecond. */
-#define LOOKS 128u
+#define LOOKS 256u
 /* So long for the contents of a frame that was waited for: a stream that has nothing else to do writes a word in some 3 us. */
 #define CONTENTS_NS UINT64_C(5000)
 /* Who sleeps looks so often whether the writer lives. */
@@ -80,6 +80,7 @@ typedef struct offer_said {
     uint64_t bytes;
     uint64_t header_bytes;
     uint64_t was_ready;
+    uint64_t begins[CHANNEL_BEGINS_WORDS]; /* the header */
 } offer_said;
 
 /* Each word read once. */
@@ -88,7 +89,10 @@ static offer_said read_offer(const point_page *page, uint64_t number) {
         .sequence = channel_read(page, channel_offered_at(number, CHANNEL_SEQUENCE)),
         .bytes = channel_read(page, channel_offered_at(number, CHANNEL_USED)),
         .header_bytes = channel_read(page, channel_offered_at(number, CHANNEL_HEADER)),
-        .was_ready = channel_read(page, channel_offered_at(number, CHANNEL_WAS_READY))};
+        .was_ready = channel_read(page, channel_offered_at(number, CHANNEL_WAS_READY)),
+        .begins = {channel_read(page, channel_offered_at(number, CHANNEL_BEGINS)),
+                   channel_read(page, channel_offered_at(number, CHANNEL_BEGINS + 1)),
+                   channel_read(page, channel_offered_at(number, CHANNEL_BEGINS + 2))}};
 }
 
 /* False when it cannot be. */
@@ -100,8 +104,10 @@ static bool read_frame(subscription *self, uint32_t slot, const offer_said *said
         return false;
     }
     for (uint32_t i = 0; i < (said->header_bytes + 7) / 8; i++) {
-        frame->header[i] = atomic_load_explicit(
-            &page->words[CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS + i], memory_order_relaxed);
+        frame->header[i] = i < CHANNEL_BEGINS_WORDS
+                               ? said->begins[i]
+                               : atomic_load_explicit(&page->words[channel_header_at(slot, i)],
+                                                      memory_order_relaxed);
     }
     frame->was_ready = said->was_ready == 1;
     frame->public_part =
@@ -150,7 +156,6 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
                                "the next frame is in the slot of one that is still taken: give "
                                "that back first, or say that its kernel was launched");
         }
-        channel_prefetch_header(self->page, slot);
         const offer_said said = read_offer(self->page, number);
         self->number = number;
         if (!claim(self, slot, number)) {
