@@ -281,8 +281,9 @@ typedef struct gpuipc_subscription_config {
     gpuipc_delivery delivery; /**< which frames */
     gpuipc_first first;       /**< beginning with which */
     uint32_t max_held;        /**< the most frames that it has at a time; 0: 1 */
-    /** In microseconds. A take that waits looks for a frame for so long before it sleeps; 0: 50; up to ::GPUIPC_LOOK_US_MAX. A
-     *  processor is busy meanwhile. For that the writer need not wake it. */
+    /** In microseconds. Who waits for a frame looks for so long before it sleeps; 0: 50; up to ::GPUIPC_LOOK_US_MAX. A
+     *  processor is busy meanwhile. For that the writer need not wake it. A take that runs out of time leaves the next one the
+     *  rest. A signal handler that runs while it looks is not noticed (::GPUIPC_CONTEXT_INTERRUPTIBLE). */
     uint32_t look_us;
     gpuipc_peer_policy policy; /**< whose channel it may be; NULL: only the same user's */
     void *policy_user_data;    /**< given to policy */

@@ -45,9 +45,10 @@ typedef struct gpuipc_server_config {
     void *policy_user_data;    /**< given to policy */
     /** Most clients of one user; 0: 128. One more is told ::GPUIPC_ERR_SERVER_BUSY. A process that opens tickets is
      *  one client for each context, from its first ticket until its connection has ended and it has nothing open any
-     *  more. On Linux a client costs this process a descriptor, and each process that has clients up to two more. One
-     *  process may have a quarter of all handles and one user half (SECURITY.md). With 1,024 descriptors that is some 250
-     *  clients of one process; of one user it is 170, where each is a process. Raise RLIMIT_NOFILE for more. */
+     *  more. On Linux a client costs this process a descriptor, and each process that has clients another one, or two where
+     *  it opens shares with a limit. One process may have a quarter of all handles and one user half (SECURITY.md). With 1,024
+     *  descriptors that is some 250 clients of one process. Of one user it is 256 where each is a process, or 170 with such
+     *  shares. Raise RLIMIT_NOFILE for more. */
     uint32_t max_connections_per_user;
     uint32_t reserved; /**< 0 */
 } gpuipc_server_config;

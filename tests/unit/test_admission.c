@@ -64,13 +64,42 @@ Test(admission, what_has_no_handle_is_never_known_again) {
     known_process *again = NULL;
     for (uint64_t number = 0; number < 2; number++) {
         const os_peer peer = {.process_id = number * 77, .process = OS_HANDLE_NONE};
-        check_ok(known_process_get(&self, &peer, &first));
-        check_ok(known_process_get(&self, &peer, &again));
+        check_ok(known_process_get(&self, &peer, NULL, &first));
+        check_ok(known_process_get(&self, &peer, NULL, &again));
         cr_assert_neq(first, again);
         known_process_unreference(first, false);
         known_process_unreference(again, false);
     }
     known_process_unreference(NULL, false);
+    known_processes_destroy(&self);
+}
+
+Test(admission, a_process_pays_for_its_handle) {
+    static const quota_amount totals = {{4, 4, 4, 4}}; /* a process may have one */
+    static const quota_amount one = {{[QUOTA_HANDLES] = 1}};
+    known_processes self = {.by_number = {.count = 0}};
+    known_process *known = NULL;
+    known_process *again = NULL;
+    quota_charge charge = {0};
+    quota *account;
+    os_peer peer;
+    check_ok(os_peer_self(&peer));
+    quota_pretend(&totals);
+    check_ok(quota_open(&peer, &account));
+    check_ok(quota_take(account, &one, &charge));
+    check_status(GPUIPC_ERR_LIMIT, known_process_get(&self, &peer, account, &known));
+    quota_return(&charge);
+    check_ok(known_process_get(&self, &peer, account, &known));
+    check_ok(known_process_get(&self, &peer, account, &again));
+    cr_assert_eq(known, again);
+    check_status(GPUIPC_ERR_LIMIT, quota_take(account, &one, &charge));
+    known_process_unreference(known, false);
+    known_process_unreference(again, false);
+    check_ok(quota_take(account, &one, &charge));
+    quota_return(&charge);
+    quota_unreference(account);
+    quota_pretend(NULL);
+    os_peer_close(&peer);
     known_processes_destroy(&self);
 }
 
@@ -87,7 +116,7 @@ Test(admission, what_was_admitted_is_found_until_it_is_removed) {
     check_ok(admission_new(&self));
     for (uint64_t i = 0; i < COUNT; i++) {
         const os_peer peer = {.process_id = i + 1, .process = OS_HANDLE_NONE};
-        check_ok(known_process_get(&processes, &peer, &known[i]));
+        check_ok(known_process_get(&processes, &peer, NULL, &known[i]));
         cr_assert_null(admission_find(self, known[i]));
         check_ok(admission_add(self, known[i], &entries[i]));
     }

@@ -249,3 +249,18 @@ Test(channel_wait, who_looks_for_longer_does_not_sleep) {
     check_ok(gpuipc_subscription_close(sleeps));
     check_ok(gpuipc_subscription_close(looks));
 }
+
+/* Else who waits in short stretches, as Python does for Ctrl-C, would keep a processor busy for ever. */
+Test(channel_wait, who_is_out_of_time_goes_on_where_it_was) {
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    gpuipc_subscription *looks =
+        channel_case_open(&(gpuipc_subscription_config){.look_us = 100 * 1000});
+    unsigned tries = 1;
+    for (; !has_slept(looks); tries++) { /* 20 ms each */
+    }
+    cr_assert_geq(tries, 4);
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(looks), 1);
+    cr_assert_not(has_slept(looks));
+    check_ok(gpuipc_subscription_close(looks));
+}

@@ -443,10 +443,10 @@ Test(meanwhile, a_process_whose_handle_cannot_be_kept_is_not_known) {
     check_ok(os_peer_self(&self));
     cannot_duplicate = true;
     check_refused(GPUIPC_ERR_TOO_MANY_HANDLES, "no handle left",
-                  known_process_get(&all, &self, &known));
+                  known_process_get(&all, &self, NULL, &known));
     cannot_duplicate = false;
     cr_assert(known == NULL && all.by_number.count == 0 && all.in_turn.count == 0);
-    check_ok(known_process_get(&all, &self, &known));
+    check_ok(known_process_get(&all, &self, NULL, &known));
     known_process_unreference(known, false);
     known_processes_destroy(&all);
     os_peer_close(&self);

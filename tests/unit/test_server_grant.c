@@ -156,19 +156,30 @@ Test(server_grant, many_that_expire_together_are_given_up_in_turns) {
     }
 }
 
-/* How many handles more this process, which counts as another one here, may be made to hold. */
-static uint64_t handles_left(void) {
-    static const quota_amount one = {{[QUOTA_HANDLES] = 1}};
-    quota_charge charge = {0};
-    uint64_t count = 0;
+/* Of this process, which counts as another one here. */
+static quota *own_account(void) {
     quota *account;
     os_peer self;
     check_ok(os_peer_self(&self));
     check_ok(quota_open(&self, &account));
     os_peer_close(&self);
-    while (quota_take(account, &one, &charge) == GPUIPC_OK) {
+    return account;
+}
+
+/* All handles that it may still be made to hold. @return how many */
+static uint64_t take_handles(quota *account, quota_charge *charge) {
+    static const quota_amount one = {{[QUOTA_HANDLES] = 1}};
+    uint64_t count = 0;
+    while (quota_take(account, &one, charge) == GPUIPC_OK) {
         count++;
     }
+    return count;
+}
+
+static uint64_t handles_left(void) {
+    quota_charge charge = {0};
+    quota *account = own_account();
+    const uint64_t count = take_handles(account, &charge);
     quota_return(&charge);
     quota_unreference(account);
     return count;
@@ -193,4 +204,55 @@ Test(server_grant, who_hangs_up_with_something_open_pays_for_being_watched) {
     cr_assert_eq(handles_left(), before + 1);
     check_ok(gpuipc_buffer_release(granted.buffer));
     check_ok(gpuipc_context_destroy(other));
+}
+
+/* What the server's end of the connection leaves is enough. */
+Test(server_grant, who_has_nothing_left_is_watched_all_the_same) {
+    const quota_amount enough = {{4096, 4096, UINT64_C(1) << 44, UINT64_C(1) << 44}};
+    gpuipc_context *other = core_context_new();
+    quota_charge rest = {0};
+    asker one;
+    asker_reply granted;
+    quota_pretend(&enough);
+    quota *account = own_account();
+    asker_begin(&one, other, &given);
+    check_ok(asker_send(&one, &given));
+    while (gpuipc_server_poll(handle, 0) == GPUIPC_OK) {
+    }
+    check_ok(asker_receive(&one, &granted));
+    cr_assert_eq(granted.answer, WIRE_GRANTED);
+    asker_end(&one);
+    (void)take_handles(account, &rest);
+    check_ok(gpuipc_server_poll(handle, SOON_MS));
+    cr_assert_eq(handles_left(), 0, "the watch has what the connection left");
+    quota_return(&rest);
+    quota_unreference(account);
+    check_ok(gpuipc_buffer_release(granted.buffer));
+    check_ok(gpuipc_context_destroy(other));
+}
+
+/* As one that may not have more open: it may try again. */
+Test(server_grant, a_process_without_a_handle_left_is_answered_busy) {
+    const quota_amount enough = {{4096, 4096, UINT64_C(1) << 44, UINT64_C(1) << 44}};
+    const gpuipc_share_config few = {.struct_size = sizeof(few), .max_processes = 1};
+    quota_charge rest = {0};
+    share_grant grant;
+    wire_answer answer = WIRE_GRANTED;
+    gpuipc_ticket limited;
+    check_ok(gpuipc_buffer_share(handle, shared, &few, &limited));
+    const ticket asked = asker_decode(&limited);
+    check_ok(os_peer_self(&peer));
+    quota_pretend(&enough);
+    quota *account = own_account();
+    holder *by = enter();
+    (void)take_handles(account, &rest);
+    check_ok(share_ask(&inside->shares, &asked, by, &answer, &grant));
+    cr_assert_eq(answer, WIRE_BUSY);
+    quota_return(&rest);
+    check_ok(share_ask(&inside->shares, &asked, by, &answer, &grant));
+    cr_assert_eq(answer, WIRE_GRANTED);
+    settle(&grant);
+    share_leave(&inside->shares, by);
+    quota_unreference(account);
+    os_peer_close(&peer);
 }

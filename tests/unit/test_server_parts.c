@@ -77,16 +77,16 @@ Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
     core_pair_open(&pair, core_context, other);
     check_ok(connection_acquire(pair.client, &to));
     os_peer peer = to->peer; /* this process, whose handle stays the connection's */
-    check_ok(known_process_get(&all, &peer, &found[0]));
-    check_ok(known_process_get(&all, &peer, &found[1]));
+    check_ok(known_process_get(&all, &peer, NULL, &found[0]));
+    check_ok(known_process_get(&all, &peer, NULL, &found[1]));
     cr_assert_eq(found[0], found[1]);
     peer.process_id++;
-    check_ok(known_process_get(&all, &peer, &found[2]));
+    check_ok(known_process_get(&all, &peer, NULL, &found[2]));
     cr_assert_neq(found[0], found[2]);
     peer.process_id++;
     peer.process = OS_HANDLE_NONE;
-    check_ok(known_process_get(&all, &peer, &found[3]));
-    check_ok(known_process_get(&all, &peer, &found[4]));
+    check_ok(known_process_get(&all, &peer, NULL, &found[3]));
+    check_ok(known_process_get(&all, &peer, NULL, &found[4]));
     cr_assert(found[4] != found[3], "without a handle it may be any");
     for (size_t i = 0; i < 5; i++) {
         known_process_unreference(found[i], false);

@@ -18,6 +18,20 @@ static os_peer running(void) {
     return peer;
 }
 
+/* What is said to have ended, from the ask number asks_left on. */
+static os_handle ended;
+static bool is_said;
+static int asks_left;
+
+int __real_os_peer_is_running(const os_peer *peer);
+int __wrap_os_peer_is_running(const os_peer *peer);
+int __wrap_os_peer_is_running(const os_peer *peer) {
+    if (is_said && peer->process.value == ended.value && asks_left-- <= 0) {
+        return 0;
+    }
+    return __real_os_peer_is_running(peer);
+}
+
 static uint64_t handles(void) {
     process_size size;
     cr_assert(process_size_get(&size));
@@ -70,14 +84,50 @@ Test(shared_process, the_first_connection_pays_for_it) {
     quota_pretend(NULL);
 }
 
-/* A number alone does not tell one process from another: not of another user, of none, or of one that has ended. */
+/* The next process of its number, and of its user, is another one. */
+Test(shared_process, one_that_has_ended_is_not_the_next_of_its_number) {
+    const uint64_t before = handles();
+    os_peer first = running();
+    os_peer second = running();
+    os_peer third = running();
+    shared_process *over = get(&first, NULL);
+    ended = first.process;
+    is_said = true;
+    shared_process *next = get(&second, NULL);
+    cr_assert_neq(next, over);
+    shared_process *same = get(&third, NULL);
+    cr_assert_eq(same, next);
+    is_said = false;
+    shared_process_unreference(over, false);
+    shared_process_unreference(next, false);
+    shared_process_unreference(same, false);
+    cr_assert_eq(handles(), before);
+}
+
+/* It ends while it is looked for, and its number goes to a process that is known by then. */
+Test(shared_process, nor_the_former_one) {
+    os_peer first = running();
+    os_peer second = running();
+    shared_process *known = get(&first, NULL);
+    ended = second.process;
+    is_said = true;
+    asks_left = 1;
+    shared_process *over = get(&second, NULL);
+    cr_assert_neq(over, known);
+    cr_assert_neq(second.process.value, first.process.value);
+    is_said = false;
+    shared_process_unreference(known, false);
+    shared_process_unreference(over, false);
+}
+
+/* Nor is one told from another by a number of another user's, by none, or without a handle. */
 Test(shared_process, what_may_be_another_process_is_not_shared) {
     const uint64_t before = handles();
     os_peer peers[4] = {running(), running(), running(), running()};
     shared_process *found[4];
     memcpy(peers[1].user, "another", sizeof("another"));
     peers[2].process_id = 0;
-    os_peer_close(&peers[3]); /* as where the system gives none */
+    os_peer_close(&peers[3]); /* the system gives none */
     for (size_t i = 0; i < 4; i++) {
         found[i] = get(&peers[i], NULL);
         for (size_t j = 0; j < i; j++) {

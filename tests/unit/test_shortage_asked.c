@@ -125,7 +125,7 @@ static gpuipc_status know_and_admit(void) {
     known_process *known = NULL;
     admission *to = NULL;
     admitted *entry = NULL;
-    gpuipc_status status = known_process_get(&all, &peer, &known);
+    gpuipc_status status = known_process_get(&all, &peer, NULL, &known);
     if (status == GPUIPC_OK) {
         status = admission_new(&to);
     }

@@ -399,8 +399,8 @@ void bind_subscription(nb::module_ &m) {
         "for, or the 'newest' there is. hold: how many frames it has at a time at most. first: the 'next' that is "
         "published, the 'newest' that is there, or all from the 'oldest' on. stream: for which contents are ready, "
         "and whose work a frame is given back behind; None: the current one at each time, and none for memory of the "
-        "host; -1: none. look: for so many seconds a take that waits looks for a frame before it sleeps, and keeps a processor "
-        "busy; None: 50 us; up to 1. timeout: seconds for the name to appear and its "
+        "host; -1: none. look: for so many seconds who waits for a frame looks for it before it sleeps, and keeps a processor "
+        "busy; None: 50 us; up to 1. Ctrl-C comes up to half a second late meanwhile. timeout: seconds for the name to appear and its "
         "server to answer. The rest is as in open().");
 }
 

@@ -26,16 +26,19 @@ static uint64_t hash_of(const os_peer *peer) {
     return hash_word(0, peer->process_id);
 }
 
-/* The other one runs by now, and did before: so if the one that is known runs still, both have had the number all the time,
- * and are one. The mutex is held. */
-static shared_process *find_running(const os_peer *running) {
-    for (table_link *at = table_find(&all.processes, hash_of(running)); at != NULL;
+static bool may_be_one(const shared_process *self, const os_peer *other) {
+    return self->fork_generation == os_fork_generation() &&
+           self->peer.process_id == other->process_id && strcmp(self->peer.user, other->user) == 0;
+}
+
+/* The known one is asked first: who runs still when that was seen to run had the number then, too, so that they are one. The
+ * mutex is held. */
+static shared_process *find_running(const os_peer *wanted) {
+    for (table_link *at = table_find(&all.processes, hash_of(wanted)); at != NULL;
          at = table_find_next(at)) {
         shared_process *one = TABLE_ITEM(at, shared_process, by_number);
-        if (one->fork_generation == os_fork_generation() &&
-            one->peer.process_id == running->process_id &&
-            strcmp(one->peer.user, running->user) == 0 && os_peer_is_running(&one->peer) == 1) {
-            return one;
+        if (may_be_one(one, wanted) && os_peer_is_running(&one->peer) == 1) {
+            return os_peer_is_running(wanted) == 1 ? one : NULL;
         }
     }
     return NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file The system's handle of another process: one for all connections with that process, since a server has as many
- * descriptors as the system lets it have, and its clients may be many contexts of few processes. Any thread; one lock.
+ * descriptors as the system lets it have, and its clients may be many contexts of few processes. Two that come at the same
+ * moment may have one each. (On Windows a connection has another one, for its own calls.) Any thread; one lock.
  */
 #ifndef GPUIPC_SHARED_PROCESS_H
 #define GPUIPC_SHARED_PROCESS_H

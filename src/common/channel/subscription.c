@@ -166,6 +166,7 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
             subscription_return_now(self, slot, number);
             return status_fail(GPUIPC_ERR_PROTOCOL, "the writer says of a frame what cannot be");
         }
+        self->looking_since_ns = 0;
         *out_slot = slot;
         return GPUIPC_OK;
     }
@@ -209,14 +210,16 @@ static void look_for_frame(const subscription *self) {
     }
 }
 
-/* Until there is one. */
+/* Until there is one. Who is out of time and calls again goes on looking, or sleeping. */
 static gpuipc_status await_frame(subscription *self, trail_stream *by, time_limit *limit,
                                  uint32_t *out_slot) {
     gpuipc_status status = take_next(self, out_slot);
     if (status != GPUIPC_ERR_TIMEOUT) {
         return status;
     }
-    uint64_t begun_ns = os_clock_ns();
+    if (self->looking_since_ns == 0) {
+        self->looking_since_ns = os_clock_ns();
+    }
     trail_stream_rest(by);
     while ((status = take_or_tell_end(self, out_slot)) == GPUIPC_ERR_TIMEOUT) {
         if (atomic_load(&self->is_over)) {
@@ -225,9 +228,9 @@ static gpuipc_status await_frame(subscription *self, trail_stream *by, time_limi
         if (os_deadline_passed(time_limit_deadline(limit))) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "there was no frame in time");
         }
-        if (os_clock_ns() - begun_ns > self->look_ns &&
+        if (os_clock_ns() - self->looking_since_ns > self->look_ns &&
             sleep_a_while(self, time_limit_deadline(limit))) {
-            begun_ns = os_clock_ns();
+            self->looking_since_ns = os_clock_ns();
         }
         look_for_frame(self);
     }

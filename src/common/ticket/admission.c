@@ -86,8 +86,9 @@ void places_spend(places_user *user, uint64_t ns) {
 
 struct known_process {
     unsigned references;
-    os_peer peer; /* its process: none as soon as that is known to be over */
-    bool is_over; /* its number may be another process's by now */
+    os_peer peer;        /* its process: none as soon as that is known to be over */
+    quota_charge charge; /* for that handle */
+    bool is_over;        /* its number may be another process's by now */
     known_processes *in;
     table_link by_number;
     list_link in_turn;
@@ -97,6 +98,7 @@ static bool is_running(known_process *self) {
     if (!self->is_over && os_peer_is_running(&self->peer) == 0) {
         self->is_over = true;
         os_peer_close(&self->peer);
+        quota_return(&self->charge);
     }
     return !self->is_over;
 }
@@ -125,26 +127,38 @@ static known_process *find_process(const known_processes *self, const os_peer *p
     return NULL;
 }
 
-static gpuipc_status make_process(const os_peer *peer, known_process **out_process) {
+/* The handle of @p peer is its connection's, which may go before. */
+static gpuipc_status keep_handle(known_process *self, const os_peer *peer, quota *of) {
+    gpuipc_status status = quota_take(of, &(quota_amount){{[QUOTA_HANDLES] = 1}}, &self->charge);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = os_handle_duplicate(peer->process, &self->peer.process);
+    if (status != GPUIPC_OK) {
+        quota_return(&self->charge);
+    }
+    return status;
+}
+
+static gpuipc_status make_process(const os_peer *peer, quota *of, known_process **out_process) {
     known_process *self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return status_out_of_memory(sizeof(*self));
     }
     self->peer = *peer;
     self->peer.process = OS_HANDLE_NONE;
-    if (os_handle_is_valid(peer->process)) {
-        gpuipc_status status = os_handle_duplicate(peer->process, &self->peer.process);
-        if (status != GPUIPC_OK) {
-            free(self);
-            return status;
-        }
+    gpuipc_status status =
+        os_handle_is_valid(peer->process) ? keep_handle(self, peer, of) : GPUIPC_OK;
+    if (status != GPUIPC_OK) {
+        free(self);
+        return status;
     }
     self->references = 1;
     *out_process = self;
     return GPUIPC_OK;
 }
 
-gpuipc_status known_process_get(known_processes *self, const os_peer *peer,
+gpuipc_status known_process_get(known_processes *self, const os_peer *peer, quota *of,
                                 known_process **out_process) {
     known_process *found = find_process(self, peer);
     if (found != NULL) {
@@ -153,7 +167,7 @@ gpuipc_status known_process_get(known_processes *self, const os_peer *peer,
         return GPUIPC_OK;
     }
     look_at_some(self);
-    gpuipc_status status = make_process(peer, &found);
+    gpuipc_status status = make_process(peer, of, &found);
     if (status == GPUIPC_OK) {
         found->in = self;
         table_add(&self->by_number, &found->by_number, hash_of(peer));
@@ -172,6 +186,7 @@ void known_process_unreference(known_process *self, bool forked) {
     if (!forked) { /* in a child it is closed already */
         os_peer_close(&self->peer);
     }
+    quota_return(&self->charge);
     free(self);
 }
 

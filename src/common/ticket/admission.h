@@ -5,6 +5,7 @@
 #ifndef GPUIPC_ADMISSION_H
 #define GPUIPC_ADMISSION_H
 
+#include "base/quota.h"
 #include "base/table.h"
 #include "os.h"
 
@@ -52,8 +53,9 @@ typedef struct known_processes {
 } known_processes;
 
 /** The process at the other end of a connection, with a reference for the caller, who gives it up when the
- *  connection is over at the latest. ERR_OUT_OF_MEMORY, ERR_TOO_MANY_HANDLES */
-gpuipc_status known_process_get(known_processes *self, const os_peer *peer,
+ *  connection is over at the latest. @param of charged with a handle of its own, where it is the first time.
+ *  ERR_LIMIT, ERR_OUT_OF_MEMORY, ERR_TOO_MANY_HANDLES */
+gpuipc_status known_process_get(known_processes *self, const os_peer *peer, quota *of,
                                 known_process **out_process);
 /** NULL does nothing. @param forked in a child */
 void known_process_unreference(known_process *self, bool forked);

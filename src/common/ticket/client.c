@@ -33,6 +33,7 @@ static client *client_of(list_link *at) {
 
 static void end_served(client_table *self, client *of) {
     os_poller_remove_connection(self->poller, of->connection->os);
+    quota_return(&of->connection->charge); /* a watch may need what it leaves */
     share_leave(self->shares, of->by);
     connection_leave(of->connection);
     connection_unreference(of->connection);

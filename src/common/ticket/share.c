@@ -190,7 +190,11 @@ static gpuipc_status admit(share_table *self, share *to, holder *by, wire_answer
                            admitted **out_new) {
     gpuipc_status status = GPUIPC_OK;
     if (by->process == NULL) {
-        status = known_process_get(&self->processes, by->peer, &by->process);
+        status = known_process_get(&self->processes, by->peer, by->quota, &by->process);
+    }
+    if (status == GPUIPC_ERR_LIMIT) {
+        *out_answer = WIRE_BUSY;
+        return GPUIPC_OK;
     }
     if (status != GPUIPC_OK || admission_find(to->admitted, by->process) != NULL) {
         return status;
