@@ -66,7 +66,7 @@ static void say_given(void) {
     for (uint32_t i = 0; i < CHANNEL_RING_SIZE; i++) {
         const uint64_t place = channel_read(page, channel_offered_at(i, CHANNEL_PLACE));
         const uint32_t slot = (uint32_t)place & 255u;
-        if (place >> 8 > channel_read(page, channel_entry(slot, CHANNEL_HAVING)) >> 2) {
+        if (place >> 8 > channel_said(page, slot) >> 2) {
             channel_say(page, slot, place >> 8, CHANNEL_GIVEN);
         }
     }

@@ -14,5 +14,5 @@ bool channel_withdraw(const point_page *page, uint32_t slot, uint64_t number) {
         channel_write(page, at, 0); /* else a later frame is there */
     }
     GPUIPC_FULL_FENCE();
-    return channel_read(page, channel_entry(slot, CHANNEL_HAVING)) >> 2 != number;
+    return channel_said(page, slot) >> 2 != number;
 }

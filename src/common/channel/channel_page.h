@@ -35,6 +35,7 @@ enum {
     CHANNEL_LEFT = 48, /**< 0, 1, or POINT_FAREWELL */
     CHANNEL_ENTRIES = 128,
     CHANNEL_RING = 1152,
+    CHANNEL_HAVING = 1664, /**< a word for each slot: what the reader has of it */
     CHANNEL_HEADERS = 2048
 };
 #define CHANNEL_RING_SIZE    64u
@@ -54,8 +55,7 @@ enum {
 /** Of a slot's entry: a line that the reader never writes, and one that the writer never does but to let go who waits. */
 enum {
     CHANNEL_READY = 0,
-    CHANNEL_RETURNED = 8,
-    CHANNEL_HAVING = 9
+    CHANNEL_RETURNED = 8
 };
 
 /** What the end word says. */
@@ -74,8 +74,10 @@ typedef enum channel_having {
 
 _Static_assert(CHANNEL_ENTRIES + GPUIPC_CHANNEL_SLOTS_MAX * CHANNEL_ENTRY_WORDS <= CHANNEL_RING,
                "the entries fit");
-_Static_assert(CHANNEL_RING + CHANNEL_RING_SIZE * CHANNEL_OFFER_WORDS <= CHANNEL_HEADERS,
+_Static_assert(CHANNEL_RING + CHANNEL_RING_SIZE * CHANNEL_OFFER_WORDS <= CHANNEL_HAVING,
                "the ring fits");
+_Static_assert(CHANNEL_HAVING + GPUIPC_CHANNEL_SLOTS_MAX <= CHANNEL_HEADERS,
+               "what readers say fits");
 /* Beyond, points have words that say something: point.h. */
 _Static_assert(CHANNEL_HEADERS + GPUIPC_CHANNEL_SLOTS_MAX * CHANNEL_HEADER_WORDS <
                    POINT_WORDS_END - 2u,
@@ -121,14 +123,20 @@ static inline uint32_t channel_header_at(uint32_t slot, uint32_t word) {
 }
 
 /** What the writer looks at of a slot that a reader has had. */
-static inline void channel_prefetch_having(const point_page *page, uint32_t slot) {
+static inline void channel_prefetch_returned(const point_page *page, uint32_t slot) {
     channel_prefetch(page, channel_entry(slot, CHANNEL_RETURNED));
 }
 
 /** What a reader says that it does with a frame. */
 static inline void channel_say(const point_page *page, uint32_t slot, uint64_t number,
                                channel_having having) {
-    channel_write(page, channel_entry(slot, CHANNEL_HAVING), channel_having_of(number, having));
+    channel_write(page, CHANNEL_HAVING + slot, channel_having_of(number, having));
+}
+
+/** What was said, which its writer looks at only where the slot was not returned: so the reader mostly has that line for
+ *  itself, and says it without waiting for another processor. */
+static inline uint64_t channel_said(const point_page *page, uint32_t slot) {
+    return channel_read(page, CHANNEL_HAVING + slot);
 }
 
 /** Whether an offer still stands, behind what the reader said of it: of a withdrawal and that, one sees the other. */

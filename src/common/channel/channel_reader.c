@@ -99,7 +99,7 @@ static bool has_nothing(const channel *self, const channel_reader *reader) {
         const channel_slot *slot = &self->slots[i];
         const point_word returned = channel_returned_word(reader->page, i, slot->number);
         const point_word awaited = channel_returned_word(reader->page, i, slot->awaited_number);
-        const uint64_t having = channel_read(reader->page, channel_entry(i, CHANNEL_HAVING));
+        const uint64_t having = channel_said(reader->page, i);
         if ((slot->holders & bit) != 0 && !point_is_reached(&returned) &&
             having == channel_having_of(slot->number, CHANNEL_GIVEN)) {
             return false;
@@ -414,7 +414,7 @@ uint32_t channel_count_held(const channel *self, const channel_reader *reader, u
         if ((slot->holders & bit_of(self, reader)) == 0 || point_is_reached(&returned)) {
             continue;
         }
-        const uint64_t having = channel_read(reader->page, channel_entry(i, CHANNEL_HAVING));
+        const uint64_t having = channel_said(reader->page, i);
         if (having == channel_having_of(slot->number, CHANNEL_TAKEN)) {
             (*out_held)++;
         } else if (having != channel_having_of(slot->number, CHANNEL_GIVEN)) {

@@ -30,15 +30,16 @@ typedef enum having {
     HAS
 } having;
 
-/* Who takes all says in time that it has something: of one that has left, before that. */
+/* What was returned is known by one word, and the others are not looked at. Who takes all says in time that it has something:
+ * of one that has left, before that. */
 static having look_at_holder(const channel_reader *reader, uint32_t at, uint64_t number) {
     const point_word returned = channel_returned_word(reader->page, at, number);
-    const bool takes_all =
-        reader->delivery == GPUIPC_DELIVERY_ALL && channel_read(reader->page, CHANNEL_LEFT) == 0;
-    const uint64_t said = channel_read(reader->page, channel_entry(at, CHANNEL_HAVING));
     if (point_is_reached(&returned)) {
         return HAS_NOT;
     }
+    const bool takes_all =
+        reader->delivery == GPUIPC_DELIVERY_ALL && channel_read(reader->page, CHANNEL_LEFT) == 0;
+    const uint64_t said = channel_said(reader->page, at);
     if (said >> 2 != number) {
         return takes_all ? HAS : HAS_BEEN_OFFERED;
     }
@@ -90,7 +91,7 @@ static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_
     uint32_t offered = 0;
     for (uint32_t i = 0; has_more(slot->holders, i); i++) { /* all of them at the same time */
         if ((slot->holders >> i & 1u) != 0) {
-            channel_prefetch_having(self->readers[i].page, at);
+            channel_prefetch_returned(self->readers[i].page, at);
         }
     }
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
