@@ -12,6 +12,7 @@ from gpuipc import _native
 from gpuipc._torch_streams import start
 
 _from_dlpack: Any = torch._C._from_dlpack
+_make_subclass: Any = torch.Tensor._make_subclass
 _KNOWN_MAX = 256
 """How many tensors are kept: of each slot, for each shape that frames have had."""
 
@@ -22,13 +23,37 @@ _KNOWN_MAX = 256
 class _Slots:
     """Tensors over the slots of a channel. Each is made once, since that takes longer than a frame does."""
 
-    def __init__(self) -> None:
+    def __init__(self, one: Any, several: Any) -> None:
+        """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
+        self._one, self._several = one, several
         self._known: dict[tuple[int, int], Any] = {}
+        self._spare: dict[tuple[int, int], Any] = {}
+        self._last = (0, 0)
 
-    def of(self, frame: _native.FrameBase) -> Any:
-        """A tensor, or a dict of several. No stream is ordered by this: the channel does that."""
-        found = self._known.get(_native.frame_place(frame))
-        return self._make(frame) if found is None else found
+    def of(self, frame: Any) -> Any:
+        """What is had now: a new object, so that nothing that was done to the last one is seen. It keeps the frame. No
+        stream is ordered by this: the channel does that."""
+        place = self._last = _native.frame_place(frame)
+        made = self._spare.pop(place, None)
+        if made is None:
+            known = self._known.get(place)
+            made = self._new(self._make(frame) if known is None else known)
+        if type(made) is self._several:
+            for each in made.values():
+                each._frame = frame
+        made._frame = frame
+        return made
+
+    def prepare(self) -> None:
+        """The next one for the slot that was had last, while nobody waits for it."""
+        place = self._last
+        if place in self._known and place not in self._spare:
+            self._spare[place] = self._new(self._known[place])
+
+    def _new(self, tensors: Any) -> Any:
+        if type(tensors) is dict:
+            return self._several({name: _make_subclass(self._one, each) for name, each in tensors.items()})
+        return _make_subclass(self._one, tensors)
 
     def _make(self, frame: _native.FrameBase) -> Any:
         made: dict[str, Any] = {}
@@ -38,6 +63,7 @@ class _Slots:
         found = made["."] if list(made) == ["."] else made
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
+            self._spare.clear()
         self._known[_native.frame_place(frame)] = found
         return found
 
@@ -64,17 +90,6 @@ if TYPE_CHECKING:
 
 else:
     _Tensor = torch.Tensor
-_make_subclass: Any = torch.Tensor._make_subclass
-
-
-def _had(tensors: Any, frame: Any, one: Any, several: Any) -> Any:
-    """A new object for what is had now, so that nothing that was done to the last one is seen. It keeps the frame."""
-    if type(tensors) is dict:
-        made = several({name: _had(each, frame, one, several) for name, each in tensors.items()})
-    else:
-        made = _make_subclass(one, tensors)
-    made._frame = frame
-    return made
 
 
 # ---- the writer
@@ -155,7 +170,7 @@ class Channel:
             raise TypeError(f"memory of '{place.type}' is not shared here")
         self.native: _native.Channel = _native.Channel(name, shape, dtype, like=_plain(like), **options)
         """The channel below, which knows nothing of PyTorch."""
-        self._slots = _Slots()
+        self._slots = _Slots(Loan, LoanDict)
         if place.type == "cuda":
             start([options["device"]])
 
@@ -172,7 +187,7 @@ class Channel:
         timeout seconds; the stream waits by itself for those that gave back in the order of theirs. like, or shape and
         dtype: of this frame alone. stream: None: PyTorch's current one; -1: none."""
         loan = self.native.loan(shape if like is None else _plain(like), dtype, stream=stream, timeout=timeout)
-        return _had(self._slots.of(loan), loan, Loan, LoanDict)
+        return self._slots.of(loan)
 
     def ticket(self) -> _native.Ticket:
         """What readers open it by, as long as it is there."""
@@ -268,26 +283,26 @@ class Subscription:
         """Takes a subscription over."""
         self.native: _native.Subscription = native
         """The one below, which knows nothing of PyTorch."""
-        self._slots = _Slots()
+        self._slots = _Slots(Frame, FrameDict)
 
     def take(self, timeout: float | None = None, stream: object | None = None) -> Any:
         """Waits for a frame, for at most timeout seconds: a Frame, or a FrameDict of several tensors. The stream waits
         for the contents; None: the one of subscribe(), or PyTorch's current one."""
-        return self._made(self.native.take(timeout, stream))
-
-    def _made(self, frame: _native.Frame) -> Any:
-        return _had(self._slots.of(frame), frame, Frame, FrameDict)
+        self._slots.prepare()
+        return self._slots.of(self.native.take(timeout, stream))
 
     def __iter__(self) -> Subscription:
         return self
 
     def __next__(self) -> Any:
-        return self._made(self.native.__next__())
+        self._slots.prepare()
+        return self._slots.of(self.native.__next__())
 
     def next(self, timeout: float | None = None) -> Any:
         """What a loop does to go on: gives the frame before back, unless it is kept, and waits for the next one, for at
         most timeout seconds. Raises as take() does."""
-        return self._made(self.native.next(timeout))
+        self._slots.prepare()
+        return self._slots.of(self.native.next(timeout))
 
     def fileno(self) -> int:
         """For event loops: readable while take(0) may have something to say, a frame or the end. Not after close()."""

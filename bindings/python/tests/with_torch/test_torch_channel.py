@@ -117,6 +117,31 @@ def test_a_part_keeps_its_frame(channel: gpuipc.torch.Channel) -> None:
     assert channel.readers()[0].held == 0
 
 
+@pytest.mark.parametrize("like", [torch.zeros(2, 3), {"a": torch.zeros(4), "b": torch.zeros(2)}])
+def test_each_frame_is_a_new_object(like: Any) -> None:
+    """Also where it was made before the frame came, and after a take that ran out of time."""
+    channel = gpuipc.torch.Channel(like=like, slots=2)
+    seen = []
+    with gpuipc.torch.subscribe(channel.ticket(), hold=2) as subscription:
+        for value in range(8):
+            with pytest.raises(TimeoutError):
+                subscription.take(0)
+            with channel.loan(timeout=PATIENCE) as loan:
+                for each in loan.values() if isinstance(loan, dict) else [loan]:
+                    each.fill_(value)
+            frame = subscription.take(PATIENCE)
+            tensors = list(frame.values()) if isinstance(frame, dict) else [frame]
+            assert [each.unique().tolist() for each in tensors] == [[value]] * len(tensors)
+            assert not any(hasattr(each, "mark") or each.requires_grad for each in tensors)
+            assert frame.sequence == value + 1
+            for each in tensors:
+                each.mark = value
+            seen.append(frame)
+            frame.give_back()
+    assert len({id(each) for each in seen}) == 8
+    channel.close()
+
+
 def test_the_loop_gives_back_what_is_not_kept(channel: gpuipc.torch.Channel) -> None:
     channel = gpuipc.torch.Channel(like=torch.zeros(2), slots=4)
     frames = gpuipc.torch.subscribe(channel.ticket(), hold=3)
