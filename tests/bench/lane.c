@@ -81,6 +81,17 @@ void lane_events_end(const CUevent events[LANE_CALLS]) {
     }
 }
 
+static void ask(CUstream stream) {
+    CUstreamCaptureStatus capture;
+    unsigned long long id = 0;
+    CUcontext current;
+    bench_check_cuda(bench_driver.cuStreamIsCapturing(stream, &capture), "asking a stream");
+    if (bench_driver.has_streamid) {
+        bench_check_cuda(bench_driver.cuStreamGetId(stream, &id), "asking a stream");
+    }
+    bench_check_cuda(bench_driver.cuCtxGetCurrent(&current), "asking for the CUDA context");
+}
+
 void lane_time_calls(const board *at, CUstream stream, const CUevent events[LANE_CALLS],
                      uint64_t gate, uint32_t word, uint64_t *out_ns) {
     for (uint32_t i = 0; i < LANE_CALLS; i++) {
@@ -90,7 +101,10 @@ void lane_time_calls(const board *at, CUstream stream, const CUevent events[LANE
         board_write_async(at, stream, word, i);
         const uint64_t writes_ns = os_clock_ns();
         bench_check_cuda(bench_driver.cuEventRecord(events[i], stream), "an event");
-        out_ns[2 * LANE_CALLS + i] = os_clock_ns() - writes_ns;
+        const uint64_t records_ns = os_clock_ns();
+        ask(stream);
+        out_ns[3 * LANE_CALLS + i] = os_clock_ns() - records_ns;
+        out_ns[2 * LANE_CALLS + i] = records_ns - writes_ns;
         out_ns[LANE_CALLS + i] = writes_ns - waits_ns;
         out_ns[i] = waits_ns - begin_ns;
     }

@@ -62,8 +62,9 @@ typedef struct device_scope {
     bool is_relaxed; /**< the capture mode is */
     uint64_t
         stream_id; /**< of a stream that is not being captured, which no other one gets, as its handle; 0: not known */
+    uint32_t index; /**< what device_entered() says inside */
     const void *outer_of;
-    uint32_t outer_index; /**< what device_entered() says outside */
+    uint32_t outer_index; /**< and outside */
 } device_scope;
 
 /** Enters a device's primary context, retaining it when it is used first. */

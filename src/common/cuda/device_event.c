@@ -41,7 +41,7 @@ gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint
                                  device_scope *out_scope) {
     bool is_new = false;
     gpuipc_status status = device_enter_uncaptured_briefly(ctx, stream, index, out_scope);
-    if (status != GPUIPC_OK || device_entered(ctx) != GPUIPC_DEVICE_NONE) {
+    if (status != GPUIPC_OK || out_scope->index != GPUIPC_DEVICE_NONE) {
         return status;
     }
     status = hold_primary(ctx, &is_new);

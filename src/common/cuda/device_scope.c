@@ -27,6 +27,7 @@ static void begin(const context *ctx, uint32_t index, device_scope *scope) {
     scope->outer_index = entered->index;
     entered->of = ctx;
     entered->index = index;
+    scope->index = index;
 }
 
 /* The primary context of a device, retained at its first use and no earlier: retaining it costs

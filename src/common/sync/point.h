@@ -204,6 +204,8 @@ void point_page_unregister(point_page *self);
 
 /** Whether streams of the current CUDA context wait for words by themselves. */
 bool point_has_stream_waits(const struct context *ctx);
+/** Those of the device of that number, which is the current one. GPUIPC_DEVICE_NONE: it is not known which that is */
+bool point_has_stream_waits_on(const struct context *ctx, uint32_t index);
 
 /** Lets a stream of the current CUDA context write words of one page when it comes there. Where nothing does
  *  that by itself (a word operation, a host function), the calling thread waits for the stream.

@@ -100,11 +100,11 @@ gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
 /* ---- words --------------------------------------------------------------------------------- */
 
 /* What a device can do stays as it is. */
-bool point_has_stream_waits(const struct context *ctx) {
+bool point_has_stream_waits_on(const struct context *ctx, uint32_t index) {
     const driver *drv = &ctx->driver;
-    uint32_t index = 0;
     int can = 0;
-    if (!drv->has_word || !drv->has_pinned || device_current(ctx, &index) != GPUIPC_OK) {
+    if (!drv->has_word || !drv->has_pinned ||
+        (index == GPUIPC_DEVICE_NONE && device_current(ctx, &index) != GPUIPC_OK)) {
         return false;
     }
     device *of = &ctx->devices[index];
@@ -115,6 +115,10 @@ bool point_has_stream_waits(const struct context *ctx) {
         atomic_store_explicit(&of->has_words, can != 0 ? 1 : -1, memory_order_relaxed);
     }
     return known > 0 || can != 0;
+}
+
+bool point_has_stream_waits(const struct context *ctx) {
+    return point_has_stream_waits_on(ctx, GPUIPC_DEVICE_NONE);
 }
 
 /* How many words go to a stream in one call. The queue of a stream has room for 1,021 calls and then keeps the

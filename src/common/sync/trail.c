@@ -228,7 +228,7 @@ gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint
     if (status != GPUIPC_OK) {
         return status;
     }
-    entered.can_wait = point_has_stream_waits(ctx);
+    entered.can_wait = point_has_stream_waits_on(ctx, entered.scope.index);
     *out_stream = entered;
     return GPUIPC_OK;
 }
@@ -301,8 +301,9 @@ static bool is_milestone(const trail_turn *of, const trail_event *event) {
 /* One of the stream's device: the mark's own, mostly. */
 static gpuipc_status find_event(trail_turn *self) {
     trail_event *last = atomic_load(&self->mark->last);
-    uint32_t index;
-    gpuipc_status status = device_current(self->of->context, &index);
+    uint32_t index = self->by->scope.index;
+    gpuipc_status status =
+        index == GPUIPC_DEVICE_NONE ? device_current(self->of->context, &index) : GPUIPC_OK;
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -122,7 +122,7 @@ def test_each_frame_is_a_new_object(like: Any) -> None:
     """Also where it was made before the frame came, and after a take that ran out of time."""
     channel = gpuipc.torch.Channel(like=like, slots=2)
     seen = []
-    with gpuipc.torch.subscribe(channel.ticket(), hold=2) as subscription:
+    with gpuipc.torch.subscribe(channel.ticket()) as subscription:
         for value in range(8):
             with pytest.raises(TimeoutError):
                 subscription.take(0)
