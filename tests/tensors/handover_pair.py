@@ -104,11 +104,16 @@ class Torch:
         # The stream of this whole program; 1 is how DLPack names the legacy default stream.
         self.stream = torch.cuda.current_stream(device).cuda_stream or 1
         self.own = torch.zeros(OWN_COUNT, dtype=torch.int32, device="cuda")
+        self.patience = 5.0
 
     def await_room(self, nbytes: int) -> None:
-        """What was dropped is freed behind the work of the GPUs, which takes longer than a round."""
-        end = time.monotonic() + 5
-        while self.torch.cuda.mem_get_info(self.device)[0] < 16 * nbytes and time.monotonic() < end:
+        """What was dropped is freed behind the work of the GPUs, which takes longer than a round. Where the other pairs have
+        the rest of a GPU's memory, that is found out once."""
+        end = time.monotonic() + self.patience
+        while self.torch.cuda.mem_get_info(self.device)[0] < 16 * nbytes:
+            if time.monotonic() > end:
+                self.patience = 0.05
+                break
             time.sleep(0.005)
 
     def of(self, array: Any) -> Any:
