@@ -65,15 +65,15 @@ void lanes_stamp(lanes *self, lane_way way, uint32_t reader, uint32_t count, boo
 
 /** So many of each kind at a time. */
 #define LANE_CALLS 16u
-/** A wait, a write, an event, and what is asked of a stream: whether it is being captured, its id, and the current CUDA
- *  context. */
-#define LANE_CALLS_KINDS 4u
+/** A wait, a write, an event; and each of the two words with an event behind it and what is asked of the stream before:
+ *  whether it is being captured, its id, and the current CUDA context. */
+#define LANE_CALLS_KINDS 5u
 
 /** With the device's context current. */
 void lane_events_begin(CUevent events[LANE_CALLS]);
 void lane_events_end(const CUevent events[LANE_CALLS]);
 /** What the words of a channel take of this process's time without one, on a stream that waits for the gate.
- *  @param word to be written  @param out_ns all waits, all writes, all events, all questions */
+ *  @param word to be written  @param out_ns all of each kind after the other */
 void lane_time_calls(const board *at, CUstream stream, const CUevent events[LANE_CALLS],
                      uint64_t gate, uint32_t word, uint64_t *out_ns);
 

@@ -99,11 +99,6 @@ static inline uint32_t channel_entry(uint32_t slot, uint32_t word) {
     return CHANNEL_ENTRIES + slot * CHANNEL_ENTRY_WORDS + word;
 }
 
-/** The number of a word of a frame's offer. */
-static inline uint32_t channel_offered_at(uint64_t number, uint32_t word) {
-    return CHANNEL_RING + (uint32_t)(number % CHANNEL_RING_SIZE) * CHANNEL_OFFER_WORDS + word;
-}
-
 /** What an offer says first. */
 static inline uint64_t channel_place(uint64_t number, uint32_t slot) {
     return number << 8 | slot;
@@ -113,8 +108,18 @@ static inline uint64_t channel_having_of(uint64_t number, channel_having having)
     return number << 2 | (uint64_t)having;
 }
 
+/** The number of a word of a frame's offer. */
+static inline uint32_t channel_offered_at(uint64_t number, uint32_t word) {
+    return CHANNEL_RING + (uint32_t)(number % CHANNEL_RING_SIZE) * CHANNEL_OFFER_WORDS + word;
+}
+
 static inline void channel_prefetch(const point_page *page, uint32_t at) {
     GPUIPC_PREFETCH((const void *)&page->words[at]);
+}
+
+/** What is about to be written, and the other end may have looked at: while the driver is called, or with those of others. */
+static inline void channel_prefetch_to_write(const point_page *page, uint32_t at) {
+    GPUIPC_PREFETCH_WRITE((const void *)&page->words[at]);
 }
 
 /** The number of a word of a frame's header, behind those that are in its offer. */
@@ -122,9 +127,12 @@ static inline uint32_t channel_header_at(uint32_t slot, uint32_t word) {
     return CHANNEL_HEADERS + slot * CHANNEL_HEADER_WORDS + word - CHANNEL_BEGINS_WORDS;
 }
 
-/** What the writer looks at of a slot that a reader has had. */
-static inline void channel_prefetch_returned(const point_page *page, uint32_t slot) {
+/** What the writer looks at of a slot that a reader has had. @param can_wait a stream may: then what was said counts mostly */
+static inline void channel_prefetch_returned(const point_page *page, uint32_t slot, bool can_wait) {
     channel_prefetch(page, channel_entry(slot, CHANNEL_RETURNED));
+    if (can_wait) {
+        channel_prefetch(page, CHANNEL_HAVING + slot);
+    }
 }
 
 /** What a reader says that it does with a frame. */

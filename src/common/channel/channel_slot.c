@@ -91,7 +91,7 @@ static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_
     uint32_t offered = 0;
     for (uint32_t i = 0; has_more(slot->holders, i); i++) { /* all of them at the same time */
         if ((slot->holders >> i & 1u) != 0) {
-            channel_prefetch_returned(self->readers[i].page, at);
+            channel_prefetch_returned(self->readers[i].page, at, can_wait);
         }
     }
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {

@@ -185,8 +185,19 @@ static void wake_only_reader(channel *self) {
     }
 }
 
+/* The lines of all readers come at the same time. */
+static void prefetch_offers(const channel *self, uint64_t number) {
+    for (uint32_t i = 0; i < self->places; i++) {
+        if (self->readers[i].page != NULL) {
+            channel_prefetch_to_write(self->readers[i].page,
+                                      channel_offered_at(number, CHANNEL_PLACE));
+        }
+    }
+}
+
 /* The words of all before any is woken. */
 static void tell_readers(channel *self, uint32_t at, bool is_ready) {
+    prefetch_offers(self, self->slots[at].number);
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             channel_offer(self, &self->readers[i], at, is_ready);
@@ -218,6 +229,7 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     const uint64_t number = frame != NULL ? self->number + 1 : self->slots[at].number;
     trail_turn turn;
     trail_stream by;
+    prefetch_offers(self, number);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status != GPUIPC_OK) {

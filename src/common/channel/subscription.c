@@ -167,6 +167,7 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
             return status_fail(GPUIPC_ERR_PROTOCOL, "the writer says of a frame what cannot be");
         }
         self->looking_since_ns = 0;
+        self->next_slot = (slot + 1) % self->slots;
         *out_slot = slot;
         return GPUIPC_OK;
     }
@@ -414,6 +415,7 @@ static gpuipc_status take_on(subscription *self, gpuipc_stream stream, subscript
     if (status != GPUIPC_OK || !has_stream(stream)) {
         return status == GPUIPC_OK ? take(self, &by, words, timeout_ms, out_frame) : status;
     }
+    channel_prefetch_to_write(self->page, CHANNEL_HAVING + self->next_slot);
     status = trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
         status = take(self, &by, words, timeout_ms, out_frame);

@@ -71,9 +71,10 @@ typedef struct subscription {
         taken; /**< a bit for each slot whose frame the caller has; set with the mutex, read by who takes, too */
     os_mutex taking; /**< held by the one thread that takes; guards the members to the next mutex */
     uint64_t number; /**< of the last frame that was taken, or found to be withdrawn */
-    uint64_t sequence; /**< of the last that was taken */
-    bool has_pending;  /**< one was taken whose contents its taker did not await to the end */
-    uint32_t pending;  /**< its slot */
+    uint64_t sequence;  /**< of the last that was taken */
+    uint32_t next_slot; /**< behind its slot: mostly that of the next frame */
+    bool has_pending;   /**< one was taken whose contents its taker did not await to the end */
+    uint32_t pending;   /**< its slot */
     uint64_t
         looking_since_ns; /**< when the first call began to wait for the next frame; 0: none did. Later when it was woken */
     uint64_t looked_ns; /**< when it was last looked whether the writer lives */

@@ -54,6 +54,7 @@ static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, tr
 static gpuipc_status return_on_stream(const subscription *self, uint32_t slot,
                                       gpuipc_stream stream) {
     trail_stream by;
+    channel_prefetch_to_write(self->page, CHANNEL_HAVING + slot);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
