@@ -177,6 +177,42 @@ Test(channel_behind, who_closes_keeps_what_its_stream_reads) {
     end();
 }
 
+/* It has taken the next frame of that slot as well, or was out of time with it: that is given back, and the former is not. */
+static void check_closing(bool has_taken) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    begin(&(gpuipc_channel_config){.slots = 1});
+    CUstream uses = stream_gate_stream();
+    check_ok(publish(0));
+    stream_gate_close(uses);
+    check_ok(gpuipc_subscription_take(reader, uses, 0, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    check_ok(publish(0));
+    if (has_taken) {
+        check_ok(gpuipc_subscription_take(reader, uses, 0, &frame));
+    } else {
+        check_status(GPUIPC_ERR_TIMEOUT,
+                     gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &frame));
+    }
+    check_ok(gpuipc_subscription_close(reader));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_ACTIVE);
+    stream_gate_check_waits(stream);
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    stream_gate_synchronize(uses);
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_CLOSED);
+    stream_gate_stream_end(uses);
+    reader = NULL;
+    end();
+}
+
+Test(channel_behind, who_closes_with_the_next_frame_keeps_it_too) {
+    check_closing(true);
+}
+
+Test(channel_behind, who_closes_without_its_contents_keeps_it_too) {
+    check_closing(false);
+}
+
 Test(channel_behind, with_as_many_slots_as_may_be_hosts_are_ahead_no_further) {
     begin(&(gpuipc_channel_config){.slots = GPUIPC_CHANNEL_SLOTS_MAX});
     for (uint32_t i = 0; i < GPUIPC_CHANNEL_SLOTS_MAX; i++) { /* nothing is waited for yet */

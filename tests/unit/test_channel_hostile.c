@@ -158,6 +158,26 @@ Test(channel_hostile, a_frame_larger_than_its_slot_is_none) {
     check_ok(gpuipc_subscription_close(reader));
 }
 
+/* It may hold one. What it says is none of the words that there are. */
+Test(channel_hostile, who_says_anything_of_a_frame_has_it) {
+    object *behind;
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_held = 1});
+    gpuipc_subscription *reader =
+        channel_case_open(&(gpuipc_subscription_config){.delivery = GPUIPC_DELIVERY_NEWEST});
+    check_ok(object_acquire(OBJECT_SUBSCRIPTION, reader, &behind));
+    for (uint32_t number = 1; number <= 2; number++) {
+        const gpuipc_frame frame = channel_case_loan();
+        check_ok(gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
+        channel_write(((subscription *)behind)->page, CHANNEL_HAVING + (uint32_t)(frame.id & 255u),
+                      number << 2);
+    }
+    cr_assert_eq(channel_case_reader().held, 2);
+    channel_case_send(); /* waits until it is dropped */
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    object_unreference(behind);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
 Test(channel_hostile, a_reader_of_every_frame) {
     run_beside(GPUIPC_DELIVERY_ALL);
 }

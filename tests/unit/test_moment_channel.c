@@ -212,14 +212,14 @@ static gpuipc_status take_between(void) {
     return GPUIPC_OK;
 }
 
-Test(moment_channel, what_is_taken_is_not_withdrawn) {
+static void check_taken(gpuipc_full_policy full, gpuipc_status expected) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    channel_case_make(&(gpuipc_channel_config){.slots = 1, .full = full});
     reader = channel_case_open(&(gpuipc_subscription_config){.delivery = GPUIPC_DELIVERY_NEWEST});
     channel_case_send();
     moment_at(MOMENT_WITHDRAW, 1, take_between);
-    check_status(GPUIPC_ERR_TIMEOUT,
-                 gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &frame));
+    check_refused(expected, "readers have all slots",
+                  gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &frame));
     moment_over();
     cr_assert_eq(between.sequence, 1);
     cr_assert_eq(channel_case_reader().held, 1);
@@ -227,6 +227,14 @@ Test(moment_channel, what_is_taken_is_not_withdrawn) {
     channel_case_send();
     cr_assert_eq(channel_case_reader().passed_over, 0);
     check_ok(gpuipc_subscription_close(reader));
+}
+
+Test(moment_channel, what_is_taken_is_not_withdrawn) {
+    check_taken(GPUIPC_FULL_WAIT, GPUIPC_ERR_TIMEOUT);
+}
+
+Test(moment_channel, and_is_in_the_way_of_who_skips) {
+    check_taken(GPUIPC_FULL_SKIP, GPUIPC_ERR_BUSY);
 }
 
 /* ---- streams and kernels ------------------------------------------------------------------------- */

@@ -72,8 +72,11 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
         slot->awaited &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
-            reader->passed_over += channel_withdraw(reader->page, i, slot->number) &&
-                                   is_passed_over(self, reader, slot->number);
+            const bool has_declined =
+                channel_said(reader->page, i) == channel_having_of(slot->number, CHANNEL_DECLINED);
+            reader->passed_over +=
+                has_declined || (channel_withdraw(reader->page, i, slot->number) &&
+                                 is_passed_over(self, reader, slot->number));
             const point_word returned = channel_returned_word(reader->page, i, slot->number);
             point_raise(&returned);
             slot->holders &= ~bit;
@@ -414,13 +417,14 @@ uint32_t channel_count_held(const channel *self, const channel_reader *reader, u
         if ((slot->holders & bit_of(self, reader)) == 0 || point_is_reached(&returned)) {
             continue;
         }
-        const uint64_t having = channel_said(reader->page, i);
-        if (having == channel_having_of(slot->number, CHANNEL_TAKEN)) {
-            (*out_held)++;
-        } else if (having != channel_having_of(slot->number, CHANNEL_GIVEN)) {
-            const bool is_over = is_passed_over(self, reader, slot->number);
+        const uint64_t said = channel_said(reader->page, i);
+        const bool has_declined = said == channel_having_of(slot->number, CHANNEL_DECLINED);
+        if (said >> 2 != slot->number || has_declined) {
+            const bool is_over = has_declined || is_passed_over(self, reader, slot->number);
             passed_over += is_over;
             *out_lag += !is_over;
+        } else if (said != channel_having_of(slot->number, CHANNEL_GIVEN)) {
+            (*out_held)++; /* whatever it said */
         }
     }
     return passed_over;

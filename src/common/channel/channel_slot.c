@@ -49,23 +49,24 @@ static having look_at_holder(const channel_reader *reader, uint32_t at, uint64_t
     return said == channel_having_of(number, CHANNEL_GIVEN) ? HAS_GIVEN : HAS;
 }
 
-/* The readers that have an offer which nobody has taken lose it, unless they take it right now. */
-static bool withdraw(channel *self, uint32_t at, uint32_t offered) {
+/* The readers that have an offer which nobody has taken lose it. @return those that take it right now */
+static uint32_t withdraw(channel *self, uint32_t at, uint32_t offered) {
     channel_slot *slot = &self->slots[at];
-    bool all = true;
+    uint32_t taken = 0;
     for (uint32_t i = 0; has_more(offered, i); i++) {
+        const uint32_t bit = UINT32_C(1) << i;
         channel_reader *reader = &self->readers[i];
-        if ((offered >> i & 1u) == 0) {
+        if ((offered & bit) == 0) {
             continue;
         }
         if (channel_withdraw(reader->page, at, slot->number)) {
-            slot->holders &= ~(UINT32_C(1) << i);
-            reader->passed_over++;
+            slot->holders &= ~bit;
+            reader->passed_over += reader->delivery == GPUIPC_DELIVERY_NEWEST;
         } else {
-            all = false;
+            taken |= bit;
         }
     }
-    return all;
+    return taken;
 }
 
 /* Whether the stream of the latest publication has come to it, or it need not: what the same stream is given next comes
@@ -127,10 +128,10 @@ static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_
 static slot_state look_at_slot(channel *self, uint32_t at, trail_stream *by) {
     slot_state state = {.is_free = false};
     const uint32_t offered = look_at_holders(self, at, by->can_wait, &state);
-    if (state.in_the_way != 0) {
-        return state;
+    if (state.in_the_way == 0 && is_written(self, at, by)) {
+        state.in_the_way = withdraw(self, at, offered);
+        state.is_free = state.in_the_way == 0;
     }
-    state.is_free = is_written(self, at, by) && withdraw(self, at, offered);
     return state;
 }
 

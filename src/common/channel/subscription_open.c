@@ -6,6 +6,7 @@
 
 #include "base/struct_size.h"
 #include "channel/subscription.h"
+#include "sync/trail.h"
 #include "ticket/server.h"
 #include "ticket/server_link.h"
 #include "ticket/ticket_name.h"
@@ -190,6 +191,16 @@ static void destroy(object *base) {
     free(self);
 }
 
+/* Where a stream that gave the slot back before has not come to that, the writer's may wait for it: it learns from that word
+ * that the former frame is not used any more, and from the end of this reader that this one is not. */
+static void return_at_end(const subscription *self, uint32_t slot) {
+    if (trail_has_passed(self->page->trail, TRAIL_WRITE, slot)) {
+        const point_word returned =
+            channel_returned_word(self->page, slot, self->frames[slot].number);
+        point_store(&returned);
+    }
+}
+
 void subscription_end(subscription *self) {
     atomic_store(&self->is_over, true);
     channel_write(self->page, CHANNEL_READER_SLEEPS, 0);
@@ -204,18 +215,14 @@ void subscription_end(subscription *self) {
         subscription_turns_end(self);
     }
     for (uint32_t i = 0; i < self->slots; i++) {
-        subscription_frame *frame = &self->frames[i];
         if (subscription_has_taken(self, i)) {
-            const point_word returned = channel_returned_word(self->page, i, frame->number);
             subscription_kernel_end(self, i);
-            point_store(&returned);
+            return_at_end(self, i);
             subscription_set_taken(self, i, false);
         }
     }
     if (self->has_pending) {
-        const point_word returned =
-            channel_returned_word(self->page, self->pending, self->frames[self->pending].number);
-        point_store(&returned);
+        return_at_end(self, self->pending);
         self->has_pending = false;
     }
     channel_write(self->page, CHANNEL_LEFT, 1);

@@ -47,8 +47,9 @@ class _Slots:
     def prepare(self) -> None:
         """The next one for the slot that was had last, while nobody waits for it."""
         place = self._last
-        if place in self._known and place not in self._spare:
-            self._spare[place] = self._new(self._known[place])
+        known = self._known.get(place)
+        if known is not None and place not in self._spare:
+            self._spare[place] = self._new(known)
 
     def _new(self, tensors: Any) -> Any:
         if type(tensors) is dict:
