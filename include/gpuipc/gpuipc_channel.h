@@ -348,7 +348,7 @@ GPUIPC_API gpuipc_status gpuipc_subscription_close(gpuipc_subscription *subscrip
  * @param timeout_ms for a frame to be there, and its contents where no stream waits for them. What was there and not
  *        ready is the next call's. Also for streams of this reader, once they are more than 31 frames behind the host
  * @param out_frame its struct_size is set by the caller; receives all else
- * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may),
+ * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_LIMIT (it has as many as it may; or the next is in the slot of one that it has),
  *         ::GPUIPC_ERR_PEER_CLOSED (the writer has ended, and there are no more frames),
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped this reader, which was too slow), ::GPUIPC_ERR_BUSY
  *         (another thread is taking), ::GPUIPC_ERR_PROTOCOL (the writer says of a frame what cannot be),

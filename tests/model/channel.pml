@@ -22,6 +22,8 @@
  *   9: the writer withdraws without asking whether the frame was taken meanwhile
  *  10: an offer is written over an older one that still has its place
  *  11: who finds that what it took was withdrawn does not say so
+ *  12: who closes gives back what it has in a slot of which its stream still has the former frame
+ *  13: who has closed counts as gone, although the writer's stream waits for a frame of before the one that is there
  */
 #ifndef FAULT
 #define FAULT 0
@@ -31,6 +33,9 @@
 #endif
 #ifndef ONLY
 #define ONLY 2 /* 0, 1: this reader alone; 2: both */
+#endif
+#ifndef CLOSES
+#define CLOSES 2 /* 0, 1: this reader may close; 2: none does */
 #endif
 #ifndef SLOTS
 #define SLOTS 2
@@ -64,6 +69,7 @@ byte tail;                      /* the newest; of the reader of the newest */
 bool has_ended[READERS];        /* the writer says so */
 bool reader_sleeps[READERS];
 bool writer_sleeps[READERS];
+bool has_left[READERS];         /* the reader says so */
 
 /* ---- the memory, and what the system says ---- */
 byte contents[SLOTS]; /* the frame that is in it; 0: half of one */
@@ -77,10 +83,16 @@ bool waits[READERS];         /* of the slot that was found: a stream has to wait
 bool offered[READERS];       /* likewise: this reader is to lose its offer */
 byte frame_of[SLOTS];
 
+bool is_ended[READERS];      /* this reader has left, and has nothing */
+byte awaited[READERS * SLOTS]; /* the latest frame that the writer's stream waits for */
+
+/* ---- a reader's own ---- */
+byte returns[READERS * SLOTS]; /* so many frames of this slot its stream has yet to return */
+
 #if FAULT == 6
 #define IS_GONE(r) false
 #else
-#define IS_GONE(r) is_killed[r]
+#define IS_GONE(r) (is_killed[r] || is_ended[r])
 #endif
 #if FAULT == 7
 #define IS_RETURNED(r, s, n) (having[AT(r, s)] == 4 * (n) + DECLINED || having[AT(r, s)] / 4 > (n))
@@ -88,6 +100,16 @@ byte frame_of[SLOTS];
 #else
 #define IS_RETURNED(r, s, n) (returned[AT(r, s)] >= (n))
 #define RETURN(r, s, n)      returned[AT(r, s)] = n
+#endif
+
+/* Of one that has left, what its stream has not returned is still its own. What it only says that it has is not. */
+#define NOTHING_IN(r, s)                                                                               \
+    (!(holds[AT(r, s)] && !IS_RETURNED(r, s, frame_of[s]) && having[AT(r, s)] == 4 * frame_of[s] + GIVEN) && \
+     (FAULT == 13 || IS_RETURNED(r, s, awaited[AT(r, s)])))
+#if SLOTS == 1
+#define HAS_NOTHING(r) NOTHING_IN(r, 0)
+#else
+#define HAS_NOTHING(r) (NOTHING_IN(r, 0) && NOTHING_IN(r, 1))
 #endif
 
 chan stream = [FRAMES] of { byte, byte, byte, bool, bool }; /* slot, frame, the one before, wait for reader 0, 1 */
@@ -116,7 +138,7 @@ inline look_at(r, s) {
         holds[AT(r, s)] = false
     :: else
     fi;
-    offered[r] = holds[AT(r, s)] && r != IN_ORDER && having[AT(r, s)] / 4 != frame_of[s];
+    offered[r] = holds[AT(r, s)] && (r != IN_ORDER || has_left[r]) && having[AT(r, s)] / 4 != frame_of[s];
     waits[r] = holds[AT(r, s)] && having[AT(r, s)] == 4 * frame_of[s] + GIVEN;
     free = free && (FAULT == 2 || !holds[AT(r, s)] || waits[r] || offered[r]);
     if
@@ -129,6 +151,9 @@ inline look_at(r, s) {
  * newest has lost its offer. */
 inline look_for_slot() {
     d_step {
+#if CLOSES != 2
+        is_ended[CLOSES] = is_ended[CLOSES] || (has_left[CLOSES] && HAS_NOTHING(CLOSES));
+#endif
         slot = first;
         holder = NOBODY;
         do
@@ -146,26 +171,35 @@ inline look_for_slot() {
 }
 
 /* Two steps: the reader may be between its own two. */
-inline withdraw() {
+inline withdraw(r) {
     if
-    :: slot != NOBODY && offered[1] ->
+    :: slot != NOBODY && offered[r] ->
         d_step {
             if
-            :: place[IN_RING(1, frame_of[slot])] == PLACE_OF(frame_of[slot], slot) ->
-                place[IN_RING(1, frame_of[slot])] = 0
+            :: place[IN_RING(r, frame_of[slot])] == PLACE_OF(frame_of[slot], slot) ->
+                place[IN_RING(r, frame_of[slot])] = 0
             :: else /* a later offer is there */
             fi
         };
         d_step {
             if
-            :: having[AT(1, slot)] / 4 != frame_of[slot] || FAULT == 9 ->
-                holds[AT(1, slot)] = false
+            :: having[AT(r, slot)] / 4 != frame_of[slot] || FAULT == 9 ->
+                holds[AT(r, slot)] = false
             :: else -> free = false
             fi;
-            offered[1] = false
+            offered[r] = false
         }
     :: else
     fi
+}
+
+inline withdraw_all() {
+    withdraw(1);
+#if CLOSES == 0
+    withdraw(0)
+#else
+    skip
+#endif
 }
 
 /* Any slot may be looked at first, as a stream may be in the way in another. Where a reader takes what was to be withdrawn, the
@@ -177,7 +211,7 @@ inline loan() {
     fi;
     do
     :: look_for_slot();
-        withdraw();
+        withdraw_all();
         if
         :: free -> break
         :: slot == NOBODY ->
@@ -185,18 +219,19 @@ inline loan() {
             writer_sleeps[who] = true;
 #if FAULT != 1
             look_for_slot();
-            withdraw();
+            withdraw_all();
 #endif
             if
             :: free -> break
-            :: slot == NOBODY && holder == who -> (!writer_sleeps[who] || IS_GONE(who))
+            :: slot == NOBODY && holder == who ->
+                (!writer_sleeps[who] || IS_GONE(who) || (has_left[who] && HAS_NOTHING(who)))
             :: else /* it has given back meanwhile, and rings for nobody; or it has taken */
             fi
         :: else
         fi
     od;
     who = 0;
-    d_step { first = 0; holder = 0; free = false; offered[1] = false }
+    d_step { first = 0; holder = 0; free = false; offered[0] = false; offered[1] = false }
 }
 
 inline wake_reader(r) {
@@ -241,6 +276,9 @@ active proctype writer() {
             loan();
             d_step {
                 stream ! slot, n, frame_of[slot], waits[0], waits[1];
+#if CLOSES != 2
+                awaited[AT(CLOSES, slot)] = (waits[CLOSES] -> frame_of[slot] : awaited[AT(CLOSES, slot)]);
+#endif
                 frame_of[slot] = n
             };
 #if ONLY != 1
@@ -273,8 +311,8 @@ active proctype writer_stream() {
         :: done == FRAMES -> break
         :: else ->
             stream ? slot, n, before, waits_0, waits_1;
-            (!waits_0 || is_killed[0] || IS_RETURNED(0, slot, before));
-            (!waits_1 || is_killed[1] || IS_RETURNED(1, slot, before));
+            (!waits_0 || is_killed[0] || is_ended[0] || IS_RETURNED(0, slot, before));
+            (!waits_1 || is_killed[1] || is_ended[1] || IS_RETURNED(1, slot, before));
             contents[slot] = 0;
             contents[slot] = n;
             ready[AT(0, slot)] = n;
@@ -349,12 +387,23 @@ inline use_and_give_back() {
         wake_writer()
     :: FAULT != 8 || r != IN_ORDER -> having[AT(r, slot)] = 4 * taken + GIVEN;
         wake_writer();
-        seen = taken;
-        reader_streams[r] ! slot, taken
+        d_step {
+            reader_streams[r] ! slot, taken;
+            returns[AT(r, slot)] = returns[AT(r, slot)] + (CLOSES == r -> 1 : 0);
+            seen = taken
+        }
     :: FAULT != 7 && FAULT != 8 -> use();
         returned[AT(r, slot)] = taken;
         having[AT(r, slot)] = 4 * taken + GIVEN;
         wake_writer()
+#if CLOSES != 2
+    :: r == CLOSES -> /* it closes with it */
+        if
+        :: returns[AT(r, slot)] == 0 || FAULT == 12 -> RETURN(r, slot, taken)
+        :: else /* the writer learns from its end */
+        fi;
+        closes = true
+#endif
     fi;
     taken = 0
 }
@@ -373,7 +422,7 @@ proctype reader_stream(byte r) {
             :: writer_is_killed
             fi;
             RETURN(r, slot, n);
-            d_step { slot = 0; n = 0 }
+            d_step { returns[AT(r, slot)] = returns[AT(r, slot)] - (CLOSES == r -> 1 : 0); slot = 0; n = 0 }
         :: is_over[r] && empty(reader_streams[r]) -> break
         od
     } unless { is_killed[r] }
@@ -388,8 +437,12 @@ proctype reader(byte r) {
     byte taken;
     byte seen;
     bool was_over;
+    bool closes;
     {
         do
+#if CLOSES != 2
+        :: r == CLOSES -> closes = true; break
+#endif
         :: was_over = has_ended[r] || writer_is_killed;
             look_for_frame();
             if
@@ -414,9 +467,17 @@ proctype reader(byte r) {
                 fi;
                 d_step { found = 0; slot = 0; was_over = false }
             :: else
+            fi;
+            if
+            :: closes -> break
+            :: else
             fi
         od;
-        assert(writer_is_killed || seen == FRAMES);
+        assert(writer_is_killed || closes || seen == FRAMES);
+        if
+        :: closes -> has_left[r] = true; wake_writer()
+        :: else
+        fi;
         is_over[r] = true
     } unless { is_killed[r] }
 }
