@@ -22,10 +22,11 @@ static uint32_t bit_of(const channel *self, const channel_reader *reader) {
 
 /* Its last word may be used in part. */
 static void write_header(const point_page *page, const channel_slot *of, uint32_t slot) {
-    for (uint32_t i = 0; i * 8 < of->header_bytes; i++) {
-        const size_t rest = of->header_bytes - i * 8;
+    for (uint32_t i = 0; (size_t)i * 8 < of->header_bytes; i++) {
+        const size_t at = (size_t)i * 8;
+        const size_t rest = of->header_bytes - at;
         uint64_t word = 0;
-        memcpy(&word, of->header + i * 8, rest < 8 ? rest : 8);
+        memcpy(&word, of->header + at, rest < 8 ? rest : 8);
         if (i < CHANNEL_BEGINS_WORDS) {
             channel_write(page, channel_offered_at(of->number, CHANNEL_BEGINS + i), word);
         } else {

@@ -71,15 +71,15 @@ typedef struct subscription {
         taken; /**< a bit for each slot whose frame the caller has; set with the mutex, read by who takes, too */
     os_mutex taking; /**< held by the one thread that takes; guards the members to the next mutex */
     uint64_t number; /**< of the last frame that was taken, or found to be withdrawn */
-    uint64_t sequence;  /**< of the last that was taken */
-    uint32_t next_slot; /**< behind its slot: mostly that of the next frame */
-    bool has_pending;   /**< one was taken whose contents its taker did not await to the end */
-    uint32_t pending;   /**< its slot */
+    uint64_t sequence; /**< of the last that was taken */
+    bool has_pending;  /**< one was taken whose contents its taker did not await to the end */
+    uint32_t pending;  /**< its slot */
     uint64_t
         looking_since_ns; /**< when the first call began to wait for the next frame; 0: none did. Later when it was woken */
     uint64_t looked_ns; /**< when it was last looked whether the writer lives */
     bool is_writer_gone;
-    os_mutex mutex; /**< guards the rest; may be taken inside the other */
+    uint32_t next_slot; /**< behind that of the last frame: mostly the next one's */
+    os_mutex mutex;     /**< guards the rest; may be taken inside the other */
     uint64_t takes;
     uint32_t held;
     subscription_frame frames[GPUIPC_CHANNEL_SLOTS_MAX];
