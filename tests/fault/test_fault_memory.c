@@ -92,7 +92,7 @@ Test(fault_memory, every_allocation_fails_once) {
 /* So many objects that the table's next growth is the one allocation of its size in a scenario. */
 enum {
     FILLERS = 32768,
-    LARGE_BYTES = 512 * 1024
+    LARGE_BYTES = 600 * 1024
 };
 
 static void *fillers[2 * FILLERS];

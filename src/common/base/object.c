@@ -11,24 +11,37 @@
 #define SLOT_MAX       ((1u << SLOT_BITS) - 1u)
 #define GENERATION_MAX ((UINT64_C(1) << (63 - SLOT_BITS)) - 1u)
 #define NO_SLOT        UINT32_MAX
+/* Slots come so many at a time: memory that nothing touches before it is used. */
+#define BLOCK_BITS  14
+#define BLOCK_SLOTS (1u << BLOCK_BITS)
+#define BLOCKS      (1u << (SLOT_BITS - BLOCK_BITS))
+/* Who has a slot's lock has it for a few instructions, unless the system takes the processor away in between. */
+#define LOCK_TRIES    1000u
+#define LOCK_PAUSE_US 50u
 
 _Static_assert(sizeof(void *) == 8, "handles need 64 bits");
 
+/* Every call looks a handle up, and finds no lock there that calls on other objects take. The lock guards the object and the
+ * generation, which are changed with the table's mutex held as well; that guards the others. */
 typedef struct slot {
+    atomic_uint lock;    /* 0: free; else 1 + os_fork_generation() of whose thread has it */
+    uint32_t index;      /* its own */
     object *object;      /* NULL: free */
     uint64_t generation; /* of the handle given out last, or given out next when free */
     uint64_t holds;      /* how often the user may still release it */
     uint32_t next_free;
+    unsigned char apart[24]; /* so that calls on the next one do not wait for a cache line */
 } slot;
 
-/* One table for the process. Slots are never given back, so a stale handle is always looked up in
+_Static_assert(sizeof(slot) == 64, "a slot is as long as a cache line");
+
+/* One table for the process. Slots stay where they are and are never given back, so a stale handle is always looked up in
  * memory that is still a slot. */
 static struct {
-    os_static_mutex mutex;
-    slot *slots;
+    os_static_mutex mutex; /* guards the rest; held over fork(), so that nothing is half changed */
     uint32_t count;
-    uint32_t capacity;
     uint32_t first_free;
+    _Atomic(slot *) blocks[BLOCKS];
 } table = {.first_free = NO_SLOT};
 
 void object_init(object *self, object_kind kind, void (*destroy)(object *self)) {
@@ -62,54 +75,94 @@ int object_is_forked(const object *self) {
     return self->fork_generation != os_fork_generation();
 }
 
-static void *handle_of(uint32_t index) {
-    uint64_t value = table.slots[index].generation << (SLOT_BITS + 1) | (uint64_t)index << 1 | 1u;
+/* ---- slots ------------------------------------------------------------------------------------- */
+
+/* What a thread of the parent process had locked when it forked is nobody's here. (It may have taken a reference, so that the
+ * child keeps the object to its end.) */
+static void lock(slot *self) {
+    const unsigned mine = os_fork_generation() + 1u;
+    unsigned seen = 0;
+    for (unsigned tries = 1; !atomic_compare_exchange_weak_explicit(
+             &self->lock, &seen, mine, memory_order_acquire, memory_order_relaxed);
+         tries++) {
+        seen = seen == mine ? 0 : seen;
+        if (tries % LOCK_TRIES == 0) {
+            os_sleep_us(LOCK_PAUSE_US);
+        }
+    }
+}
+
+static void unlock(slot *self) {
+    atomic_store_explicit(&self->lock, 0, memory_order_release);
+}
+
+/* NULL: there is none of that number yet. */
+static slot *slot_at(uint32_t index) {
+    slot *block = atomic_load_explicit(&table.blocks[index >> BLOCK_BITS], memory_order_acquire);
+    return block == NULL ? NULL : &block[index % BLOCK_SLOTS];
+}
+
+static void *handle_of(const slot *self) {
+    uint64_t value = self->generation << (SLOT_BITS + 1) | (uint64_t)self->index << 1 | 1u;
     return (void *)(uintptr_t)value;
+}
+
+/* The slot that a handle names, or NULL. */
+static slot *named(const void *handle) {
+    uint64_t value = (uint64_t)(uintptr_t)handle;
+    return (value & 1u) == 0 ? NULL : slot_at((uint32_t)(value >> 1 & SLOT_MAX));
+}
+
+/* Whether the handle is one of a live object of this kind. The slot is locked, or the table. */
+static bool is_live(const slot *self, object_kind kind, const void *handle) {
+    uint64_t value = (uint64_t)(uintptr_t)handle;
+    return self->object != NULL && self->generation == value >> (SLOT_BITS + 1) &&
+           self->object->kind == kind;
 }
 
 /* The live slot of a handle of this kind, or NULL. The table is locked. */
 static slot *find(object_kind kind, const void *handle) {
-    uint64_t value = (uint64_t)(uintptr_t)handle;
-    uint64_t index = value >> 1 & SLOT_MAX;
-    if ((value & 1u) == 0 || index >= table.count) {
-        return NULL;
-    }
-    slot *found = &table.slots[index];
-    if (found->object == NULL || found->generation != value >> (SLOT_BITS + 1) ||
-        found->object->kind != kind) {
-        return NULL;
-    }
-    return found;
+    slot *found = named(handle);
+    return found != NULL && is_live(found, kind, handle) ? found : NULL;
 }
 
-/* A free slot's number, or NO_SLOT. The table is locked. */
-static uint32_t take_slot(void) {
-    if (table.first_free != NO_SLOT) {
-        uint32_t index = table.first_free;
-        table.first_free = table.slots[index].next_free;
-        return index;
+/* Room for the next ones. The table is locked. */
+static bool add_block(uint32_t number) {
+    slot *block = number < BLOCKS ? calloc(BLOCK_SLOTS, sizeof(*block)) : NULL;
+    if (block != NULL) {
+        atomic_store_explicit(&table.blocks[number], block, memory_order_release);
     }
-    if (table.count == table.capacity) {
-        uint32_t capacity = table.capacity == 0 ? 64 : table.capacity * 2;
-        slot *slots = capacity > SLOT_MAX ? NULL : realloc(table.slots, capacity * sizeof(*slots));
-        if (slots == NULL) {
-            return NO_SLOT;
-        }
-        table.slots = slots;
-        table.capacity = capacity;
-    }
-    table.slots[table.count] = (slot){.generation = 1};
-    return table.count++;
+    return block != NULL;
 }
+
+/* A free one, or NULL. The table is locked. */
+static slot *take_slot(void) {
+    if (table.first_free != NO_SLOT) {
+        slot *taken = slot_at(table.first_free);
+        table.first_free = taken->next_free;
+        return taken;
+    }
+    if (table.count % BLOCK_SLOTS == 0 && !add_block(table.count / BLOCK_SLOTS)) {
+        return NULL;
+    }
+    slot *made = slot_at(table.count);
+    made->index = table.count++;
+    made->generation = 1; /* who looks at it has found no object */
+    return made;
+}
+
+/* ---- handles ----------------------------------------------------------------------------------- */
 
 gpuipc_status object_publish(object *self, void **out_handle) {
     os_static_mutex_lock(&table.mutex);
-    uint32_t index = take_slot();
+    slot *taken = take_slot();
     void *handle = NULL;
-    if (index != NO_SLOT) {
-        table.slots[index].object = self;
-        table.slots[index].holds = 1;
-        handle = handle_of(index);
+    if (taken != NULL) {
+        lock(taken);
+        taken->object = self;
+        unlock(taken);
+        taken->holds = 1;
+        handle = handle_of(taken);
     }
     os_static_mutex_unlock(&table.mutex);
     if (handle == NULL) {
@@ -137,18 +190,22 @@ static gpuipc_status not_an_object(object_kind kind, const void *handle) {
 }
 
 gpuipc_status object_acquire(object_kind kind, const void *handle, object **out_object) {
-    os_static_mutex_lock(&table.mutex);
-    slot *found = find(kind, handle);
-    object *self = found == NULL ? NULL : found->object;
-    int forked = self != NULL && object_is_forked(self);
-    if (self != NULL && !forked) {
-        object_reference(self);
+    slot *found = named(handle);
+    object *self = NULL;
+    bool is_forked = false;
+    if (found != NULL) {
+        lock(found);
+        self = is_live(found, kind, handle) ? found->object : NULL;
+        is_forked = self != NULL && object_is_forked(self);
+        if (self != NULL && !is_forked) {
+            object_reference(self);
+        }
+        unlock(found);
     }
-    os_static_mutex_unlock(&table.mutex);
     if (self == NULL) {
         return not_an_object(kind, handle);
     }
-    if (forked) {
+    if (is_forked) {
         return status_fail(GPUIPC_ERR_FORKED, "the object belongs to the parent process");
     }
     *out_object = self;
@@ -171,10 +228,12 @@ static object *remove_hold(slot *of) {
         return NULL;
     }
     object *last = of->object;
+    lock(of);
     of->object = NULL;
     of->generation = of->generation % GENERATION_MAX + 1; /* never 0 */
+    unlock(of);
     of->next_free = table.first_free;
-    table.first_free = (uint32_t)(of - table.slots);
+    table.first_free = of->index;
     return last;
 }
 
