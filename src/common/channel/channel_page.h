@@ -147,6 +147,12 @@ static inline uint64_t channel_said(const point_page *page, uint32_t slot) {
     return channel_read(page, CHANNEL_HAVING + slot);
 }
 
+/** Whether it was that of this frame. */
+static inline bool channel_says(const point_page *page, uint32_t slot, uint64_t number,
+                                channel_having having) {
+    return channel_said(page, slot) == channel_having_of(number, having);
+}
+
 /** Whether an offer still stands, behind what the reader said of it: of a withdrawal and that, one sees the other. */
 bool channel_still_stands(const point_page *page, uint32_t slot, uint64_t number);
 /** The reader does not find it any more. @return false when it has said something of it, so that what it says counts */

@@ -73,8 +73,7 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
         slot->awaited &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
-            const bool has_declined =
-                channel_said(reader->page, i) == channel_having_of(slot->number, CHANNEL_DECLINED);
+            const bool has_declined = channel_says(reader->page, i, slot->number, CHANNEL_DECLINED);
             reader->passed_over +=
                 has_declined || (channel_withdraw(reader->page, i, slot->number) &&
                                  is_passed_over(self, reader, slot->number));
@@ -103,9 +102,8 @@ static bool has_nothing(const channel *self, const channel_reader *reader) {
         const channel_slot *slot = &self->slots[i];
         const point_word returned = channel_returned_word(reader->page, i, slot->number);
         const point_word awaited = channel_returned_word(reader->page, i, slot->awaited_number);
-        const uint64_t having = channel_said(reader->page, i);
         if ((slot->holders & bit) != 0 && !point_is_reached(&returned) &&
-            having == channel_having_of(slot->number, CHANNEL_GIVEN)) {
+            channel_says(reader->page, i, slot->number, CHANNEL_GIVEN)) {
             return false;
         }
         if ((slot->awaited & bit) != 0 && !point_is_reached(&awaited)) {
