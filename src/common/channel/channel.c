@@ -118,6 +118,9 @@ static gpuipc_status make(server *from, buffer *of, const gpuipc_channel_config 
     self->buffer = of;
     self->config = *config;
     self->config.name = NULL; /* the caller's */
+    for (uint32_t i = 0; i < config->slots; i++) {
+        list_append(&self->by_age, &self->slots[i].by_age);
+    }
     object_init(&self->object, OBJECT_CHANNEL, destroy);
     object_reference(&self->context->object);
     *out_channel = self;

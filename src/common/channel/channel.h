@@ -26,6 +26,7 @@ typedef struct channel_reader {
 } channel_reader;
 
 typedef struct channel_slot {
+    list_link by_age;
     bool is_on_loan;
     bool is_intact; /**< what was published in it last is still there */
     bool
@@ -67,7 +68,8 @@ typedef struct channel {
         full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
     lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
-    uint32_t places; /**< so many had a reader ever; those behind are not looked at */
+    linked_list by_age; /**< the slots: first that of the oldest frame */
+    uint32_t places;    /**< so many had a reader ever; those behind are not looked at */
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
     turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
@@ -91,6 +93,8 @@ typedef struct slot_search {
     bool is_behind;      /**< without a slot: the writer's streams are too far behind for any */
 } slot_search;
 
+/** What is going to be looked at first, while the driver is asked about the stream. */
+void channel_prefetch_oldest(const channel *self, bool can_wait);
 /** Until there is one. @param what all zero but who looks */
 gpuipc_status channel_await_slot(channel *self, slot_search *what, time_limit *limit);
 /** The stream waits for readers that gave it back in the order of theirs. */

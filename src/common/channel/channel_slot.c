@@ -85,16 +85,22 @@ typedef struct slot_state {
     uint32_t in_the_way;
 } slot_state;
 
+/* The words of all of them come at the same time. */
+static void prefetch_holders(const channel *self, uint32_t at, bool can_wait) {
+    const uint32_t holders = self->slots[at].holders;
+    for (uint32_t i = 0; has_more(holders, i); i++) {
+        if ((holders >> i & 1u) != 0) {
+            channel_prefetch_returned(self->readers[i].page, at, can_wait);
+        }
+    }
+}
+
 /* @param out what is in the way of a loan, and what the stream would wait for
  * @return who would lose an offer */
 static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_state *out) {
     channel_slot *slot = &self->slots[at];
     uint32_t offered = 0;
-    for (uint32_t i = 0; has_more(slot->holders, i); i++) { /* all of them at the same time */
-        if ((slot->holders >> i & 1u) != 0) {
-            channel_prefetch_returned(self->readers[i].page, at, can_wait);
-        }
-    }
+    prefetch_holders(self, at, can_wait);
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
         const uint32_t bit = UINT32_C(1) << i;
         if ((slot->holders & bit) == 0) {
@@ -135,27 +141,32 @@ static slot_state look_at_slot(channel *self, uint32_t at, trail_stream *by) {
     return state;
 }
 
-/* The slot whose frame is the oldest of those that are not in @p seen and not on loan. */
-static uint32_t next_oldest(const channel *self, uint64_t seen) {
-    uint32_t found = NO_SLOT;
-    for (uint32_t i = 0; i < self->config.slots; i++) {
-        const channel_slot *slot = &self->slots[i];
-        if ((seen >> i & 1u) == 0 && !slot->is_on_loan &&
-            (found == NO_SLOT || slot->number < self->slots[found].number)) {
-            found = i;
-        }
-    }
-    return found;
+static channel_slot *slot_of(const list_link *link) {
+    return LIST_ITEM(link, channel_slot, by_age);
 }
 
+void channel_prefetch_oldest(const channel *self, bool can_wait) {
+    const list_link *link = self->by_age.first;
+    while (link != NULL && slot_of(link)->is_on_loan) {
+        link = link->next;
+    }
+    if (link != NULL) {
+        prefetch_holders(self, (uint32_t)(slot_of(link) - self->slots), can_wait);
+    }
+}
+
+/* The oldest first. */
 static void look_for_slot(channel *self, slot_search *what) {
-    uint64_t seen = 0;
-    uint32_t at;
     what->slot = NO_SLOT;
     what->wanted = NO_SLOT;
     what->in_the_way = 0;
     what->is_behind = trail_is_far_behind(self->trail);
-    while ((at = next_oldest(self, seen)) != NO_SLOT) {
+    for (const list_link *link = self->by_age.first; link != NULL; link = link->next) {
+        const channel_slot *slot = slot_of(link);
+        const uint32_t at = (uint32_t)(slot - self->slots);
+        if (slot->is_on_loan) {
+            continue;
+        }
         if (what->is_behind) {
             what->wanted = at;
             return;
@@ -170,7 +181,6 @@ static void look_for_slot(channel *self, slot_search *what) {
             what->wanted = at;
             what->in_the_way = state.in_the_way;
         }
-        seen |= UINT64_C(1) << at;
     }
 }
 

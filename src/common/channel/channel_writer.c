@@ -42,7 +42,6 @@ static gpuipc_status loan_turn(channel *self, gpuipc_stream stream, time_limit *
 static gpuipc_status loan(channel *self, trail_stream *by, time_limit *limit,
                           gpuipc_frame *out_frame) {
     slot_search what = {.by = by};
-    channel_lock(self);
     gpuipc_status status = channel_await_slot(self, &what, limit);
     if (status == GPUIPC_OK) {
         status = channel_await_readers(self, &what);
@@ -50,25 +49,33 @@ static gpuipc_status loan(channel *self, trail_stream *by, time_limit *limit,
     if (status == GPUIPC_OK) {
         hand_out(self, what.slot, out_frame);
     }
-    os_mutex_unlock(&self->mutex);
     return status;
 }
 
-static gpuipc_status loan_on(channel *self, gpuipc_stream stream, time_limit *limit,
-                             gpuipc_frame *out_frame) {
-    trail_stream by = {.stream = GPUIPC_NO_STREAM};
-    if (self->config.turns != 0) {
-        return loan_turn(self, stream, limit, out_frame);
-    }
-    if (!has_stream(stream)) {
-        return loan(self, &by, limit, out_frame);
-    }
+static gpuipc_status loan_on_stream(channel *self, gpuipc_stream stream, time_limit *limit,
+                                    gpuipc_frame *out_frame) {
+    trail_stream by;
+    channel_prefetch_oldest(self, true);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
         status = loan(self, &by, limit, out_frame);
         trail_stream_leave(&by);
     }
+    return status;
+}
+
+static gpuipc_status loan_on(channel *self, gpuipc_stream stream, time_limit *limit,
+                             gpuipc_frame *out_frame) {
+    trail_stream none = {.stream = GPUIPC_NO_STREAM};
+    gpuipc_status status;
+    if (self->config.turns != 0) {
+        return loan_turn(self, stream, limit, out_frame);
+    }
+    channel_lock(self);
+    status = has_stream(stream) ? loan_on_stream(self, stream, limit, out_frame)
+                                : loan(self, &none, limit, out_frame);
+    os_mutex_unlock(&self->mutex);
     return status;
 }
 
@@ -213,6 +220,8 @@ void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame, bool
     slot->is_intact = true;
     slot->was_returned = false;
     slot->number = ++self->number;
+    list_remove(&slot->by_age);
+    list_append(&self->by_age, &slot->by_age);
     slot->sequence = ++self->sequence;
     slot->bytes = frame->bytes;
     slot->holders = 0;
