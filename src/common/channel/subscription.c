@@ -314,10 +314,8 @@ static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_
 
 /* ---- take -------------------------------------------------------------------------------------- */
 
-static gpuipc_status check_held(subscription *self) {
-    os_mutex_lock(&self->mutex);
-    const uint32_t held = self->held;
-    os_mutex_unlock(&self->mutex);
+static gpuipc_status check_held(const subscription *self) {
+    const uint32_t held = subscription_count_held(self);
     return held >= self->max_held
                ? status_fail(GPUIPC_ERR_LIMIT,
                              "%u frames are taken, which is what this reader may have at a time",
@@ -328,13 +326,10 @@ static gpuipc_status check_held(subscription *self) {
 /* The caller's from now on. */
 static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame) {
     subscription_frame *frame = &self->frames[slot];
-    os_mutex_lock(&self->mutex);
-    subscription_set_taken(self, slot, true);
     frame->take = ++self->takes;
     frame->public_part.id = frame->take << 8 | slot;
-    self->held++;
     *out_frame = frame->public_part;
-    os_mutex_unlock(&self->mutex);
+    subscription_set_taken(self, slot, true);
 }
 
 /* One that was ready never is given back unseen, and the next is looked for. */
@@ -403,6 +398,13 @@ static gpuipc_status take_turn(subscription *self, gpuipc_stream stream, int tim
     return status;
 }
 
+/* What is going to be looked at, while the driver is asked about the stream. */
+static void prefetch_next(const subscription *self) {
+    channel_prefetch(self->page, channel_offered_at(self->number + 1, CHANNEL_PLACE));
+    channel_prefetch(self->page, channel_entry(self->next_slot, CHANNEL_READY));
+    channel_prefetch_to_write(self->page, CHANNEL_HAVING + self->next_slot);
+}
+
 static gpuipc_status take_on(subscription *self, gpuipc_stream stream, subscription_words *words,
                              int timeout_ms, gpuipc_frame *out_frame) {
     trail_stream by = {.stream = GPUIPC_NO_STREAM};
@@ -415,7 +417,7 @@ static gpuipc_status take_on(subscription *self, gpuipc_stream stream, subscript
     if (status != GPUIPC_OK || !has_stream(stream)) {
         return status == GPUIPC_OK ? take(self, &by, words, timeout_ms, out_frame) : status;
     }
-    channel_prefetch_to_write(self->page, CHANNEL_HAVING + self->next_slot);
+    prefetch_next(self);
     status = trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
         status = take(self, &by, words, timeout_ms, out_frame);

@@ -68,7 +68,7 @@ typedef struct subscription {
     turn_state turn;     /**< guarded by the mutex */
     atomic_bool is_over; /**< closed, while a thread may be waiting in it */
     atomic_uint_least64_t
-        taken; /**< a bit for each slot whose frame the caller has; set with the mutex, read by who takes, too */
+        taken; /**< a bit for each slot whose frame the caller has: set by who takes, cleared with the mutex */
     os_mutex taking; /**< held by the one thread that takes; guards the members to the next mutex */
     uint64_t number; /**< of the last frame that was taken, or found to be withdrawn */
     uint64_t sequence; /**< of the last that was taken */
@@ -79,10 +79,10 @@ typedef struct subscription {
     uint64_t looked_ns; /**< when it was last looked whether the writer lives */
     bool is_writer_gone;
     uint32_t next_slot; /**< behind that of the last frame: mostly the next one's */
-    os_mutex mutex;     /**< guards the rest; may be taken inside the other */
     uint64_t takes;
-    uint32_t held;
-    subscription_frame frames[GPUIPC_CHANNEL_SLOTS_MAX];
+    os_mutex mutex; /**< guards the rest; may be taken inside the other */
+    subscription_frame
+        frames[GPUIPC_CHANNEL_SLOTS_MAX]; /**< of a slot that is not taken: who takes guards it */
     subscription_wait waited;
 } subscription;
 
@@ -93,11 +93,23 @@ static inline bool subscription_has_taken(const subscription *self, uint32_t slo
     return (atomic_load_explicit(&self->taken, memory_order_acquire) >> slot & 1u) != 0;
 }
 
-/** The mutex is held. */
 static inline void subscription_set_taken(subscription *self, uint32_t slot, bool is_taken) {
     const uint64_t bit = UINT64_C(1) << slot;
-    const uint64_t rest = atomic_load_explicit(&self->taken, memory_order_relaxed) & ~bit;
-    atomic_store_explicit(&self->taken, is_taken ? rest | bit : rest, memory_order_release);
+    if (is_taken) {
+        atomic_fetch_or_explicit(&self->taken, bit, memory_order_release);
+    } else {
+        atomic_fetch_and_explicit(&self->taken, ~bit, memory_order_release);
+    }
+}
+
+/** How many frames the caller has. It may give one back meanwhile, and who takes is the only one that adds to them. */
+static inline uint32_t subscription_count_held(const subscription *self) {
+    uint32_t count = 0;
+    for (uint64_t left = atomic_load_explicit(&self->taken, memory_order_relaxed); left != 0;
+         left &= left - 1) {
+        count++;
+    }
+    return count;
 }
 
 /** The next frame for this reader, which it has not taken yet. The taking mutex is held. */

@@ -117,13 +117,6 @@ static void settle_contents(subscription *self) {
     set_out(&self->waited, AWAITS_CONTENTS);
 }
 
-static bool has_room(subscription *self) {
-    os_mutex_lock(&self->mutex);
-    const bool has = self->held < self->max_held;
-    os_mutex_unlock(&self->mutex);
-    return has;
-}
-
 void subscription_wait_settle(subscription *self) {
     subscription_wait *wait = &self->waited;
     if (!atomic_load(&wait->is_asked_for)) {
@@ -132,7 +125,7 @@ void subscription_wait_settle(subscription *self) {
     os_mutex_lock(&wait->mutex);
     if (atomic_load(&self->is_over)) {
         tell_and_rest(wait);
-    } else if (!has_room(self)) {
+    } else if (subscription_count_held(self) >= self->max_held) {
         set_out(wait, AWAITS_ROOM);
     } else if (self->has_pending) {
         settle_contents(self);
