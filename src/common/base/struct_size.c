@@ -43,7 +43,9 @@ gpuipc_status struct_size_read(const void *from, struct_first first, void *known
                                i, first.name, known_size);
         }
     }
-    memset(known, 0, known_size);
+    if (size < known_size) {
+        memset((unsigned char *)known + size, 0, known_size - size);
+    }
     memcpy(known, from, size < known_size ? size : known_size);
     return GPUIPC_OK;
 }
@@ -51,8 +53,10 @@ gpuipc_status struct_size_read(const void *from, struct_first first, void *known
 void struct_size_write(void *into, const void *known, size_t known_size) {
     size_t size = size_of(into);
     unsigned char *bytes = into;
-    memset(bytes + sizeof(size), 0, size - sizeof(size));
     size_t copied = size < known_size ? size : known_size;
     memcpy(bytes + sizeof(size), (const unsigned char *)known + sizeof(size),
            copied - sizeof(size));
+    if (copied < size) {
+        memset(bytes + copied, 0, size - copied);
+    }
 }

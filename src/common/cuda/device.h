@@ -87,9 +87,10 @@ gpuipc_status device_enter_stream(struct context *ctx, gpuipc_stream stream, uin
 gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                           device_scope *out_scope);
 
-/** The same for one that is not being captured, else ERR_CUDA. Its id is known then. The capture mode stays as it is. */
+/** The same for one that is not being captured, else ERR_CUDA. Its id is known then. The capture mode stays as it is.
+ *  @param scope of no use after a failure */
 gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream stream,
-                                              uint32_t index, device_scope *out_scope);
+                                              uint32_t index, device_scope *scope);
 
 /** The device whose primary context this thread has entered and not left, of those of this context; GPUIPC_DEVICE_NONE:
  *  none, or the context of a stream that is no primary one. */

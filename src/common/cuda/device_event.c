@@ -38,18 +38,18 @@ static gpuipc_status hold_primary(context *ctx, bool *out_is_new) {
 }
 
 gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                 device_scope *out_scope) {
+                                 device_scope *scope) {
     bool is_new = false;
-    gpuipc_status status = device_enter_uncaptured_briefly(ctx, stream, index, out_scope);
-    if (status != GPUIPC_OK || out_scope->index != GPUIPC_DEVICE_NONE) {
+    gpuipc_status status = device_enter_uncaptured_briefly(ctx, stream, index, scope);
+    if (status != GPUIPC_OK || scope->index != GPUIPC_DEVICE_NONE) {
         return status;
     }
     status = hold_primary(ctx, &is_new);
     if (status == GPUIPC_OK && !is_new) {
         return GPUIPC_OK;
     }
-    device_leave(out_scope);
-    return status == GPUIPC_OK ? device_enter_uncaptured_briefly(ctx, stream, index, out_scope)
+    device_leave(scope);
+    return status == GPUIPC_OK ? device_enter_uncaptured_briefly(ctx, stream, index, scope)
                                : status;
 }
 

@@ -19,9 +19,10 @@ gpuipc_status device_event_new(struct context *ctx, unsigned flags, CUevent *out
                                uint32_t *out_index);
 
 /** Enters the CUDA context of a stream as device_enter_uncaptured_briefly() does. If that is the primary one of a device which
- *  the library has not used yet, it does so from here on. */
+ *  the library has not used yet, it does so from here on.
+ *  @param scope of no use after a failure */
 gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                 device_scope *out_scope);
+                                 device_scope *scope);
 
 /** Records it behind what a stream was given, in the stream's CUDA context. Behind a stream of a context that is no
  *  primary one it comes some microseconds late. @param index the event's device */

@@ -176,44 +176,42 @@ gpuipc_status device_enter_stream_briefly(struct context *ctx, gpuipc_stream str
     return status;
 }
 
-/* A default stream is that of the current CUDA context. */
+/* A default stream is that of the current CUDA context. @param scope begun already */
 static gpuipc_status enter_default_briefly(struct context *ctx, gpuipc_stream stream,
-                                           uint32_t index, device_scope *out_scope) {
+                                           uint32_t index, device_scope *scope) {
     const driver *drv = &ctx->driver;
-    device_scope scope = {.driver = drv};
     CUcontext primary;
     gpuipc_status status = primary_of(ctx, index, &primary);
-    if (status != GPUIPC_OK || (status = push(drv, primary, &scope)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = push(drv, primary, scope)) != GPUIPC_OK) {
         return status;
     }
-    begin(ctx, index, &scope);
+    begin(ctx, index, scope);
     if ((status = device_check_capture(ctx, stream)) != GPUIPC_OK) {
-        device_leave(&scope);
+        device_leave(scope);
         return status;
     }
-    scope.stream_id = id_of(drv, stream);
-    *out_scope = scope;
+    scope->stream_id = id_of(drv, stream);
     return GPUIPC_OK;
 }
 
+/* Once or twice for each frame of a channel, so it is filled where it stays: a copy of what was just stored waits for that. */
 gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream stream,
-                                              uint32_t index, device_scope *out_scope) {
+                                              uint32_t index, device_scope *scope) {
     const driver *drv = &ctx->driver;
-    device_scope scope = {.driver = drv};
     CUcontext wanted;
     uint32_t of;
+    *scope = (device_scope){.driver = drv};
     if (device_is_default_stream(stream)) {
-        return enter_default_briefly(ctx, stream, index, out_scope);
+        return enter_default_briefly(ctx, stream, index, scope);
     }
     gpuipc_status status = device_check_capture(ctx, stream);
     if (status != GPUIPC_OK) {
         return status;
     }
-    scope.stream_id = id_of(drv, stream);
-    status = find_context(ctx, stream, scope.stream_id, &wanted, &of);
-    if (status == GPUIPC_OK && (status = push(drv, wanted, &scope)) == GPUIPC_OK) {
-        begin(ctx, of, &scope);
-        *out_scope = scope;
+    scope->stream_id = id_of(drv, stream);
+    status = find_context(ctx, stream, scope->stream_id, &wanted, &of);
+    if (status == GPUIPC_OK && (status = push(drv, wanted, scope)) == GPUIPC_OK) {
+        begin(ctx, of, scope);
     }
     return status;
 }

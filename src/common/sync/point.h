@@ -224,6 +224,9 @@ gpuipc_status point_write_begin(struct context *ctx, const point_word *words, si
  *         stream */
 gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, size_t count,
                                   gpuipc_stream stream, const point_word *passage);
+/** The same without a passage, for a stream that can: point_has_stream_waits(). */
+gpuipc_status point_submit_words(const struct context *ctx, const point_word *words, size_t count,
+                                 gpuipc_stream stream);
 
 /** Puts into a stream that is being captured that it writes a word, or waits for words. Their pages stay mapped as long as
  *  the graph may be launched: the caller sees to that. A passage is waited for in this way by any stream. */

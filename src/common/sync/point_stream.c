@@ -200,11 +200,20 @@ static bool has_passage(const order *self) {
     return self->passage->page != NULL;
 }
 
+/* What a frame of a channel has, mostly. */
+static gpuipc_status submit_one(const driver *drv, CUstreamBatchMemOpType what,
+                                const point_word *word, gpuipc_stream stream) {
+    cursor at = {NULL, 0};
+    CUstreamBatchMemOpParams one;
+    gpuipc_status status = describe(&at, word, what, &one);
+    return status == GPUIPC_OK ? submit_list(drv, &one, 1, stream) : status;
+}
+
 /* BATCH at a time. The passage goes along with the words, since each call takes room in the stream's queue; what can
  * fail of it does so before anything is on the stream.
  * @param out_submitted of the words, also on failure */
-static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream stream,
-                            size_t *out_submitted) {
+static gpuipc_status submit_batches(const context *ctx, const order *self, gpuipc_stream stream,
+                                    size_t *out_submitted) {
     const driver *drv = &ctx->driver;
     const size_t total = self->count + has_passage(self);
     cursor at = {NULL, 0};
@@ -231,6 +240,17 @@ static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream
             *out_submitted = done < self->count ? done : self->count;
         }
     }
+    return status;
+}
+
+/* @param out_submitted of the words, also on failure */
+static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream stream,
+                            size_t *out_submitted) {
+    if (self->count != 1 || has_passage(self)) {
+        return submit_batches(ctx, self, stream, out_submitted);
+    }
+    gpuipc_status status = submit_one(&ctx->driver, self->what, self->words, stream);
+    *out_submitted = status == GPUIPC_OK;
     return status;
 }
 
@@ -369,6 +389,12 @@ gpuipc_status point_submit_writes(struct context *ctx, const point_word *words, 
     }
     return ctx->driver.has_hostfunc ? write_by_host(ctx, words, count, stream, passage)
                                     : write_by_waiting(ctx, words, count, stream, passage);
+}
+
+gpuipc_status point_submit_words(const struct context *ctx, const point_word *words, size_t count,
+                                 gpuipc_stream stream) {
+    const point_word none = POINT_PASSED;
+    return write_by_words(ctx, words, count, stream, &none);
 }
 
 gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_stream stream,

@@ -222,15 +222,14 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, const trail_st
 }
 
 gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                 trail_stream *out_stream) {
-    trail_stream entered = {.stream = stream};
-    gpuipc_status status = device_event_enter(ctx, stream, index, &entered.scope);
-    if (status != GPUIPC_OK) {
-        return status;
+                                 trail_stream *entered) {
+    entered->stream = stream;
+    entered->has_rested = false;
+    gpuipc_status status = device_event_enter(ctx, stream, index, &entered->scope);
+    if (status == GPUIPC_OK) {
+        entered->can_wait = point_has_stream_waits_on(ctx, entered->scope.index);
     }
-    entered.can_wait = point_has_stream_waits_on(ctx, entered.scope.index);
-    *out_stream = entered;
-    return GPUIPC_OK;
+    return status;
 }
 
 void trail_stream_rest(trail_stream *self) {
@@ -334,21 +333,27 @@ static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint
                        "waiting for what another stream does with a slot");
 }
 
+/* One thread at a time does so. Who asks and does not see it yet learns of the turn before, and of no event of this one: that
+ * is stored behind it. */
+static void begin_turn(trail_mark *mark) {
+    const uint64_t last = atomic_load_explicit(&mark->turn, memory_order_relaxed);
+    atomic_store_explicit(&mark->turn, last + 1, memory_order_relaxed);
+}
+
 /* The event stands behind both then. It is made before anything is put on the stream: to make one waits while another
  * thread frees memory. */
 gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
-                               trail_turn *out_turn) {
-    trail_turn turn = {.of = self, .use = use, .by = by, .mark = &self->marks[use][slot]};
+                               trail_turn *turn) {
     gpuipc_status status = check_rested(self, by);
+    *turn = (trail_turn){.of = self, .use = use, .by = by, .mark = &self->marks[use][slot]};
     if (status == GPUIPC_OK) {
-        status = wait_for_former(&turn, use, slot);
+        status = wait_for_former(turn, use, slot);
     }
     if (status == GPUIPC_OK) {
-        status = find_event(&turn);
+        status = find_event(turn);
     }
     if (status == GPUIPC_OK) {
-        atomic_fetch_add(&turn.mark->turn, 1u);
-        *out_turn = turn;
+        begin_turn(turn->mark);
     }
     return status;
 }
@@ -374,10 +379,12 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
     atomic_store_explicit(&self->mark->turn, turn, memory_order_release);
 }
 
-/* The last one of a period stays as it is for the next two. */
+/* The last one of a period stays as it is for the next two. (Turns of one use end at the same time only where a kernel's does
+ * while the next frame is taken. Then two may count as one, and the period is longer by that.) */
 static void count_turn(const trail_turn *self, trail_event *stands_for_it) {
     trail_progress *of = &self->of->progress[self->use];
-    const unsigned ended = atomic_fetch_add(&of->ended, 1u) + 1u;
+    const unsigned ended = atomic_load_explicit(&of->ended, memory_order_relaxed) + 1u;
+    atomic_store_explicit(&of->ended, ended, memory_order_relaxed);
     if (ended % TRAIL_PERIOD == 0) {
         keep(self->of, stands_for_it);
         let_go(self->of, atomic_exchange(&of->milestones[ended / TRAIL_PERIOD % 2], stands_for_it));
@@ -451,8 +458,11 @@ void trail_turn_end(const trail_turn *self) {
 
 gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count) {
     const point_word none = POINT_PASSED;
-    return count == 0
-               ? GPUIPC_OK
+    if (count == 0) {
+        return GPUIPC_OK;
+    }
+    return self->by->can_wait
+               ? point_submit_words(self->of->context, words, count, self->by->stream)
                : point_submit_writes(self->of->context, words, count, self->by->stream, &none);
 }
 

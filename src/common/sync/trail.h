@@ -50,9 +50,10 @@ typedef struct trail_stream {
 } trail_stream;
 
 /** @param index the device whose default stream it is, if it is one
+ *  @param entered of no use after a failure
  *  @return ERR_CUDA when it is being captured */
 gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                 trail_stream *out_stream);
+                                 trail_stream *entered);
 /** The call waits now, for other than the stream: another thread may begin to capture it meanwhile. */
 void trail_stream_rest(trail_stream *self);
 void trail_stream_leave(const trail_stream *self);
@@ -68,9 +69,9 @@ typedef struct trail_turn {
 } trail_turn;
 
 /** Makes the stream wait for another one that had the slot before. trail_turn_end() or _cancel() is owed. ERR_CUDA also when
- *  the call has rested, and the stream is being captured now */
+ *  the call has rested, and the stream is being captured now. @param turn of no use after a failure */
 gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_stream *by,
-                               trail_turn *out_turn);
+                               trail_turn *turn);
 /** Lets the stream write words of the slot. After a failure nothing is left on the stream. */
 gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count);
 /** Behind what the stream was given. Waits while another thread frees memory, so others have been told by then. Not for the
