@@ -47,6 +47,7 @@ void row_channel_readers(bench_pair *pair, const bench_row *row);
 void row_channel_hops(bench_pair *pair, const bench_row *row);
 void row_channel_calls(bench_pair *pair, const bench_row *row);
 void row_channel_frames(bench_pair *pair, const bench_row *row);
+void row_threads(bench_pair *pair, const bench_row *row); /**< row_threads.c */
 void row_at_rest(bench_pair *pair, const bench_row *row); /**< row_rest.c */
 
 #endif

@@ -56,6 +56,8 @@ static const bench_row rows[] = {
      row_channel_calls, 0, true, 1.2, false, false},
     {"channel_frames_8mib", "frames of 8 MiB copied by another GPU; beside the copies alone",
      row_channel_frames, 8 * MIB, true, 0.95, false, false},
+    {"threads", "a call on an object of its own, by one of eight threads; beside one thread's",
+     row_threads, 2 * MIB, false, 1.5, false, false},
     {"at_rest", "threads and wake-ups while nothing is asked", row_at_rest, 0, true, 0, true,
      false},
 };
