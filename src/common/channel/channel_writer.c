@@ -239,13 +239,13 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     trail_turn turn;
     trail_stream by;
     prefetch_offers(self, number);
+    if (frame != NULL) {
+        wake_only_reader(self);
+    }
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status != GPUIPC_OK) {
         return status;
-    }
-    if (frame != NULL) {
-        wake_only_reader(self);
     }
     status = write_on_stream(self, at, number, &by, &turn);
     if (status == GPUIPC_OK) {
