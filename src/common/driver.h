@@ -43,12 +43,19 @@ typedef struct driver {
 gpuipc_status driver_open(const char *choice, driver *out_driver);
 
 /**
- * The status for a CUresult, with the record filled from the driver's own name for it.
- * Success is GPUIPC_OK. This is the one table from CUDA codes to ours; a caller that knows better
- * what a code means at its place uses status_fail_cuda itself.
+ * The status for a CUresult that is no success, with the record filled from the driver's own name for it.
+ * This is the one table from CUDA codes to ours; a caller that knows better what a code means at its place
+ * uses status_fail_cuda itself.
  * @param what what was being done, such as "making 2 MiB on device 0"
  */
-gpuipc_status driver_status(const driver *drv, CUresult result, const char *call, const char *what);
+GPUIPC_COLD gpuipc_status driver_failed(const driver *drv, CUresult result, const char *call,
+                                        const char *what);
+
+/** The same of any CUresult. */
+static inline gpuipc_status driver_status(const driver *drv, CUresult result, const char *call,
+                                          const char *what) {
+    return result == CUDA_SUCCESS ? GPUIPC_OK : driver_failed(drv, result, call, what);
+}
 
 /** Makes a call of the driver, and its status. @param arguments in brackets */
 #define DRIVER_CALL(drv, call, arguments, what)                                                    \

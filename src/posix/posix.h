@@ -22,11 +22,12 @@ gpuipc_status posix_error_status(int code);
 
 /** Records a failed system call: the sentence, then the system's words for @p code.
  *  @return posix_error_status(code) */
-gpuipc_status posix_fail(int code, const char *call, const char *format, ...) GPUIPC_PRINTF(3, 4);
+GPUIPC_COLD gpuipc_status posix_fail(int code, const char *call, const char *format, ...)
+    GPUIPC_PRINTF(3, 4);
 
 /** The same with a status decided by the caller. */
-gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *call, const char *format,
-                            ...) GPUIPC_PRINTF(4, 5);
+GPUIPC_COLD gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *call,
+                                        const char *format, ...) GPUIPC_PRINTF(4, 5);
 
 /* ---- the register of the library's descriptors: posix_handle.c ---------------------------- */
 
@@ -151,7 +152,7 @@ gpuipc_status posix_connection_usable(const os_connection *connection);
 gpuipc_status posix_connection_wrap(int fd, os_connection **out_connection);
 
 /** For calls on an object that was made before a fork: its descriptors are closed in this child. */
-gpuipc_status posix_fail_forked(void);
+GPUIPC_COLD gpuipc_status posix_fail_forked(void);
 
 /** Ends a connected socket, which is registered: throws away what nobody received of it, and closes it. */
 void posix_packet_close(int fd);

@@ -24,11 +24,12 @@ gpuipc_status win32_error_status(DWORD code);
 
 /** Records a failed system call: the sentence, then the system's words for @p code.
  *  @return win32_error_status(code) */
-gpuipc_status win32_fail(DWORD code, const char *call, const char *format, ...) GPUIPC_PRINTF(3, 4);
+GPUIPC_COLD gpuipc_status win32_fail(DWORD code, const char *call, const char *format, ...)
+    GPUIPC_PRINTF(3, 4);
 
 /** The same with a status decided by the caller. */
-gpuipc_status win32_fail_as(gpuipc_status status, DWORD code, const char *call, const char *format,
-                            ...) GPUIPC_PRINTF(4, 5);
+GPUIPC_COLD gpuipc_status win32_fail_as(gpuipc_status status, DWORD code, const char *call,
+                                        const char *format, ...) GPUIPC_PRINTF(4, 5);
 
 /* ---- text: win32_text.c ------------------------------------------------------------------- */
 

@@ -14,6 +14,13 @@
 #endif
 
 #if defined(__GNUC__)
+/** Of functions for what goes wrong: what leads to them is kept out of the way of what goes well, which so lies together. */
+#define GPUIPC_COLD __attribute__((cold))
+#else
+#define GPUIPC_COLD
+#endif
+
+#if defined(__GNUC__)
 /** Exports a symbol of a library that hides all others (the emulated driver). */
 #define GPUIPC_EXPORTED __attribute__((visibility("default")))
 #else

@@ -22,32 +22,35 @@ void status_enter(const char *call);
 const char *status_call(void);
 
 /** Fills the calling thread's error record and returns @p status. No native code. */
-gpuipc_status status_fail(gpuipc_status status, const char *format, ...) GPUIPC_PRINTF(2, 3);
+GPUIPC_COLD gpuipc_status status_fail(gpuipc_status status, const char *format, ...)
+    GPUIPC_PRINTF(2, 3);
 
 /** The same, with the operating system's code (errno, GetLastError()).
  *  @param native_call the function that answered it, as the system's manual names it */
-gpuipc_status status_fail_os(gpuipc_status status, int64_t code, const char *native_call,
-                             const char *format, ...) GPUIPC_PRINTF(4, 5);
+GPUIPC_COLD gpuipc_status status_fail_os(gpuipc_status status, int64_t code,
+                                         const char *native_call, const char *format, ...)
+    GPUIPC_PRINTF(4, 5);
 
 /** The same, with a CUresult. */
-gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code, const char *native_call,
-                               const char *format, ...) GPUIPC_PRINTF(4, 5);
+GPUIPC_COLD gpuipc_status status_fail_cuda(gpuipc_status status, int64_t code,
+                                           const char *native_call, const char *format, ...)
+    GPUIPC_PRINTF(4, 5);
 
 /** ::GPUIPC_ERR_INVALID_ARGUMENT, of one below -1: a time that was computed, and is over. */
-gpuipc_status status_bad_timeout(int timeout_ms);
+GPUIPC_COLD gpuipc_status status_bad_timeout(int timeout_ms);
 
 /** ::GPUIPC_ERR_OUT_OF_MEMORY, of host memory. */
-gpuipc_status status_out_of_memory(uint64_t bytes);
+GPUIPC_COLD gpuipc_status status_out_of_memory(uint64_t bytes);
 
 /** Adds to the sentence of the failure just recorded: for a caller that knows what else follows. */
 void status_add(const char *more);
 
 /** Another status for the failure just recorded, whose particulars stay: for the one caller that
  *  knows what an operating system's "not found" means. */
-gpuipc_status status_change(gpuipc_status status);
+GPUIPC_COLD gpuipc_status status_change(gpuipc_status status);
 
 /** A failure that was kept from an earlier call, told as one of this call. @return its status */
-gpuipc_status status_again(const gpuipc_error *kept);
+GPUIPC_COLD gpuipc_status status_again(const gpuipc_error *kept);
 
 /** What floors above keep for each thread: here, since a thread has one object (status.c). */
 typedef struct thread_scope {

@@ -240,11 +240,8 @@ static gpuipc_status status_of(CUresult result) {
     }
 }
 
-gpuipc_status driver_status(const driver *drv, CUresult result, const char *call,
+gpuipc_status driver_failed(const driver *drv, CUresult result, const char *call,
                             const char *what) {
-    if (result == CUDA_SUCCESS) {
-        return GPUIPC_OK;
-    }
     const char *name = NULL;
     const char *text = NULL;
     if (drv->cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL) {
