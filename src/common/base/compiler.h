@@ -14,7 +14,7 @@
 #endif
 
 #if defined(__GNUC__)
-/** Of functions for what goes wrong: what leads to them is kept out of the way of what goes well, which so lies together. */
+/** Of functions for what goes wrong, or is rare: what leads to them is kept out of the way of the rest, which so lies together. */
 #define GPUIPC_COLD __attribute__((cold))
 #else
 #define GPUIPC_COLD

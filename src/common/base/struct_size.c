@@ -27,8 +27,8 @@ gpuipc_status struct_size_check(const void *into, struct_first first) {
     return GPUIPC_OK;
 }
 
-gpuipc_status struct_size_read(const void *from, struct_first first, void *known,
-                               size_t known_size) {
+gpuipc_status struct_size_convert(const void *from, struct_first first, void *known,
+                                  size_t known_size) {
     gpuipc_status status = struct_size_check(from, first);
     if (status != GPUIPC_OK) {
         return status;
@@ -50,7 +50,7 @@ gpuipc_status struct_size_read(const void *from, struct_first first, void *known
     return GPUIPC_OK;
 }
 
-void struct_size_write(void *into, const void *known, size_t known_size) {
+void struct_size_convert_back(void *into, const void *known, size_t known_size) {
     size_t size = size_of(into);
     unsigned char *bytes = into;
     size_t copied = size < known_size ? size : known_size;

@@ -50,7 +50,7 @@ static having look_at_holder(const channel_reader *reader, uint32_t at, uint64_t
 }
 
 /* The readers that have an offer which nobody has taken lose it. @return those that take it right now */
-static uint32_t withdraw(channel *self, uint32_t at, uint32_t offered) {
+GPUIPC_COLD static uint32_t withdraw(channel *self, uint32_t at, uint32_t offered) {
     channel_slot *slot = &self->slots[at];
     uint32_t taken = 0;
     for (uint32_t i = 0; has_more(offered, i); i++) {
@@ -196,7 +196,8 @@ static channel_reader *first_in_the_way(channel *self, const slot_search *what) 
     return NULL;
 }
 
-static gpuipc_status no_slot(channel *self, gpuipc_status status, const slot_search *what) {
+GPUIPC_COLD static gpuipc_status no_slot(channel *self, gpuipc_status status,
+                                         const slot_search *what) {
     const channel_reader *reader = first_in_the_way(self, what);
     if (what->is_behind) {
         return status_fail(status, "the writer's streams are more than %u frames behind the host",
@@ -210,7 +211,7 @@ static gpuipc_status no_slot(channel *self, gpuipc_status status, const slot_sea
                              reader->process_id);
 }
 
-static void drop_slow(channel *self, const slot_search *what) {
+GPUIPC_COLD static void drop_slow(channel *self, const slot_search *what) {
     for (uint32_t i = 0; has_more(what->in_the_way, i); i++) {
         channel_reader *reader = &self->readers[i];
         if ((what->in_the_way >> i & 1u) != 0) {
@@ -224,7 +225,7 @@ static void drop_slow(channel *self, const slot_search *what) {
 }
 
 /* Whoever has taken more than he said does not keep to the rules. */
-static void drop_greedy(channel *self) {
+GPUIPC_COLD static void drop_greedy(channel *self) {
     for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
         uint32_t lag;
@@ -248,7 +249,8 @@ static unsigned slice_ms(const slot_search *what, os_deadline deadline) {
 
 /* Until the holder rings, or it is time to look again. The mutex is held, and given up meanwhile. The page stays, whatever
  * becomes of the reader. */
-static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns, os_deadline deadline) {
+GPUIPC_COLD static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns,
+                                  os_deadline deadline) {
     channel_reader *awaited = first_in_the_way(self, what);
     const unsigned milliseconds = slice_ms(what, deadline);
     if (awaited == NULL) {

@@ -175,7 +175,7 @@ static gpuipc_status take_next(subscription *self, uint32_t *out_slot) {
 }
 
 /* About to sleep, unless there is news. @return whether the writer rang: it has published, or is about to */
-static bool sleep_a_while(const subscription *self, os_deadline deadline) {
+GPUIPC_COLD static bool sleep_a_while(const subscription *self, os_deadline deadline) {
     const int left = os_deadline_slice_ms(deadline);
     uint64_t number;
     uint32_t slot;
@@ -254,7 +254,8 @@ static gpuipc_status pause_for(const subscription *self, const char *what, uint6
 }
 
 /* On the host. ERR_LOST: the writer has ended, and they will never be there */
-static gpuipc_status await_contents(subscription *self, uint32_t slot, time_limit *limit) {
+GPUIPC_COLD static gpuipc_status await_contents(subscription *self, uint32_t slot,
+                                                time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     const uint64_t begun_ns = os_clock_ns();
     gpuipc_status status = GPUIPC_OK;

@@ -94,7 +94,10 @@ gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream
 
 /** The device whose primary context this thread has entered and not left, of those of this context; GPUIPC_DEVICE_NONE:
  *  none, or the context of a stream that is no primary one. */
-uint32_t device_entered(const struct context *ctx);
+static inline uint32_t device_entered(const struct context *ctx) {
+    const thread_scope *entered = status_thread_scope();
+    return entered->of == ctx ? entered->index : GPUIPC_DEVICE_NONE;
+}
 
 /** ERR_CUDA when a stream of the current CUDA context is being captured, or is a default one that a capture
  *  of another forbids to be used: what is put on it would run when the graph does, as often as that does.

@@ -3,12 +3,6 @@
 #include "cuda/context.h"
 #include "cuda/device.h"
 
-/* What this thread is in at the moment, so that nobody asks the driver which device that is. */
-uint32_t device_entered(const struct context *ctx) {
-    const thread_scope *entered = status_thread_scope();
-    return entered->of == ctx ? entered->index : GPUIPC_DEVICE_NONE;
-}
-
 /* The number of the device that it is the primary context of; GPUIPC_DEVICE_NONE: of none that is in use here. Without
  * the mutex, which another thread holds while the driver starts a device. */
 static uint32_t find_primary(context *ctx, CUcontext cuda_context) {

@@ -11,7 +11,7 @@
 
 /* In the primary context, which the library holds: a context of the caller's may end before, and with it
  * what was registered there. */
-static gpuipc_status page_register(point_page *self, uint32_t index) {
+GPUIPC_COLD static gpuipc_status page_register(point_page *self, uint32_t index) {
     context *ctx = self->context;
     const driver *drv = &ctx->driver;
     device_scope scope;
@@ -62,7 +62,7 @@ void point_page_unregister(point_page *self) {
 }
 
 /* In the CUDA context where a page is registered it is asked for once. */
-static gpuipc_status find_page(point_page *self, CUdeviceptr *out_address) {
+GPUIPC_COLD static gpuipc_status find_page(point_page *self, CUdeviceptr *out_address) {
     context *ctx = self->context;
     uint32_t index = 0;
     CUdeviceptr address = 0;

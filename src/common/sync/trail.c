@@ -252,7 +252,7 @@ void trail_stream_leave(const trail_stream *self) {
 
 /* ---- events ------------------------------------------------------------------------------------ */
 
-static trail_event *take_parked(trail *self, uint32_t index) {
+GPUIPC_COLD static trail_event *take_parked(trail *self, uint32_t index) {
     os_mutex_lock(&self->mutex);
     trail_event *found = NULL;
     for (list_link *at = self->events.first; at != NULL && found == NULL; at = at->next) {
@@ -267,7 +267,7 @@ static trail_event *take_parked(trail *self, uint32_t index) {
 }
 
 /* @param index of no device: for a passage */
-static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_event) {
+GPUIPC_COLD static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_event) {
     trail_event *made = calloc(1, sizeof(*made));
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
@@ -313,7 +313,7 @@ static gpuipc_status find_event(trail_turn *self) {
 }
 
 /* Where streams do not wait for words, none waits for a peer: the host may wait for what is in its way. */
-static gpuipc_status wait_for_passage(const trail_turn *self, const trail_event *last) {
+GPUIPC_COLD static gpuipc_status wait_for_passage(const trail_turn *self, const trail_event *last) {
     const point_word passage = passage_of(self->of, last);
     return self->by->can_wait ? point_capture_waits(&passage, 1, self->by->stream)
                               : point_await(&passage, 1, NULL, os_deadline_after(-1));
@@ -426,7 +426,7 @@ static gpuipc_status write_passage(const trail_turn *self, trail_event *event) {
     return status;
 }
 
-static gpuipc_status end_with_passage(const trail_turn *self) {
+GPUIPC_COLD static gpuipc_status end_with_passage(const trail_turn *self) {
     trail_event *event = take_parked(self->of, GPUIPC_DEVICE_NONE);
     gpuipc_status status =
         event != NULL ? GPUIPC_OK : make_event(self->of, GPUIPC_DEVICE_NONE, &event);
