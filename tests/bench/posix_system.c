@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 void system_kernel(char *text, size_t capacity) {
     struct utsname name;
@@ -24,6 +25,11 @@ void system_raise_limits(void) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit); /* with less a row says what it lacks */
     }
+}
+
+uint32_t system_processors(void) {
+    const long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (uint32_t)count : 1;
 }
 
 /* proc(5): a line "voluntary_ctxt_switches:\t12". */

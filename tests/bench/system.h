@@ -17,6 +17,9 @@ void system_raise_limits(void);
  *  False where that is not known. */
 bool system_threads(uint32_t *out_threads, uint64_t *out_switches);
 
+/** How many processors there are. */
+uint32_t system_processors(void);
+
 /** Descriptors that this process has open. False where that is not known. */
 bool system_descriptors(uint32_t *out_count);
 

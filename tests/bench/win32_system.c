@@ -3,12 +3,17 @@
 #include "system.h"
 
 #include <stdio.h>
+#include <windows.h>
 
 void system_kernel(char *text, size_t capacity) {
     (void)snprintf(text, capacity, "Windows");
 }
 
 void system_raise_limits(void) {
+}
+
+uint32_t system_processors(void) {
+    return GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
 }
 
 bool system_threads(uint32_t *out_threads, uint64_t *out_switches) {

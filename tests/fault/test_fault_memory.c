@@ -89,9 +89,9 @@ Test(fault_memory, every_allocation_fails_once) {
 
 /* ---- the table of objects is full -------------------------------------------------------- */
 
-/* So many objects that the table's next growth is the one allocation of its size in a scenario. */
+/* The table's growth is the one allocation of its size in a scenario. */
 enum {
-    FILLERS = 32768,
+    FILLERS = 16384,
     LARGE_BYTES = 600 * 1024
 };
 

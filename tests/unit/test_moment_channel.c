@@ -132,6 +132,25 @@ Test(moment_channel, a_channel_that_goes_while_a_reader_comes_has_revoked_its_ti
     moment_over();
 }
 
+/* Its readers have both slots, and their pages are gone. */
+Test(moment_channel, a_slot_is_not_loaned_in_a_channel_that_was_destroyed_meanwhile) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    stream = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(open_reader());
+    channel_case_send();
+    channel_case_send();
+    gpuipc_channel *of = channel_case_channel;
+    moment_at(MOMENT_TRY_LOCK, 1, destroy_channel);
+    check_refused(GPUIPC_ERR_RELEASED, "destroyed meanwhile",
+                  gpuipc_channel_loan(of, stream, SOON_MS, &frame));
+    moment_over();
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
 /* ---- turns --------------------------------------------------------------------------------------- */
 
 static void make_turns(gpuipc_frame *frame) {
@@ -277,6 +296,27 @@ Test(moment_channel, who_sleeps_is_woken_before_the_stream_is_told) {
     }
     check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
     check_ok(core_waiter_end(&waiter));
+    check_ok(gpuipc_subscription_close(reader));
+    object_unreference(&of->object);
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* And before the driver is asked about the stream, which takes its time as well. */
+Test(moment_channel, and_before_the_driver_is_asked_about_the_stream) {
+    channel *of;
+    stream_gate_make();
+    stream = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    check_ok(open_reader());
+    check_ok(channel_acquire(channel_case_channel, &of));
+    const gpuipc_frame frame = channel_case_loan();
+    channel_write(of->readers[0].page, CHANNEL_READER_SLEEPS, 1);
+    core_set_captured(true, stream);
+    check_status(GPUIPC_ERR_CUDA, gpuipc_channel_publish(channel_case_channel, &frame, stream));
+    core_set_captured(false, NULL);
+    cr_assert_eq(channel_read(of->readers[0].page, CHANNEL_READER_SLEEPS), 0);
+    check_ok(gpuipc_channel_discard(channel_case_channel, &frame));
     check_ok(gpuipc_subscription_close(reader));
     object_unreference(&of->object);
     stream_gate_stream_end(stream);

@@ -11,7 +11,7 @@
 #define SLOT_MAX       ((1u << SLOT_BITS) - 1u)
 #define GENERATION_MAX ((UINT64_C(1) << (63 - SLOT_BITS)) - 1u)
 #define NO_SLOT        UINT32_MAX
-/* Slots come so many at a time: memory that nothing touches before it is used. */
+/* Slots come so many at a time. */
 #define BLOCK_BITS  14
 #define BLOCK_SLOTS (1u << BLOCK_BITS)
 #define BLOCKS      (1u << (SLOT_BITS - BLOCK_BITS))
@@ -41,7 +41,7 @@ static struct {
     os_static_mutex mutex; /* guards the rest; held over fork(), so that nothing is half changed */
     uint32_t count;
     uint32_t first_free;
-    _Atomic(slot *) blocks[BLOCKS];
+    _Atomic(void *) blocks[BLOCKS]; /* as allocated */
 } table = {.first_free = NO_SLOT};
 
 void object_init(object *self, object_kind kind, void (*destroy)(object *self)) {
@@ -82,12 +82,14 @@ int object_is_forked(const object *self) {
 static void lock(slot *self) {
     const unsigned mine = os_fork_generation() + 1u;
     unsigned seen = 0;
-    for (unsigned tries = 1; !atomic_compare_exchange_weak_explicit(
-             &self->lock, &seen, mine, memory_order_acquire, memory_order_relaxed);
-         tries++) {
-        seen = seen == mine ? 0 : seen;
-        if (tries % LOCK_TRIES == 0) {
-            os_sleep_us(LOCK_PAUSE_US);
+    unsigned tries = 0;
+    while (!atomic_compare_exchange_weak_explicit(&self->lock, &seen, mine, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        while (seen == mine) { /* to look leaves the line with who has it */
+            if (++tries % LOCK_TRIES == 0) {
+                os_sleep_us(LOCK_PAUSE_US);
+            }
+            seen = atomic_load_explicit(&self->lock, memory_order_relaxed);
         }
     }
 }
@@ -98,8 +100,9 @@ static void unlock(slot *self) {
 
 /* NULL: there is none of that number yet. */
 static slot *slot_at(uint32_t index) {
-    slot *block = atomic_load_explicit(&table.blocks[index >> BLOCK_BITS], memory_order_acquire);
-    return block == NULL ? NULL : &block[index % BLOCK_SLOTS];
+    void *block = atomic_load_explicit(&table.blocks[index >> BLOCK_BITS], memory_order_acquire);
+    const uintptr_t first = ((uintptr_t)block + sizeof(slot) - 1) / sizeof(slot) * sizeof(slot);
+    return block == NULL ? NULL : &((slot *)first)[index % BLOCK_SLOTS];
 }
 
 static void *handle_of(const slot *self) {
@@ -126,9 +129,9 @@ static slot *find(object_kind kind, const void *handle) {
     return found != NULL && is_live(found, kind, handle) ? found : NULL;
 }
 
-/* Room for the next ones. The table is locked. */
+/* Room for the next ones, and for beginning with a cache line. The table is locked. */
 static bool add_block(uint32_t number) {
-    slot *block = number < BLOCKS ? calloc(BLOCK_SLOTS, sizeof(*block)) : NULL;
+    void *block = number < BLOCKS ? calloc(BLOCK_SLOTS + 1, sizeof(slot)) : NULL;
     if (block != NULL) {
         atomic_store_explicit(&table.blocks[number], block, memory_order_release);
     }

@@ -93,8 +93,8 @@ typedef struct slot_search {
     bool is_behind;      /**< without a slot: the writer's streams are too far behind for any */
 } slot_search;
 
-/** What is going to be looked at first, while the driver is asked about the stream. */
-void channel_prefetch_oldest(const channel *self, bool can_wait);
+/** What a stream's loan is going to look at first, while the driver is asked about that. */
+void channel_prefetch_oldest(const channel *self);
 /** Until there is one. @param what all zero but who looks */
 gpuipc_status channel_await_slot(channel *self, slot_search *what, time_limit *limit);
 /** The stream waits for readers that gave it back in the order of theirs. */

@@ -145,13 +145,13 @@ static channel_slot *slot_of(const list_link *link) {
     return LIST_ITEM(link, channel_slot, by_age);
 }
 
-void channel_prefetch_oldest(const channel *self, bool can_wait) {
-    const list_link *link = self->by_age.first;
+void channel_prefetch_oldest(const channel *self) {
+    const list_link *link = self->by_age.first; /* then there are no pages */
     while (link != NULL && slot_of(link)->is_on_loan) {
         link = link->next;
     }
     if (link != NULL) {
-        prefetch_holders(self, (uint32_t)(slot_of(link) - self->slots), can_wait);
+        prefetch_holders(self, (uint32_t)(slot_of(link) - self->slots), true);
     }
 }
 

@@ -55,7 +55,7 @@ static gpuipc_status loan(channel *self, trail_stream *by, time_limit *limit,
 static gpuipc_status loan_on_stream(channel *self, gpuipc_stream stream, time_limit *limit,
                                     gpuipc_frame *out_frame) {
     trail_stream by;
-    channel_prefetch_oldest(self, true);
+    channel_prefetch_oldest(self);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
@@ -136,7 +136,7 @@ gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame
 
 /* On success trail_turn_end() is owed. */
 static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number, trail_stream *by,
-                                     trail_turn *out_turn) {
+                                     trail_turn *turn) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < self->places; i++) {
@@ -144,9 +144,9 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
             words[count++] = channel_ready_word(self->readers[i].page, at, number);
         }
     }
-    gpuipc_status status = trail_turn_begin(self->trail, TRAIL_WRITE, at, by, out_turn);
-    if (status == GPUIPC_OK && (status = trail_turn_write(out_turn, words, count)) != GPUIPC_OK) {
-        trail_turn_cancel(out_turn);
+    gpuipc_status status = trail_turn_begin(self->trail, TRAIL_WRITE, at, by, turn);
+    if (status == GPUIPC_OK && (status = trail_turn_write(turn, words, count)) != GPUIPC_OK) {
+        trail_turn_cancel(turn);
     }
     return status;
 }

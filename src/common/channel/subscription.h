@@ -43,8 +43,7 @@ typedef struct subscription_wait {
     wait_handle handle;
     atomic_bool is_asked_for;
     os_thread *thread;
-    os_mutex
-        mutex; /**< guards the rest; may be taken inside the one of who takes, and the other inside it */
+    os_mutex mutex; /**< guards the rest; may be taken inside the one of who takes */
     os_condition changed;
     subscription_awaits awaits;
     bool is_told;
@@ -79,8 +78,8 @@ typedef struct subscription {
     uint64_t looked_ns; /**< when it was last looked whether the writer lives */
     bool is_writer_gone;
     uint32_t next_slot; /**< behind that of the last frame: mostly the next one's */
-    uint64_t takes;
-    os_mutex mutex; /**< guards the rest; may be taken inside the other */
+    uint64_t takes;     /**< of a channel of turns the mutex guards it while the turn is taken */
+    os_mutex mutex;     /**< guards the rest; may be taken inside the other */
     subscription_frame
         frames[GPUIPC_CHANNEL_SLOTS_MAX]; /**< of a slot that is not taken: who takes guards it */
     subscription_wait waited;
@@ -97,16 +96,15 @@ static inline void subscription_set_taken(subscription *self, uint32_t slot, boo
     const uint64_t bit = UINT64_C(1) << slot;
     if (is_taken) {
         atomic_fetch_or_explicit(&self->taken, bit, memory_order_release);
-    } else {
-        atomic_fetch_and_explicit(&self->taken, ~bit, memory_order_release);
+    } else { /* who gives back looks then whether the wait handle awaits room: subscription_wait.c */
+        atomic_fetch_and(&self->taken, ~bit);
     }
 }
 
 /** How many frames the caller has. It may give one back meanwhile, and who takes is the only one that adds to them. */
 static inline uint32_t subscription_count_held(const subscription *self) {
     uint32_t count = 0;
-    for (uint64_t left = atomic_load_explicit(&self->taken, memory_order_relaxed); left != 0;
-         left &= left - 1) {
+    for (uint64_t left = atomic_load(&self->taken); left != 0; left &= left - 1) {
         count++;
     }
     return count;

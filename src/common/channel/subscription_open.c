@@ -260,7 +260,6 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     self->reader_bell = OS_BELL_NONE;
     self->writer_bell = OS_BELL_NONE;
     self->delivery = config->delivery;
-    self->max_held = config->max_held;
     self->look_ns = config->look_us * UINT64_C(1000);
     object_reference(&ctx->object);
     object_init(&self->object, OBJECT_SUBSCRIPTION, destroy);
@@ -268,6 +267,7 @@ static gpuipc_status make(context *ctx, const gpuipc_subscription_config *config
     if (status == GPUIPC_OK) {
         status = read_page(self);
     }
+    self->max_held = config->max_held < self->slots ? config->max_held : self->slots;
     if (status == GPUIPC_OK && self->has_turns) {
         status = check_turns(config);
         subscription_turns_begin(self);

@@ -148,7 +148,7 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
         return true;
     }
     trail_event *last = atomic_load(&mark->last);
-    if (!has_come(self, last) || atomic_load(&mark->turn) != turn) {
+    if (last == NULL || !has_come(self, last) || atomic_load(&mark->turn) != turn) {
         return false;
     }
     atomic_store(&mark->passed, turn);
@@ -333,8 +333,8 @@ static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint
                        "waiting for what another stream does with a slot");
 }
 
-/* One thread at a time does so. Who asks and does not see it yet learns of the turn before, and of no event of this one: that
- * is stored behind it. */
+/* One thread at a time does so. Who asks, and does not see it yet, learns of the turn before. Another event than that turn's is
+ * stored behind this, so that the second look at the turn finds it. The same one, recorded anew, stands behind that turn, too. */
 static void begin_turn(trail_mark *mark) {
     const uint64_t last = atomic_load_explicit(&mark->turn, memory_order_relaxed);
     atomic_store_explicit(&mark->turn, last + 1, memory_order_relaxed);
@@ -366,8 +366,9 @@ static void let_go_unused(const trail_turn *self) {
 }
 
 void trail_turn_cancel(const trail_turn *self) {
+    const uint64_t now = atomic_load_explicit(&self->mark->turn, memory_order_relaxed);
     let_go_unused(self);
-    atomic_fetch_sub(&self->mark->turn, 1u);
+    atomic_store_explicit(&self->mark->turn, now - 1, memory_order_release);
 }
 
 static void turn_is_over(const trail_turn *self, bool has_passed) {
@@ -380,7 +381,7 @@ static void turn_is_over(const trail_turn *self, bool has_passed) {
 }
 
 /* The last one of a period stays as it is for the next two. (Turns of one use end at the same time only where a kernel's does
- * while the next frame is taken. Then two may count as one, and the period is longer by that.) */
+ * while frames are taken. Then what one counts may be lost, and a period is longer or shorter by that.) */
 static void count_turn(const trail_turn *self, trail_event *stands_for_it) {
     trail_progress *of = &self->of->progress[self->use];
     const unsigned ended = atomic_load_explicit(&of->ended, memory_order_relaxed) + 1u;
