@@ -146,7 +146,8 @@ static channel_slot *slot_of(const list_link *link) {
 }
 
 void channel_prefetch_oldest(const channel *self) {
-    const list_link *link = self->by_age.first; /* then there are no pages */
+    /* Of one that has ended there are no pages. */
+    const list_link *link = self->has_ended ? NULL : self->by_age.first;
     while (link != NULL && slot_of(link)->is_on_loan) {
         link = link->next;
     }
