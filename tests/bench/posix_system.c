@@ -3,12 +3,12 @@
 #include "system.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 void system_kernel(char *text, size_t capacity) {
     struct utsname name;
@@ -28,8 +28,8 @@ void system_raise_limits(void) {
 }
 
 uint32_t system_processors(void) {
-    const long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? (uint32_t)count : 1;
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
 /* proc(5): a line "voluntary_ctxt_switches:\t12". */

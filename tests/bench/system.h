@@ -17,7 +17,7 @@ void system_raise_limits(void);
  *  False where that is not known. */
 bool system_threads(uint32_t *out_threads, uint64_t *out_switches);
 
-/** How many processors there are. */
+/** How many processors this process may use; on Windows how many there are. */
 uint32_t system_processors(void);
 
 /** Descriptors that this process has open. False where that is not known. */

@@ -108,7 +108,7 @@ static void fill_table(void) {
     gpuipc_status status = GPUIPC_OK;
     while (status == GPUIPC_OK) {
         int64_t live;
-        cr_assert_lt(filler_count, 2 * FILLERS);
+        cr_assert_leq(filler_count, 2 * FILLERS);
         object_reference(&filler);
         allocation_watch_large(filler_count < FILLERS ? SIZE_MAX : LARGE_BYTES);
         status = object_publish(&filler, &fillers[filler_count]);

@@ -99,6 +99,11 @@ Test(struct_size, a_result_reaches_as_far_as_the_callers_struct) {
     cr_assert_eq(old.into.number, 1);
     cr_assert_eq(old.behind, 0x5A5A);
 
+    later same = {sizeof(same), 99, 99, 99};
+    struct_size_write(&same, &known, sizeof(known));
+    cr_assert_eq(same.struct_size, sizeof(same));
+    cr_assert_eq(same.third, 3);
+
     /* what this library does not know is zero, not what was there before */
     const first mine = {0, 7};
     later new = {sizeof(new), 99, 99, 99};

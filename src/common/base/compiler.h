@@ -39,7 +39,7 @@
 #endif
 
 /** What is about to be read, and may be in another processor's cache: it is fetched while others are. GCC leaves a call out that
- *  does nothing else than __builtin_prefetch (seen of 12). */
+ *  does nothing else than __builtin_prefetch (seen of 12), and may do so on other processors. */
 #if defined(__GNUC__) && defined(__x86_64__)
 #define GPUIPC_PREFETCH(address)                                                                   \
     __asm__ volatile("prefetcht0 %0" : : "m"(*(const volatile char *)(address)))

@@ -50,7 +50,7 @@ gpuipc_status struct_size_convert(const void *from, struct_first first, void *kn
     return GPUIPC_OK;
 }
 
-void struct_size_convert_back(void *into, const void *known, size_t known_size) {
+void struct_size_write(void *into, const void *known, size_t known_size) {
     size_t size = size_of(into);
     unsigned char *bytes = into;
     size_t copied = size < known_size ? size : known_size;

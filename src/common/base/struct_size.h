@@ -6,7 +6,6 @@
 #ifndef GPUIPC_STRUCT_SIZE_H
 #define GPUIPC_STRUCT_SIZE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -23,26 +22,22 @@ typedef struct struct_first {
 #define STRUCT_SIZE_UP_TO(type, last_member)                                                       \
     ((struct_first){#type, offsetof(type, last_member) + sizeof(((type *)0)->last_member)})
 
-/** For struct_size_read() and struct_size_write() alone: of a caller that knows more or less, or passes NULL. */
+/** For struct_size_read() alone: of a caller that knows more or less, or passes NULL. */
 gpuipc_status struct_size_convert(const void *from, struct_first first, void *known,
                                   size_t known_size);
-void struct_size_convert_back(void *into, const void *known, size_t known_size);
-
-/** Whether the caller knows the same, as most do. */
-static inline bool struct_size_is(const void *record, size_t known_size) {
-    size_t size;
-    memcpy(&size, record, sizeof(size));
-    return size == known_size;
-}
 
 /** Reads a caller's struct into @p known (known_size bytes); what the caller's is too old to have
  *  becomes zero. @param first STRUCT_SIZE_UP_TO() */
 static inline gpuipc_status struct_size_read(const void *from, struct_first first, void *known,
                                              size_t known_size) {
-    if (from == NULL || !struct_size_is(from, known_size)) {
+    size_t size = 0;
+    if (from != NULL) {
+        memcpy(&size, from, sizeof(size));
+    }
+    if (size != known_size) {
         return struct_size_convert(from, first, known, known_size);
     }
-    memcpy(known, from, known_size);
+    memcpy(known, from, known_size); /* the caller knows the same, as most do */
     return GPUIPC_OK;
 }
 
@@ -51,13 +46,6 @@ static inline gpuipc_status struct_size_read(const void *from, struct_first firs
 gpuipc_status struct_size_check(const void *into, struct_first first);
 
 /** Fills in a caller's struct from @p known as far as it reaches; its struct_size stays. */
-static inline void struct_size_write(void *into, const void *known, size_t known_size) {
-    if (struct_size_is(into, known_size)) {
-        memcpy((unsigned char *)into + sizeof(size_t),
-               (const unsigned char *)known + sizeof(size_t), known_size - sizeof(size_t));
-    } else {
-        struct_size_convert_back(into, known, known_size);
-    }
-}
+void struct_size_write(void *into, const void *known, size_t known_size);
 
 #endif

@@ -254,8 +254,7 @@ static gpuipc_status pause_for(const subscription *self, const char *what, uint6
 }
 
 /* On the host. ERR_LOST: the writer has ended, and they will never be there */
-GPUIPC_COLD static gpuipc_status await_contents(subscription *self, uint32_t slot,
-                                                time_limit *limit) {
+static gpuipc_status await_contents(subscription *self, uint32_t slot, time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     const uint64_t begun_ns = os_clock_ns();
     gpuipc_status status = GPUIPC_OK;

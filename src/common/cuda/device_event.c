@@ -26,7 +26,7 @@ gpuipc_status device_current(const struct context *ctx, uint32_t *out_index) {
 }
 
 /* Whether the current device's primary context is unknown, and might be the one that is current. */
-GPUIPC_COLD static gpuipc_status hold_primary(context *ctx, bool *out_is_new) {
+static gpuipc_status hold_primary(context *ctx, bool *out_is_new) {
     uint32_t index;
     device_scope scope;
     gpuipc_status status = device_current(ctx, &index);
@@ -79,7 +79,7 @@ gpuipc_status device_event_new(struct context *ctx, unsigned flags, CUevent *out
 
 /* A stream of the primary context waits for the other one's event, and is done when it has. cuda.h, cuStreamDestroy and
  * cuEventDestroy: what is left to do is done, and the call does not wait for it. */
-GPUIPC_COLD static gpuipc_status record_behind(context *ctx, CUevent event, CUevent other) {
+static gpuipc_status record_behind(context *ctx, CUevent event, CUevent other) {
     const driver *drv = &ctx->driver;
     CUstream follows;
     gpuipc_status status = DRIVER_CALL(drv, cuStreamCreate, (&follows, CU_STREAM_NON_BLOCKING),
