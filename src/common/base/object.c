@@ -98,11 +98,14 @@ static void unlock(slot *self) {
     atomic_store_explicit(&self->lock, 0, memory_order_release);
 }
 
-/* NULL: there is none of that number yet. */
-static slot *slot_at(uint32_t index) {
-    void *block = atomic_load_explicit(&table.blocks[index >> BLOCK_BITS], memory_order_acquire);
+static void *block_of(uint32_t index) {
+    return atomic_load_explicit(&table.blocks[index >> BLOCK_BITS], memory_order_acquire);
+}
+
+/* In a block that is there, from its first cache line on. */
+static slot *slot_in(const void *block, uint32_t index) {
     const uintptr_t first = ((uintptr_t)block + sizeof(slot) - 1) / sizeof(slot) * sizeof(slot);
-    return block == NULL ? NULL : &((slot *)first)[index % BLOCK_SLOTS];
+    return &((slot *)first)[index % BLOCK_SLOTS];
 }
 
 static void *handle_of(const slot *self) {
@@ -113,7 +116,9 @@ static void *handle_of(const slot *self) {
 /* The slot that a handle names, or NULL. */
 static slot *named(const void *handle) {
     uint64_t value = (uint64_t)(uintptr_t)handle;
-    return (value & 1u) == 0 ? NULL : slot_at((uint32_t)(value >> 1 & SLOT_MAX));
+    const uint32_t index = (uint32_t)(value >> 1 & SLOT_MAX);
+    const void *block = block_of(index);
+    return (value & 1u) == 0 || block == NULL ? NULL : slot_in(block, index);
 }
 
 /* Whether the handle is one of a live object of this kind. The slot is locked, or the table. */
@@ -141,14 +146,14 @@ static bool add_block(uint32_t number) {
 /* A free one, or NULL. The table is locked. */
 static slot *take_slot(void) {
     if (table.first_free != NO_SLOT) {
-        slot *taken = slot_at(table.first_free);
+        slot *taken = slot_in(block_of(table.first_free), table.first_free);
         table.first_free = taken->next_free;
         return taken;
     }
     if (table.count % BLOCK_SLOTS == 0 && !add_block(table.count / BLOCK_SLOTS)) {
         return NULL;
     }
-    slot *made = slot_at(table.count);
+    slot *made = slot_in(block_of(table.count), table.count);
     made->index = table.count++;
     made->generation = 1; /* who looks at it has found no object */
     return made;
