@@ -11,9 +11,9 @@
  * The sender makes the page; its handle goes in front of the first handles that it sends. In it, one
  * 64-bit word: how many packets with handles the receiver has taken, in the order of sending.
  *
- * What nobody closes before the receiver ends: the handles of one packet, of a sender that dies
- * between putting them there and writing; those of a packet that the receiver refused because it
- * broke the rules, if its sender has closed its end by then; those of what nobody took before the sender closed its
+ * What nobody closes before the receiver ends: the handles of one packet, of a sender that dies between putting them
+ * there and writing, or seeing that the receiver has closed its end; those of a packet that the receiver refused because
+ * it broke the rules, if its sender has closed its end by then; those of what nobody took before the sender closed its
  * end, where the system gives no memory to read it (win32_packet.c, REST_TRIES); and those of a receiver that has closed
  * its end, where the system does not tell the sender so.
  */

@@ -181,13 +181,17 @@ void promise_fill(void) {
     check_ok(gpuipc_channel_publish(world.channel, &frame, GPUIPC_NO_STREAM));
 }
 
+/* One that lives ends by itself: on Windows its server may just have put the handles of an answer into this process that
+ * nobody waits for any more, and takes them back; one that is killed there leaves them (win32_ledger.c). */
 static void end_state(void) {
     if (state == PROMISE_SLOW) {
         atomic_store(&slowing_ends, true);
         os_thread_join(slowing);
     }
-    if (other.process != NULL) {
+    if (state == PROMISE_STOPPED) {
         partner_kill(&other);
+    } else if (state != PROMISE_DEAD) {
+        partner_end(&other);
     }
 }
 
