@@ -138,6 +138,10 @@ uint32_t os_fork_generation(void);
 /** Makes the fork handlers known to the system; once per process, any thread, cheap again. */
 gpuipc_status os_fork_watch(void);
 
+/** Whether all other threads have ended, wherever each was, as on Windows before libraries are told of the process's end
+ *  (ExitProcess): what one of them had locked stays locked. */
+bool os_other_threads_have_ended(void);
+
 /** Has a function called when the process ends (exit()) or the library is unloaded, before what was loaded earlier
  *  ends. On Windows it is not called: what ends there before a library does are all other threads (ExitProcess). */
 void os_at_exit(void (*run)(void));

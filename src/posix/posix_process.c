@@ -65,6 +65,11 @@ gpuipc_status os_fork_watch(void) {
                      : posix_fail(code, "pthread_atfork", "forks cannot be watched for");
 }
 
+/* exit(3) leaves them running. Those of a parent process are of another fork generation. */
+bool os_other_threads_have_ended(void) {
+    return false;
+}
+
 /* atexit(3): a shared library's are called when it is unloaded as well. It fails only without memory, and then the
  * threads of the library run until the process is gone. */
 void os_at_exit(void (*run)(void)) {

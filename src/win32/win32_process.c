@@ -24,6 +24,13 @@ gpuipc_status os_fork_watch(void) {
     return GPUIPC_OK;
 }
 
+/* learn.microsoft.com, Windows developer notes. Of ntdll.dll; no header of the SDK has it. */
+BOOLEAN NTAPI RtlDllShutdownInProgress(void);
+
+bool os_other_threads_have_ended(void) {
+    return RtlDllShutdownInProgress() != 0;
+}
+
 /* learn.microsoft.com, ExitProcess: all of the threads except the calling one end before the libraries are told, so no
  * thread of ours is under way when the driver ends; it may have held a lock, so that nothing may be done any more. */
 void os_at_exit(void (*run)(void)) {

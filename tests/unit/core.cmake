@@ -4,6 +4,7 @@ set(extra_wire test_wire_contents.c test_wire_request.c test_ticket.c ticket_che
 foreach(unit admission list wire manifest struct_size range_tree peer_name object quota shared_process group_set)
   gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c ${extra_${unit}} LIBRARIES gpuipc_test_support)
 endforeach()
+target_link_options(test_unit_object PRIVATE LINKER:--wrap=os_fork_generation,--wrap=os_other_threads_have_ended)
 target_link_options(test_unit_shared_process PRIVATE LINKER:--wrap=os_peer_is_running) # who ends meanwhile
 
 add_library(gpuipc_core_fixture STATIC core_fixture.c ${system}_environment.c)

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/compiler.h"
 #include "base/object.h"
 #include "check.h"
 #include "os.h"
@@ -207,6 +208,57 @@ Test(object, many_objects_keep_apart) {
         check_ok(drop(OBJECT_BUFFER, handles[i]));
     }
     cr_assert_eq(atomic_load(&destroyed), COUNT);
+}
+
+/* ---- a thread that ends in the middle ---------------------------------------------------- */
+
+static GPUIPC_THREAD_LOCAL unsigned asks_until_it_stays; /* 0: it does not */
+static atomic_bool stays;
+static atomic_bool goes_on;
+static atomic_bool others_have_ended;
+
+uint32_t __real_os_fork_generation(void);
+uint32_t __wrap_os_fork_generation(void);
+uint32_t __wrap_os_fork_generation(void) {
+    if (asks_until_it_stays > 0 && --asks_until_it_stays == 0) {
+        atomic_store(&stays, true);
+        while (!atomic_load(&goes_on)) {
+            os_sleep_ms(1);
+        }
+    }
+    return __real_os_fork_generation();
+}
+
+bool __wrap_os_other_threads_have_ended(void);
+bool __wrap_os_other_threads_have_ended(void) {
+    return atomic_load(&others_have_ended);
+}
+
+/* What the lock is taken with is asked for first, and whether the object is the parent's while it is held. */
+static void acquire_and_stay(void *handle) {
+    object *found = NULL;
+    asks_until_it_stays = 2;
+    check_ok(object_acquire(OBJECT_BUFFER, handle, &found));
+    object_unreference(found);
+}
+
+/* As on Windows, where a process ends its threads first: what a library still releases then is released. */
+Test(object, what_a_thread_that_has_ended_had_locked_is_free) {
+    void *handle = publish(OBJECT_BUFFER, 7);
+    object *kept;
+    os_thread *thread;
+    check_ok(object_acquire(OBJECT_BUFFER, handle, &kept)); /* for the thread, which here goes on */
+    check_ok(os_thread_start(acquire_and_stay, handle, &thread));
+    while (!atomic_load(&stays)) {
+        os_sleep_ms(1);
+    }
+    atomic_store(&others_have_ended, true);
+    check_ok(drop(OBJECT_BUFFER, handle));
+    atomic_store(&goes_on, true);
+    os_thread_join(thread);
+    cr_assert_eq(atomic_load(&destroyed), 0);
+    object_unreference(kept);
+    cr_assert_eq(atomic_load(&destroyed), 1);
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */

@@ -77,8 +77,8 @@ int object_is_forked(const object *self) {
 
 /* ---- slots ------------------------------------------------------------------------------------- */
 
-/* What a thread of the parent process had locked when it forked is nobody's here. (It may have taken a reference, so that the
- * child keeps the object to its end.) */
+/* What a thread of the parent process had locked when it forked is nobody's here, and so is what a thread had locked that has
+ * ended there. (It may have taken a reference, so that the object is kept to the end.) */
 static void lock(slot *self) {
     const unsigned mine = os_fork_generation() + 1u;
     unsigned seen = 0;
@@ -87,7 +87,10 @@ static void lock(slot *self) {
                                                   memory_order_relaxed)) {
         while (seen == mine) { /* to look leaves the line with who has it */
             if (++tries % LOCK_TRIES == 0) {
-                os_sleep_us(LOCK_PAUSE_US);
+                if (os_other_threads_have_ended()) {
+                    return;
+                }
+                os_sleep_us(LOCK_PAUSE_US); /* on Windows a tick */
             }
             seen = atomic_load_explicit(&self->lock, memory_order_relaxed);
         }
