@@ -395,10 +395,10 @@ static void count_turn(const trail_turn *self, trail_event *stands_for_it) {
 /* @param stands_for_it an event that is recorded, or a passage on its way */
 static void end_with(const trail_turn *self, trail_event *stands_for_it) {
     trail_event *last = atomic_load(&self->mark->last);
+    atomic_store_explicit(&self->mark->last, stands_for_it, memory_order_release);
     if (last != stands_for_it) {
         let_go(self->of, last);
     }
-    atomic_store_explicit(&self->mark->last, stands_for_it, memory_order_release);
     count_turn(self, stands_for_it);
     turn_is_over(self, false);
 }
