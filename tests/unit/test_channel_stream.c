@@ -336,6 +336,29 @@ Test(channel_stream, what_a_stream_has_not_come_to_is_not_published_without_it) 
     stream_gate_end();
 }
 
+/* It was loaned for a stream that waits for a reader's, which still uses the frame before. */
+Test(channel_stream, what_a_stream_still_waits_for_is_not_published_without_it) {
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    channel_case_send();
+    const gpuipc_frame came = take(reader, uses);
+    stream_gate_close(uses);
+    check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+    const gpuipc_frame frame = loan(makes);
+    check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                 gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM));
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    publish(&frame, GPUIPC_NO_STREAM);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
 /* The slot is given back by one stream and taken on another, again and again: each waits for the one before. */
 Test(channel_stream, streams_take_turns_at_a_slot) {
     stream_gate_make();

@@ -151,9 +151,10 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
     return status;
 }
 
-/* Without a stream. One that published in this slot before would write its number over a later one. */
+/* Without a stream. One that published in this slot before would write its number over a later one, and one that it was
+ * loaned for may be waiting for a reader, whose stream still has the frame before. */
 static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
-    if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
+    if (!trail_passes_soon(self->trail, 1u << TRAIL_WRITE | 1u << TRAIL_WAIT, at)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the frame was loaned for a stream that has not come to it: publish it "
                            "on that stream, or wait for the stream first");
