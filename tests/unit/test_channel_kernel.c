@@ -311,6 +311,40 @@ Test(channel_kernel, both_ends_may_go_without_their_kernels) {
     stream_gate_end();
 }
 
+/* Nor does anybody wait for ever for one that was never launched: by a kernel, a stream, or itself. */
+Test(channel_kernel, the_end_of_a_channel_lets_go_who_awaits_a_kernel) {
+    kernel_case writes = {.count = 0};
+    kernel_case uses_it = {.count = 0};
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *readers[3];
+    for (int i = 0; i < 3; i++) {
+        readers[i] = channel_case_open(NULL);
+    }
+    const gpuipc_frame made = kernel_case_loan(makes);
+    kernel_case_publish(&made, makes, &writes);
+    const gpuipc_frame of_kernel = kernel_case_take(readers[0], uses, &uses_it);
+    check_ok(gpuipc_subscription_take(readers[1], uses, 0, &frame));
+    cr_assert_not(kernel_case_is_reached(&uses_it.awaits));
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    cr_assert_eq(kernel_case_look(&uses_it.awaits), uses_it.awaits.value);
+    stream_gate_synchronize(uses);
+    check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(readers[1], &frame, uses));
+    check_status(GPUIPC_ERR_PEER_CLOSED,
+                 gpuipc_subscription_take(readers[2], GPUIPC_NO_STREAM, SOON_MS, &frame));
+    check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(readers[0], &of_kernel, uses));
+    for (int i = 0; i < 3; i++) {
+        check_ok(gpuipc_subscription_close(readers[i]));
+    }
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
 /* At the close whoever still awaits the contents goes on, with a value that says that there are none. */
 Test(channel_kernel, the_close_lets_a_kernel_go) {
     kernel_case writes = {.count = 0};

@@ -186,8 +186,22 @@ gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream 
     return GPUIPC_OK;
 }
 
+/* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. */
+static void let_readers_go(channel *self, uint32_t at) {
+    for (uint32_t i = 0; i < self->places; i++) {
+        if (self->readers[i].page != NULL) {
+            const point_word awaited =
+                channel_awaited_word(self->readers[i].page, at, self->slots[at].number);
+            point_store(&awaited);
+        }
+    }
+}
+
 void channel_kernels_end(channel *self) {
     for (uint32_t i = 0; i < self->config.slots; i++) {
         cancel_turn(&self->slots[i]);
+        if (self->slots[i].is_in_kernel) {
+            let_readers_go(self, i);
+        }
     }
 }

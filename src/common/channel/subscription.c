@@ -259,9 +259,10 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, time_limi
     const uint64_t begun_ns = os_clock_ns();
     gpuipc_status status = GPUIPC_OK;
     while (status == GPUIPC_OK && !point_is_reached(&ready)) {
-        status = is_writer_gone(self) && !point_is_reached(&ready)
-                     ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
-                     : pause_for(self, "the frame was not ready in time", begun_ns, limit);
+        status =
+            (is_writer_gone(self) || subscription_is_lost(self, slot)) && !point_is_reached(&ready)
+                ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                : pause_for(self, "the frame was not ready in time", begun_ns, limit);
     }
     return status;
 }

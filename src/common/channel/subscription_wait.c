@@ -108,12 +108,12 @@ static void settle_news(subscription *self) {
 /* A channel that has ended leaves what was taken, and its contents still come: only a process that has ended makes none. */
 static void settle_contents(subscription *self) {
     const uint64_t number = self->frames[self->pending].number;
-    const point_word ready = channel_ready_word(self->page, self->pending, number);
-    if (point_is_reached(&ready) || self->is_writer_gone) {
+    const point_word awaited = channel_awaited_word(self->page, self->pending, number);
+    if (point_is_reached(&awaited) || self->is_writer_gone) { /* or lost */
         tell_and_rest(&self->waited);
         return;
     }
-    self->waited.contents = ready;
+    self->waited.contents = awaited;
     set_out(&self->waited, AWAITS_CONTENTS);
 }
 
