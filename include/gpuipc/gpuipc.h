@@ -12,13 +12,14 @@
  *   the part it does not know is zero, and refused with ::GPUIPC_ERR_STRUCT_SIZE otherwise.
  * - Sizes are in bytes, times in milliseconds. A timeout of 0 tries once, -1 waits for ever; a
  *   call never waits longer than its timeout. Less than -1 is refused (::GPUIPC_ERR_INVALID_ARGUMENT).
- *   In gpuipc_open_config alone 0 is another default, of five seconds.
+ *   In gpuipc_open_config and gpuipc_subscription_config 0 is another default, of five seconds.
  * - Objects may be used from any thread at the same time, but for a connection: one sending and
  *   one receiving thread at a time (a second one gets ::GPUIPC_ERR_BUSY). A released object is
  *   recognised: using it answers ::GPUIPC_ERR_RELEASED.
  * - After fork() a child cannot use its parent's objects (CUDA does not survive fork): its calls
  *   answer ::GPUIPC_ERR_FORKED, and the library's descriptors are closed in the child at once. (One
- *   that is just being exported or closed in another thread at that moment stays until exec.)
+ *   that is just being exported or closed in another thread at that moment stays until exec.) Only
+ *   what ends an object works, and frees what the child has of it.
  * - The calling thread's current CUDA context is the same after a call as before it. Where a call
  *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
  *   and most programs use. As everywhere in CUDA, that ends a stream capture of a blocking stream.

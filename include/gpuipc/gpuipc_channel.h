@@ -80,7 +80,7 @@ typedef struct gpuipc_frame {
     uint64_t
         sequence; /**< to the reader: from 1 on, and one more for each frame that the writer made or skipped */
     uint64_t
-        missed; /**< to the reader: so many he has not seen between the one that he took before and this one */
+        missed; /**< to the reader: so many he has not seen between the one that he took before, or his beginning, and this one */
     /** The caller's own bytes beside the frame (time, shape, names). The writer points to them before he publishes, and
      *  they are copied. To the reader: the library's copy, until he gives the frame back. */
     const void *header;
@@ -137,8 +137,10 @@ typedef struct gpuipc_channel_config {
  * @param out_ticket goes to the readers through any channel that the programs have. gpuipc_server_revoke() ends it alone
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the slots do not lie in the buffer), ::GPUIPC_ERR_LIMIT (too many slots, readers or
  *         bytes of headers), ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_NAME_IN_USE (a living channel has the name),
- *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_STRUCT_SIZE
- * @ownership the caller's; gpuipc_channel_destroy() ends it  @threads any  @blocking no  @since 0.1
+ *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_TIMEOUT (as gpuipc_listener_open()),
+ *         ::GPUIPC_ERR_STRUCT_SIZE
+ * @ownership the caller's; gpuipc_channel_destroy() ends it  @threads any
+ * @blocking no. With a name as gpuipc_listener_open()  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *server,
                                                               const gpuipc_channel_config *config,
@@ -159,6 +161,9 @@ GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
  * Loans a slot: of those that no reader has, the one that was published longest ago. With a stream, a slot will do that
  * readers give back in the order of their streams: this stream waits for those, and for nobody who has given back
  * already. When such a reader ends, or is dropped, the stream goes on.
+ *
+ * A slot is not loaned before the stream that published in it has come to that. For the same stream it is, where a reader
+ * has given that frame back. So a writer whose frames nobody takes is ahead of its stream by as many as there are slots.
  *
  * Where there is none, what gpuipc_channel_config::full says is done.
  *
@@ -266,7 +271,7 @@ typedef enum gpuipc_first {
     GPUIPC_FIRST_NEXT = 0,   /**< with the next frame that is published */
     GPUIPC_FIRST_NEWEST = 1, /**< with the last one that is ready, if it is still in its slot */
     GPUIPC_FIRST_OLDEST =
-        2 /**< with all that are ready and still in their slots, the oldest first */
+        2 /**< with those that are ready and still in their slots, the oldest first, from where on none is left out */
 } gpuipc_first;
 
 /** The most that gpuipc_subscription_config::look_us may be: a second. */
@@ -450,7 +455,7 @@ gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t 
  * until that stream comes to the call that says that the kernel was launched.
  *
  * **When the writer ends** while a kernel waits, the reader's context stores the value itself, some 20 ms later, and the
- * kernel goes on. The writer would have stored one more than that value. So a word that equals the value says: there are
+ * kernel goes on. So does gpuipc_channel_destroy() for a kernel of the writer's that was not said to be launched. The writer would have stored one more than that value. So a word that equals the value says: there are
  * no contents. The host learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later,
  * and from the next take in any case (::GPUIPC_ERR_PEER_CLOSED). A kernel that never stores is like a stream that never
  * comes to its word. The other side's calls end with their time-outs, and a writer may drop such a reader.
@@ -469,7 +474,7 @@ typedef struct gpuipc_word {
  *
  * Where the kernel cannot be launched, gpuipc_channel_publish() of the same frame says that it is ready, by the same stream
  * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
- * then that was not said to be launched.
+ * then that was not said to be launched. Who awaits it goes on, as when the writer ends.
  * @param channel the one that it was loaned of
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device

@@ -107,8 +107,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_listener_get_wait_handle(gpuipc_l
  * Ends the endpoint; connections already accepted stay. Threads that wait in accept return
  * ::GPUIPC_ERR_RELEASED. The name is free at once; an abstract one when those threads have returned.
  * @param listener NULL does nothing
- * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the listener  @threads any  @blocking no
- * @since 0.1
+ * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the listener  @threads any
+ * @blocking no. When another process keeps the directory locked (Linux), up to 50 ms, and then the name's file stays there,
+ *         for the next listener of that name to replace  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_listener_close(gpuipc_listener *listener);
 
@@ -163,7 +164,7 @@ gpuipc_connection_get_wait_handle(gpuipc_connection *connection, intptr_t *out_h
 
 /**
  * Ends the conversation. Buffers that came through it stay; threads that wait in it return
- * ::GPUIPC_ERR_RELEASED.
+ * ::GPUIPC_ERR_RELEASED, or ::GPUIPC_ERR_CONNECTION_BROKEN with a part of a message sent.
  * @param connection NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the connection  @threads any
  * @blocking no. When more than 64 MiB or 64 pieces of released memory are kept because freeing them waits, for what

@@ -64,7 +64,7 @@ typedef struct gpuipc_server_config {
  * @errors ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_NOT_FOUND (somebody removed the runtime directory while the call was in it),
  *         ::GPUIPC_ERR_NAME_IN_USE (Windows: it lets nobody make the server's pipe),
- *         ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller's; gpuipc_server_destroy() ends it  @threads any
  * @blocking as gpuipc_listener_open()
  * @since 0.1
