@@ -362,7 +362,7 @@ static gpuipc_status ask(context *ctx, server_link *self, question *what, bool *
     return status;
 }
 
-static gpuipc_status ask_once(context *ctx, question *what) {
+static gpuipc_status ask_once(context *ctx, question *what, bool is_last) {
     server_link *self;
     const os_deadline deadline = what->deadline;
     gpuipc_status status = take(ctx, what->decoded->server_id, deadline, &self);
@@ -370,7 +370,6 @@ static gpuipc_status ask_once(context *ctx, question *what) {
         return status;
     }
     bool is_usable = self->connection != NULL; /* for others, whose policy let it in */
-    const bool is_new = !is_usable;
     if (what->wish->wish == WIRE_OPEN) {
         what->opened = ticket_cache_find(ctx, what->bytes, what->config);
     }
@@ -380,9 +379,9 @@ static gpuipc_status ask_once(context *ctx, question *what) {
             status = ask(ctx, self, what, &is_usable);
         }
         if (status == GPUIPC_ERR_PEER_CLOSED && self->connection != NULL) {
-            /* An old one may have ended with its server alone, which a new one finds out at once. */
+            /* It may have ended with its server alone, which a new one finds out at once. */
             const os_deadline until =
-                is_new ? earlier(deadline, os_deadline_after(DYING_MS)) : (os_deadline){0};
+                is_last ? earlier(deadline, os_deadline_after(DYING_MS)) : (os_deadline){0};
             status = tell_end(&self->connection->peer, until);
         }
     }
@@ -392,8 +391,8 @@ static gpuipc_status ask_once(context *ctx, question *what) {
 
 static gpuipc_status ask_server(context *ctx, question *what) {
     gpuipc_status status = GPUIPC_ERR_PEER_CLOSED;
-    for (int i = 0; i < TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
-        status = ask_once(ctx, what);
+    for (int i = 1; i <= TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
+        status = ask_once(ctx, what, i == TRIES);
     }
     if (status == GPUIPC_ERR_RELEASED) { /* the link was closed, which the user did not know of */
         status = context_is_over();
