@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file What the streams of one process leave behind at a channel's words (trail.h): who waits for whom, and until when. */
+#include <stdatomic.h>
+
 #include "base/status.h"
 #include "channel_case.h"
 #include "emulated.h"
@@ -353,6 +355,40 @@ Test(channel_stream, what_a_stream_still_waits_for_is_not_published_without_it) 
     stream_gate_open();
     stream_gate_synchronize(makes);
     publish(&frame, GPUIPC_NO_STREAM);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
+static void hold(void *is_over) {
+    while (!atomic_load((atomic_bool *)is_over)) {
+        os_sleep_ms(1);
+    }
+}
+
+/* What a loan that was given up waits for is in nobody's way when it is there. */
+Test(channel_stream, a_loan_that_was_given_up_is_not_waited_for) {
+    atomic_bool is_over = false;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    channel_case_send();
+    gpuipc_frame came = take(reader, uses);
+    cr_assert_eq(core_driver()->cuLaunchHostFunc(uses, hold, &is_over), CUDA_SUCCESS);
+    check_ok(gpuipc_subscription_give_back(reader, &came, uses));
+    stream_gate_close(makes); /* with other work, for long */
+    gpuipc_frame frame = loan(makes);
+    check_ok(gpuipc_channel_discard(channel_case_channel, &frame));
+    atomic_store(&is_over, true);
+    stream_gate_synchronize(uses);
+    frame = loan(GPUIPC_NO_STREAM);
+    publish(&frame, GPUIPC_NO_STREAM);
+    came = take(reader, GPUIPC_NO_STREAM);
+    check_ok(gpuipc_subscription_give_back(reader, &came, GPUIPC_NO_STREAM));
+    stream_gate_open();
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);

@@ -444,31 +444,6 @@ Test(ticket_open, a_server_that_is_gone_is_told_at_once_and_what_is_open_stays) 
     check_status(GPUIPC_ERR_EXPORTER_GONE, open_one(&wanted, &opened));
 }
 
-static gpuipc_status open_wanted(void *wanted) {
-    gpuipc_buffer *opened = NULL;
-    const gpuipc_status status = open_one(wanted, &opened);
-    drop(opened);
-    return status;
-}
-
-/* The process of one that accepts nobody lives on. A busy machine is late now and then; who waits for that process's end, half a
- * second, is late each time. */
-Test(ticket_open, a_server_that_goes_before_it_accepts_is_told_at_once) {
-    uint64_t least_ns = UINT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        gpuipc_ticket wanted = whole();
-        core_waiter waiter;
-        core_waiter_start(&waiter, open_wanted, &wanted);
-        const uint64_t begun_ns = os_clock_ns();
-        ticket_server_close(&server);
-        cr_assert_eq(core_waiter_end(&waiter), GPUIPC_ERR_EXPORTER_GONE);
-        const uint64_t took_ns = os_clock_ns() - begun_ns;
-        least_ns = took_ns < least_ns ? took_ns : least_ns;
-        ticket_server_open(&server, core_context, original);
-    }
-    cr_assert_lt(least_ns, UINT64_C(400000000));
-}
-
 Test(ticket_open, who_is_not_found_is_explained_by_the_ticket) {
     gpuipc_buffer *opened = NULL;
     server.names.boot = (uint16_t)(ticket_boot() == 7 ? 8 : 7);

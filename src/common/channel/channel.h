@@ -39,6 +39,8 @@ typedef struct channel_slot {
         holders; /**< a bit for each reader that it was offered to and that is not known to have returned it */
     uint32_t awaited; /**< a bit for each reader that a stream of the writer's waits for, or did */
     uint64_t awaited_number; /**< the latest frame in this slot that one waits for */
+    uint32_t
+        loan_awaits; /**< likewise, that the stream of the latest loan was given to wait for: for that frame */
     bool
         is_in_kernel; /**< readers know of the frame, and gpuipc_channel_kernel_launched() is owed */
     bool has_turn;    /**< of the kernel's stream: the next two are valid */

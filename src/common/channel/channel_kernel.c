@@ -192,7 +192,8 @@ static void let_readers_go(channel *self, uint32_t at) {
         if (self->readers[i].page != NULL) {
             const point_word awaited =
                 channel_awaited_word(self->readers[i].page, at, self->slots[at].number);
-            point_store(&awaited);
+            point_raise(
+                &awaited); /* it may have been stored where the kernel could not be told of */
         }
     }
 }

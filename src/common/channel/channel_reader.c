@@ -71,6 +71,7 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
     for (uint32_t i = 0; i < self->config.slots; i++) {
         channel_slot *slot = &self->slots[i];
         slot->awaited &= ~bit;
+        slot->loan_awaits &= ~bit;
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
             const bool has_declined = channel_says(reader->page, i, slot->number, CHANNEL_DECLINED);

@@ -345,11 +345,13 @@ gpuipc_status channel_await_readers(channel *self, const slot_search *what) {
             }
         }
     }
+    slot->loan_awaits = 0;
     if (count == 0) {
         return GPUIPC_OK;
     }
     const gpuipc_status status = trail_wait(self->trail, what->slot, words, words, count, what->by);
     if (status == GPUIPC_OK) {
+        slot->loan_awaits = awaited;
         slot->awaited |= awaited;
         slot->awaited_number = slot->number;
     }

@@ -151,10 +151,25 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
     return status;
 }
 
-/* Without a stream. One that published in this slot before would write its number over a later one, and one that it was
- * loaned for may be waiting for a reader, whose stream still has the frame before. */
+/* Whether a reader that the stream of this loan waits for may still have the frame before. */
+static bool is_awaited(const channel *self, uint32_t at) {
+    const channel_slot *slot = &self->slots[at];
+    bool are_back = true;
+    for (uint32_t i = 0; i < self->places && are_back; i++) {
+        if ((slot->loan_awaits >> i & 1u) != 0) {
+            const point_word returned =
+                channel_returned_word(self->readers[i].page, at, slot->awaited_number);
+            are_back = point_is_reached(&returned);
+        }
+    }
+    return !are_back;
+}
+
+/* Without a stream. One that published in this slot before would write its number over a later one. The one that it was loaned
+ * for has passed when it has waited for readers, or they are back. */
 static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
-    if (!trail_passes_soon(self->trail, 1u << TRAIL_WRITE | 1u << TRAIL_WAIT, at)) {
+    const unsigned uses = 1u << TRAIL_WRITE | (is_awaited(self, at) ? 1u << TRAIL_WAIT : 0u);
+    if (!trail_passes_soon(self->trail, uses, at)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the frame was loaned for a stream that has not come to it: publish it "
                            "on that stream, or wait for the stream first");
