@@ -149,11 +149,11 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *ser
 
 /**
  * Ends a channel. Readers get what was published, and then ::GPUIPC_ERR_PEER_CLOSED. What is on loan is never
- * seen.
+ * seen, nor what was left to a kernel that was not said to be launched.
  * @param channel NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the channel, and gives its hold on the buffer up
- * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended; and for much that is kept, as
- *          gpuipc_connection_close()  @since 0.1
+ * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. Up to 100 ms for each frame that
+ *          was left to a kernel. For much that is kept, as gpuipc_connection_close()  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
 
@@ -198,13 +198,14 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_loan(gpuipc_channel *chan
  * @param stream a CUstream, which fills the slot; NULL: the default stream of the buffer's device; ::GPUIPC_NO_STREAM: it
  *        is filled
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it is not on loan: it was never, or was published or discarded),
- *         ::GPUIPC_ERR_INVALID_ARGUMENT (it was loaned for a stream that has not come to it, and is published without
- *         one), ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was captured),
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (it is published without a stream, and was loaned for one that has not come to it,
+ *         while a reader that this waits for has the frame before), ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was captured),
  *         ::GPUIPC_ERR_OUT_OF_RANGE (more bytes than the capacity; of turns, also fewer), ::GPUIPC_ERR_LIMIT (a header
  *         longer than was said), ::GPUIPC_ERR_CUDA, ::GPUIPC_ERR_STRUCT_SIZE. After an error it is still on loan
  * @ownership ends the loan  @threads any
  * @blocking while the stream's queue is full; for the stream where the driver has neither words nor host functions. Without a
- *           stream: up to 100 ms for one that the frame was loaned for  @since 0.1
+ *           stream: up to 100 ms for one that the frame was loaned for, and for one that published in its slot before
+ * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_publish(gpuipc_channel *channel,
                                                                const gpuipc_frame *frame,
@@ -392,7 +393,7 @@ gpuipc_subscription_check(gpuipc_subscription *subscription);
  * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (it has not got it: another took it, or it was given back),
  *         ::GPUIPC_ERR_INVALID_ARGUMENT (it still has it: it is given back without a stream, and one that had the slot
  *         before has not come to that), ::GPUIPC_ERR_INVALID_ARGUMENT (of turns: only one of the two calls was
- *         captured), ::GPUIPC_ERR_LOST (it is given back, and the writer had ended before it was ready: what was read
+ *         captured), ::GPUIPC_ERR_LOST (it is given back, and the writer, or its channel, had ended before it was ready: what was read
  *         is no frame), ::GPUIPC_ERR_CUDA (it still has it), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_subscription_take() began  @threads any
  * @blocking while the stream's queue is full. Without a stream: up to 100 ms for one that gave the same slot back
@@ -455,8 +456,8 @@ gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t 
  * until that stream comes to the call that says that the kernel was launched.
  *
  * **When the writer ends** while a kernel waits, the reader's context stores the value itself, some 20 ms later, and the
- * kernel goes on. So does gpuipc_channel_destroy() for a kernel of the writer's that was not said to be launched. The writer would have stored one more than that value. So a word that equals the value says: there are
- * no contents. The host learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later,
+ * kernel goes on. gpuipc_channel_destroy() stores it at once, for frames whose kernel was not said to be launched. The writer
+ * would have stored one more than that value. So a word that equals the value says: there are no contents. The host learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later,
  * and from the next take in any case (::GPUIPC_ERR_PEER_CLOSED). A kernel that never stores is like a stream that never
  * comes to its word. The other side's calls end with their time-outs, and a writer may drop such a reader.
  */
@@ -474,7 +475,8 @@ typedef struct gpuipc_word {
  *
  * Where the kernel cannot be launched, gpuipc_channel_publish() of the same frame says that it is ready, by the same stream
  * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
- * then that was not said to be launched. Who awaits it goes on, as when the writer ends.
+ * then that was not said to be launched. Readers that await it go on, as when the writer ends. They do not while the stream
+ * that published in that slot before has not come to that.
  * @param channel the one that it was loaned of
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device

@@ -50,7 +50,7 @@ gpuipc_frame kernel_case_loan(CUstream stream) {
 
 /* @param out receives its words, and nothing else */
 void kernel_case_publish(const gpuipc_frame *frame, CUstream stream, kernel_case *out) {
-    check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, frame, stream, out->stores, 3,
+    check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, frame, stream, out->stores, 4,
                                               &out->count));
 }
 

@@ -11,7 +11,7 @@
 /** A kernel: it awaits, uses the slot, and stores. */
 typedef struct kernel_case {
     gpuipc_word awaits; /**< no address: it awaits none */
-    gpuipc_word stores[3];
+    gpuipc_word stores[4];
     size_t count;
     uint64_t *slot;
     uint64_t writes; /**< 0: it reads */

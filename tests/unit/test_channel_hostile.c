@@ -158,6 +158,50 @@ Test(channel_hostile, a_frame_larger_than_its_slot_is_none) {
     check_ok(gpuipc_subscription_close(reader));
 }
 
+typedef struct loser {
+    point_page *page;
+    atomic_bool ends;
+} loser;
+
+/* A writer that leaves frames to kernels, and says of each that it will never be ready. */
+static gpuipc_status lose_frames(void *argument) {
+    loser *self = argument;
+    gpuipc_status status = GPUIPC_OK;
+    for (uint64_t number = 1; status == GPUIPC_OK && !atomic_load(&self->ends); number++) {
+        const point_word awaited = channel_awaited_word(self->page, 0, number);
+        const point_word returned = channel_returned_word(self->page, 0, number);
+        gpuipc_frame frame = GPUIPC_FRAME_INIT;
+        gpuipc_word ready;
+        size_t count;
+        check_ok(gpuipc_channel_loan(channel_case_channel, NULL, SOON_MS, &frame));
+        check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, NULL, &ready, 1,
+                                                  &count));
+        point_raise(&awaited);
+        while (!point_is_reached(&returned) && !atomic_load(&self->ends)) {
+        }
+        status = gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM);
+    }
+    return status;
+}
+
+Test(channel_hostile, a_writer_whose_frames_are_all_lost_keeps_nobody) {
+    loser bad = {.page = NULL};
+    core_waiter waiter;
+    object *behind;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    check_ok(object_acquire(OBJECT_SUBSCRIPTION, reader, &behind));
+    bad.page = ((subscription *)behind)->page;
+    core_waiter_begin(&waiter, lose_frames, &bad);
+    check_status(GPUIPC_ERR_PROTOCOL,
+                 gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, SOON_MS, &frame));
+    atomic_store(&bad.ends, true);
+    check_ok(core_waiter_end(&waiter));
+    object_unreference(behind);
+    check_ok(gpuipc_subscription_close(reader));
+}
+
 /* It may hold one. What it says is none of the words that there are. */
 Test(channel_hostile, who_says_anything_of_a_frame_has_it) {
     object *behind;

@@ -320,8 +320,8 @@ Test(channel_kernel, the_end_of_a_channel_lets_go_who_awaits_a_kernel) {
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
-    gpuipc_subscription *readers[3];
-    for (int i = 0; i < 3; i++) {
+    gpuipc_subscription *readers[4];
+    for (int i = 0; i < 4; i++) {
         readers[i] = channel_case_open(NULL);
     }
     const gpuipc_frame made = kernel_case_loan(makes);
@@ -336,10 +336,40 @@ Test(channel_kernel, the_end_of_a_channel_lets_go_who_awaits_a_kernel) {
     check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(readers[1], &frame, uses));
     check_status(GPUIPC_ERR_PEER_CLOSED,
                  gpuipc_subscription_take(readers[2], GPUIPC_NO_STREAM, SOON_MS, &frame));
+    check_status(GPUIPC_ERR_PEER_CLOSED,
+                 gpuipc_subscription_take(readers[3], uses, SOON_MS, &frame));
     check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(readers[0], &of_kernel, uses));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         check_ok(gpuipc_subscription_close(readers[i]));
     }
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
+/* At the word of a slot readers may still wait for the frame before, which a stream has yet to say is ready. */
+Test(channel_kernel, the_end_of_a_channel_lets_nobody_go_too_early) {
+    kernel_case writes = {.count = 0};
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    stream_gate_close(makes);
+    const gpuipc_frame before = kernel_case_loan(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &before, makes));
+    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    const gpuipc_frame made = kernel_case_loan(makes);
+    kernel_case_publish(&made, makes, &writes);
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+    stream_gate_check_waits(uses);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);
     stream_gate_end();

@@ -369,7 +369,7 @@ static void hold(void *is_over) {
 
 /* What a loan that was given up waits for is in nobody's way when it is there. */
 Test(channel_stream, a_loan_that_was_given_up_is_not_waited_for) {
-    atomic_bool is_over = false;
+    static atomic_bool is_over;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();

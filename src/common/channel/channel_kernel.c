@@ -186,8 +186,12 @@ gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream 
     return GPUIPC_OK;
 }
 
-/* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. */
+/* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. But while a stream has yet
+ * to say that the frame before is ready, readers may wait for that one at the same word. */
 static void let_readers_go(channel *self, uint32_t at) {
+    if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
+        return;
+    }
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             const point_word awaited =
@@ -203,6 +207,7 @@ void channel_kernels_end(channel *self) {
         cancel_turn(&self->slots[i]);
         if (self->slots[i].is_in_kernel) {
             let_readers_go(self, i);
+            self->slots[i].is_in_kernel = false;
         }
     }
 }

@@ -158,7 +158,7 @@ bool channel_still_stands(const point_page *page, uint32_t slot, uint64_t number
 /** The reader does not find it any more. @return false when it has said something of it, so that what it says counts */
 bool channel_withdraw(const point_page *page, uint32_t slot, uint64_t number);
 
-/** That a stream waits for, until the contents are there or the watch lets it go; and that the writer writes. */
+/** That a stream waits for, until the contents are there or it is let go; and that the writer writes. */
 static inline point_word channel_awaited_word(point_page *page, uint32_t slot, uint64_t number) {
     return (point_word){page, channel_entry(slot, CHANNEL_READY), number << 1};
 }

@@ -165,14 +165,24 @@ static bool is_awaited(const channel *self, uint32_t at) {
     return !are_back;
 }
 
-/* Without a stream. One that published in this slot before would write its number over a later one. The one that it was loaned
- * for has passed when it has waited for readers, or they are back. */
+static gpuipc_status passes_soon(channel *self, trail_use use, uint32_t at) {
+    return trail_passes_soon(self->trail, use, at)
+               ? GPUIPC_OK
+               : status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                             "the frame was loaned for a stream that has not come to it: publish "
+                             "it on that stream, or wait for the stream first");
+}
+
+/* Whether it may be published without a stream: the one that it was loaned for has waited for readers, or they are back. */
+static gpuipc_status check_readers(channel *self, uint32_t at) {
+    return is_awaited(self, at) ? passes_soon(self, TRAIL_WAIT, at) : GPUIPC_OK;
+}
+
+/* Without a stream. One that published in this slot before would write its number over a later one. */
 static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
-    const unsigned uses = 1u << TRAIL_WRITE | (is_awaited(self, at) ? 1u << TRAIL_WAIT : 0u);
-    if (!trail_passes_soon(self->trail, uses, at)) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                           "the frame was loaned for a stream that has not come to it: publish it "
-                           "on that stream, or wait for the stream first");
+    const gpuipc_status status = passes_soon(self, TRAIL_WRITE, at);
+    if (status != GPUIPC_OK) {
+        return status;
     }
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
@@ -276,7 +286,10 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
 
 /* A kernel was to say that it is ready, and does not. */
 static gpuipc_status publish_known(channel *self, uint32_t at, gpuipc_stream stream) {
-    gpuipc_status status = channel_kernel_cancel(self, at, stream);
+    gpuipc_status status = has_stream(stream) ? GPUIPC_OK : check_readers(self, at);
+    if (status == GPUIPC_OK) {
+        status = channel_kernel_cancel(self, at, stream);
+    }
     if (status == GPUIPC_OK) {
         status = has_stream(stream) ? publish_on_stream(self, at, NULL, stream)
                                     : write_now(self, at, self->slots[at].number);
@@ -303,7 +316,9 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
     if (has_stream(stream)) {
         return publish_on_stream(self, at, frame, stream);
     }
-    status = write_now(self, at, self->number + 1);
+    if ((status = check_readers(self, at)) == GPUIPC_OK) {
+        status = write_now(self, at, self->number + 1);
+    }
     if (status == GPUIPC_OK) {
         channel_tell_of(self, at, frame, true);
     }

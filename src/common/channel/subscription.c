@@ -303,7 +303,8 @@ static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_
         look_for_contents(&ready);
     }
     if (!was_ready && !point_is_reached(&ready)) {
-        if ((!by->can_wait && words == NULL) || is_writer_gone(self)) {
+        if ((!by->can_wait && words == NULL) || is_writer_gone(self) ||
+            subscription_is_lost(self, slot)) {
             status = await_contents(self, slot, limit);
         } else if (words == NULL) {
             status = wait_on_stream(self, slot, by);
@@ -333,10 +334,12 @@ static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame)
     subscription_set_taken(self, slot, true);
 }
 
-/* One that was ready never is given back unseen, and the next is looked for. */
+/* One that was ready never is given back unseen, and the next is looked for. A writer leaves as many as there are slots, when it
+ * ends: one that goes on saying so of others would keep this call from its deadline. */
 static gpuipc_status take_whole(subscription *self, trail_stream *by, subscription_words *words,
                                 time_limit *limit, gpuipc_frame *out_frame) {
     uint32_t slot = self->pending;
+    uint32_t lost = 0;
     gpuipc_status status;
     do {
         status = self->has_pending ? GPUIPC_OK : await_frame(self, by, limit, &slot);
@@ -350,8 +353,13 @@ static gpuipc_status take_whole(subscription *self, trail_stream *by, subscripti
         }
         if (status == GPUIPC_ERR_LOST) {
             subscription_return_now(self, slot, self->frames[slot].number);
+            lost++;
         }
-    } while (status == GPUIPC_ERR_LOST);
+    } while (status == GPUIPC_ERR_LOST && lost <= self->slots);
+    if (status == GPUIPC_ERR_LOST) {
+        return status_fail(GPUIPC_ERR_PROTOCOL,
+                           "the writer says of more frames than it has slots that they are lost");
+    }
     if (status == GPUIPC_OK) {
         hand_out(self, slot, out_frame);
     } else {

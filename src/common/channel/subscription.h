@@ -134,7 +134,7 @@ gpuipc_status subscription_find_taken(subscription *self, const gpuipc_frame *fr
                                       uint32_t *out_slot);
 /** The caller has it no more. The mutex is held. @return ERR_LOST: it was none */
 gpuipc_status subscription_forget(subscription *self, uint32_t slot, bool was_lost);
-/** Whether the watch has let go who waited for the contents. */
+/** Whether who waited for the contents was let go: by the watch, or by the writer, which ended the channel. */
 bool subscription_is_lost(const subscription *self, uint32_t slot);
 /** Behind what a reader writes for its writer. */
 void subscription_wake_writer(const subscription *self);

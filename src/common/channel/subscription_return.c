@@ -19,7 +19,7 @@ void subscription_return_now(const subscription *self, uint32_t slot, uint64_t n
 /* A stream that gave the slot back before would write its number over a later one. It is there before the contents are
  * ready, so whoever has awaited them has awaited it. (A stream waits for it by itself.) The mutex is held. */
 static gpuipc_status return_on_host(const subscription *self, uint32_t slot) {
-    if (!trail_passes_soon(self->page->trail, 1u << TRAIL_WRITE, slot) &&
+    if (!trail_passes_soon(self->page->trail, TRAIL_WRITE, slot) &&
         !point_page_is_abandoned(self->page)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "the stream that gave the slot back before has not come to it: give the "
@@ -64,7 +64,7 @@ static gpuipc_status return_on_stream(const subscription *self, uint32_t slot,
     return status;
 }
 
-/* Whether the watch has let go a stream that waited for the contents. One look: the writer's stream may be about to write
+/* One look: the writer's stream may be about to write
  * the word, so that it would be another one in a second. */
 bool subscription_is_lost(const subscription *self, uint32_t slot) {
     const point_word awaited = channel_awaited_word(self->page, slot, self->frames[slot].number);

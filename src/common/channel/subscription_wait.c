@@ -105,7 +105,8 @@ static void settle_news(subscription *self) {
     }
 }
 
-/* A channel that has ended leaves what was taken, and its contents still come: only a process that has ended makes none. */
+/* A channel that has ended leaves what was taken, and its contents still come, or are said to be lost. A process that has ended
+ * makes none. */
 static void settle_contents(subscription *self) {
     const uint64_t number = self->frames[self->pending].number;
     const point_word awaited = channel_awaited_word(self->page, self->pending, number);

@@ -198,16 +198,8 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
     return all;
 }
 
-static bool have_passed(trail *self, unsigned uses, uint32_t slot) {
-    bool all = true;
-    for (unsigned use = 0; use < TRAIL_USES && all; use++) {
-        all = (uses >> use & 1u) == 0 || trail_has_passed(self, (trail_use)use, slot);
-    }
-    return all;
-}
-
-bool trail_passes_soon(trail *self, unsigned uses, uint32_t slot) {
-    bool has_passed = have_passed(self, uses, slot);
+bool trail_passes_soon(trail *self, trail_use use, uint32_t slot) {
+    bool has_passed = trail_has_passed(self, use, slot);
     const uint64_t begun_ns =
         has_passed ? 0 : os_clock_ns(); /* mostly it has, and needs no clock */
     uint64_t waited_ns = 0;
@@ -215,7 +207,7 @@ bool trail_passes_soon(trail *self, unsigned uses, uint32_t slot) {
         if (waited_ns > SPIN_NS) {
             os_sleep_us(PAUSE_US);
         }
-        has_passed = have_passed(self, uses, slot);
+        has_passed = trail_has_passed(self, use, slot);
         waited_ns = os_clock_ns() - begun_ns;
     }
     return has_passed;
