@@ -107,11 +107,25 @@ Test(posix_errors, a_directory_with_a_path_too_long_for_a_socket) {
 
 Test(posix_errors, a_directory_that_another_process_keeps_locked) {
     gpuipc_listener *listener = NULL;
+    gpuipc_server *server;
+    gpuipc_server *another = NULL;
+    gpuipc_channel *channel = NULL;
+    gpuipc_ticket of;
+    const gpuipc_channel_config config = {.struct_size = sizeof(config),
+                                          .buffer = core_buffer(core_unit, 0),
+                                          .slots = 1,
+                                          .slot_bytes = 4096,
+                                          .name = "name"};
+    check_ok(gpuipc_server_create(core_context, NULL, &server));
     const int lock = open(core_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     cr_assert_eq(flock(lock, LOCK_EX), 0);
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_listener_open(core_context, "name", NULL, &listener));
-    cr_assert_null(listener);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_server_create(core_context, NULL, &another));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_channel_create(server, &config, &channel, &of));
+    cr_assert(listener == NULL && another == NULL && channel == NULL);
     close(lock);
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_buffer_release(config.buffer));
 }
 
 Test(posix_errors, a_name_that_is_another_programs) {
