@@ -154,15 +154,15 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
 /* Whether a reader that the stream of this loan waits for may still have the frame before. */
 static bool is_awaited(const channel *self, uint32_t at) {
     const channel_slot *slot = &self->slots[at];
-    bool are_back = true;
-    for (uint32_t i = 0; i < self->places && are_back; i++) {
+    bool is_any_away = false;
+    for (uint32_t i = 0; i < self->places && !is_any_away; i++) {
         if ((slot->loan_awaits >> i & 1u) != 0) {
             const point_word returned =
                 channel_returned_word(self->readers[i].page, at, slot->awaited_number);
-            are_back = point_is_reached(&returned);
+            is_any_away = !point_is_reached(&returned);
         }
     }
-    return !are_back;
+    return is_any_away;
 }
 
 static gpuipc_status passes_soon(channel *self, trail_use use, uint32_t at) {

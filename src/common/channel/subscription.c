@@ -253,16 +253,20 @@ static gpuipc_status pause_for(const subscription *self, const char *what, uint6
     return GPUIPC_OK;
 }
 
-/* On the host. ERR_LOST: the writer has ended, and they will never be there */
+/* The writer has ended, or has ended the channel. Contents may still have come before. */
+static bool is_given_up(subscription *self, uint32_t slot) {
+    return is_writer_gone(self) || subscription_is_lost(self, slot);
+}
+
+/* On the host. ERR_LOST: they will never be there */
 static gpuipc_status await_contents(subscription *self, uint32_t slot, time_limit *limit) {
     const point_word ready = channel_ready_word(self->page, slot, self->frames[slot].number);
     const uint64_t begun_ns = os_clock_ns();
     gpuipc_status status = GPUIPC_OK;
     while (status == GPUIPC_OK && !point_is_reached(&ready)) {
-        status =
-            (is_writer_gone(self) || subscription_is_lost(self, slot)) && !point_is_reached(&ready)
-                ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
-                : pause_for(self, "the frame was not ready in time", begun_ns, limit);
+        status = is_given_up(self, slot) && !point_is_reached(&ready)
+                     ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                     : pause_for(self, "the frame was not ready in time", begun_ns, limit);
     }
     return status;
 }
@@ -303,8 +307,7 @@ static gpuipc_status wait_for_contents(subscription *self, uint32_t slot, trail_
         look_for_contents(&ready);
     }
     if (!was_ready && !point_is_reached(&ready)) {
-        if ((!by->can_wait && words == NULL) || is_writer_gone(self) ||
-            subscription_is_lost(self, slot)) {
+        if ((!by->can_wait && words == NULL) || is_given_up(self, slot)) {
             status = await_contents(self, slot, limit);
         } else if (words == NULL) {
             status = wait_on_stream(self, slot, by);
