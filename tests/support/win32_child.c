@@ -370,7 +370,7 @@ void child_stop(child_process *child) {
 }
 
 void child_continue(child_process *child) {
-    if (!child->ended && child->stopped) {
+    if (!child->ended) { /* also one that stopped itself (tests/death) */
         child->stopped = NtResumeProcess(child->process) < 0;
     }
 }
