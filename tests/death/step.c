@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "os.h"
+
 static struct {
     _Atomic(const void *) function; /* NULL: any */
     step_edge edge;
@@ -14,6 +16,8 @@ static struct {
     atomic_uint_least64_t passed;
     atomic_bool is_armed;
 } wanted;
+
+static atomic_int sending; /* threads */
 
 void step_arm(const step *named, uint64_t nth, step_fate fate) {
     atomic_store(&wanted.is_armed, false);
@@ -28,6 +32,16 @@ void step_arm(const step *named, uint64_t nth, step_fate fate) {
 
 uint64_t step_passed(void) {
     return atomic_load(&wanted.passed);
+}
+
+bool step_is_sending(void) {
+    return atomic_load(&sending) > 0;
+}
+
+static void note_sending(const void *function, step_edge edge) {
+    if (function == (const void *)(uintptr_t)os_connection_send) {
+        atomic_fetch_add(&sending, edge == STEP_ENTERS ? 1 : -1);
+    }
 }
 
 static void pass(const void *function, step_edge edge) {
@@ -56,10 +70,12 @@ void __cyg_profile_func_exit(void *function, void *site);
 
 void __cyg_profile_func_enter(void *function, void *site) {
     (void)site;
+    note_sending(function, STEP_ENTERS);
     pass(function, STEP_ENTERS);
 }
 
 void __cyg_profile_func_exit(void *function, void *site) {
     (void)site;
     pass(function, STEP_LEAVES);
+    note_sending(function, STEP_LEAVES);
 }

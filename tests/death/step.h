@@ -39,7 +39,12 @@ void step_arm(const step *named, uint64_t nth, step_fate fate);
 /** How often a function was passed since then. */
 uint64_t step_passed(void);
 
-/** posix_step.c, win32_step.c: they do not come back, but that who was stopped may be told to go on. */
+/** Whether a thread is just sending a packet. On Windows its handles are put into the receiver before the message that names
+ *  them is written; who dies in between leaves them there until the receiver ends (ADR 6, "What stays behind"). */
+bool step_is_sending(void);
+
+/** posix_step.c, win32_step.c: they do not come back, but that who was stopped may be told to go on. On Windows one that is
+ *  sending says "leaves handles" before. */
 void step_die(void);
 void step_stop(void);
 

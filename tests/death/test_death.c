@@ -59,6 +59,7 @@ typedef struct survivor {
     char ticket[GPUIPC_TICKET_TEXT_SIZE]; /* of the other's, the last; "": none */
     uint64_t passed;                      /* what it said at its end */
     bool goes_on;                         /* what it is to do when it was stopped */
+    bool leaves_handles;                  /* it was sending some just then (step.h) */
     bool is_parted;                       /* it has come to its end, */
     bool is_reached;                      /* and to its step */
     bool is_late;
@@ -84,6 +85,8 @@ typedef struct death_case {
 static void note_line(survivor *self, const char *line) {
     if (strcmp(line, "stops") == 0) {
         self->fate = STANDS;
+    } else if (strcmp(line, "leaves handles") == 0) {
+        self->leaves_handles = true;
     } else if (sscanf(line, "passed %" SCNu64, &self->passed) != 1) {
         cr_assert_lt(self->line_count, LINES);
         (void)snprintf(self->lines[self->line_count++], CHILD_LINE_MAX, "%s", line);
@@ -313,6 +316,9 @@ static bool is_all_back(const death_case *of, leak_gate *gate, int timeout_ms) {
 
 /* What comes back later than it may is late; what does not, was left behind. */
 static void check_all_back(const death_case *of, survivor *self, leak_gate *gate) {
+    if (self->leaves_handles && !self->goes_on) {
+        leak_gate_take_handles(gate);
+    }
     if (is_all_back(of, gate, SOON_BACK_MS) || !of->is_warm) {
         return;
     }

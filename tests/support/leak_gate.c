@@ -41,6 +41,14 @@ void leak_gate_begin(leak_gate *gate) {
     gate->is_broken = gate->text[0] != '\0';
 }
 
+void leak_gate_take_handles(leak_gate *gate) {
+    resource_list_free(&gate->handles);
+    if (!resource_list_handles(&gate->handles)) {
+        gate_report(gate, "the list of handles could not be read");
+        gate->is_broken = true;
+    }
+}
+
 static int gate_compare_list(leak_gate *gate, const resource_list *before,
                              bool (*read)(resource_list *), const char *what) {
     resource_list after;
