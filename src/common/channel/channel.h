@@ -118,6 +118,8 @@ bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t
 /** It does not: what publishes the frame in its place says so.
  *  @param stream the one that was named for the kernel, or none: else ERR_INVALID_ARGUMENT */
 gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream stream);
+/** A reader's streams and kernels wait no more for the frame that a kernel is to say is ready in that slot. */
+void channel_kernel_let_go(const channel *self, const channel_reader *reader, uint32_t slot);
 /** The channel ends: nobody says any more that kernels were launched. */
 void channel_kernels_end(channel *self);
 

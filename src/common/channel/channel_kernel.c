@@ -186,18 +186,20 @@ gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream 
     return GPUIPC_OK;
 }
 
+void channel_kernel_let_go(const channel *self, const channel_reader *reader, uint32_t slot) {
+    const point_word awaited = channel_awaited_word(reader->page, slot, self->slots[slot].number);
+    point_raise(&awaited); /* it may have been stored where the kernel could not be told of */
+}
+
 /* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. But while a stream has yet
  * to say that the frame before is ready, readers may wait for that one at the same word. */
-static void let_readers_go(channel *self, uint32_t at) {
+static void let_readers_go(const channel *self, uint32_t at) {
     if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
         return;
     }
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
-            const point_word awaited =
-                channel_awaited_word(self->readers[i].page, at, self->slots[at].number);
-            point_raise(
-                &awaited); /* it may have been stored where the kernel could not be told of */
+            channel_kernel_let_go(self, &self->readers[i], at);
         }
     }
 }

@@ -72,6 +72,9 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
         channel_slot *slot = &self->slots[i];
         slot->awaited &= ~bit;
         slot->loan_awaits &= ~bit;
+        if (slot->is_in_kernel) { /* what stands in for one that is not launched tells those that read then */
+            channel_kernel_let_go(self, reader, i);
+        }
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
             const bool has_declined = channel_says(reader->page, i, slot->number, CHANNEL_DECLINED);
