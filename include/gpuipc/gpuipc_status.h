@@ -42,7 +42,7 @@ extern "C" {
       "the address is not GPU memory of this process; pass an address that the driver gave out")                                                \
     X(ERR_NOT_SHAREABLE, 9,                                                                                                                     \
       "this memory cannot be shared: it was allocated without an exportable handle type, or came "                                              \
-      "from another process; allocate it with gpuipc_buffer_create")                                                                            \
+      "from another process, or its server could not hand it over, and its log says why; allocate it with gpuipc_buffer_create")                \
     X(ERR_FORKED, 10,                                                                                                                           \
       "CUDA was started, or the object made, before fork(), and this is the child; CUDA does not "                                              \
       "survive fork; start a program of its own (exec), or use CUDA first after the fork")                                                      \
@@ -112,8 +112,8 @@ extern "C" {
       "the process that was to fill the buffer, or that owns its memory, has ended; release the "                                               \
       "buffer; the stream is usable")                                                                                                           \
     X(ERR_OTHER_KIND, 68,                                                                                                                       \
-      "what comes next is of the other kind (a message, contents); nothing was lost; call the "                                                 \
-      "other receive function")                                                                                                                 \
+      "what comes next (a message, contents), or what a ticket is of (a buffer, a channel), is of the other kind; nothing was lost; "           \
+      "call the function for that kind")                                                                                                        \
     X(ERR_INTERRUPTED, 69,                                                                                                                      \
       "a signal handler ran while the call waited, or gpuipc_context_wake() was called; nothing was "                                           \
       "lost; call again to go on waiting")                                                                                                      \
@@ -123,7 +123,7 @@ extern "C" {
     X(ERR_VERSION, 81,                                                                                                                          \
       "what came is of another major version of the protocol or format; update one side")                                                       \
     X(ERR_LIMIT, 82,                                                                                                                            \
-      "more bytes, buffers, handles, marks or loans than are possible or than this side accepts; "                                              \
+      "more bytes, buffers, handles, marks, loans, frames or readers than are possible or than this side accepts; "                             \
       "the error record says which, and whose limit it is; what peers may send is set in the context's config")                                 \
     X(ERR_HANDLE_COUNT, 83,                                                                                                                     \
       "the peer sent more or fewer handles than its message says; correct or update that program")                                              \
