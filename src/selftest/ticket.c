@@ -245,6 +245,11 @@ static bool take(role *self, const char *text) {
 
 int ticket_consume(const options *wanted) {
     role self;
+    gpuipc_ticket known;
+    if (gpuipc_ticket_from_text(wanted->ticket, &known) != GPUIPC_OK) {
+        wrap_complain("--ticket: %s", gpuipc_error_text());
+        return EXIT_USAGE;
+    }
     int code = role_begin(&self, wanted, "producer");
     if (code != EXIT_PASS) {
         return code;

@@ -115,7 +115,10 @@ Test(selftest, a_ticket_that_is_not_there_is_asked_for) {
     selftest_outcome found = selftest_run((selftest_words){"consume", "--ticket", NULL}, NULL);
     selftest_expect_code(&found, 2);
     found = selftest_run((selftest_words){"consume", "--ticket=", "--driver=emulated", NULL}, NULL);
-    selftest_expect_code(&found, 1);
+    selftest_expect_code(&found, 2);
+    found =
+        selftest_run((selftest_words){"consume", "--ticket=x", "--driver=emulated", NULL}, NULL);
+    selftest_expect_code(&found, 2);
 }
 
 Test(selftest, help_and_version) {
@@ -402,7 +405,7 @@ Test(selftest, produce_and_consume_by_a_ticket) {
     selftest_expect_code(&found, 1);
     option[strlen(option) - 40] ^= 1;
     found = selftest_run((selftest_words){"consume", option, "--driver=emulated", NULL}, NULL);
-    selftest_expect_code(&found, 1);
+    selftest_expect_code(&found, 2);
 }
 
 /* Memory that may be anybody's is not written. */
