@@ -327,7 +327,8 @@ typedef struct gpuipc_buffer_config {
  *         ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (a device of access_devices cannot reach it), ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller holds one reference; gpuipc_buffer_release() gives it up
- * @threads any  @blocking for the driver's allocation (tens of microseconds to milliseconds)
+ * @threads any  @blocking for the driver's allocation (tens of microseconds to milliseconds), and for much that is kept as
+ *           gpuipc_connection_close()
  * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_create(gpuipc_context *context,
@@ -378,7 +379,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buff
  * @blocking for the driver's unmapping. The last of legacy, p2p and host memory for what the devices have been
  *           given to do, unless a stream of this process waits for another process. Then a later call frees it: another
  *           such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(), gpuipc_context_destroy(), or a
- *           creation that finds no memory. So it is where returns of the buffer are just looked for
+ *           creation where much is kept or there is no room. So it is where returns of the buffer are just looked for
  *           (gpuipc_buffer_get_returns_wait_handle())  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_release(gpuipc_buffer *buffer);

@@ -347,6 +347,31 @@ Test(deferred, the_end_of_a_connection_runs_them_when_they_are_many) {
     cr_assert_lt(ctx->deferred->items.count, 64);
 }
 
+/* Nor does one that only creates and drops. */
+Test(deferred, a_creation_runs_some_when_they_are_many) {
+    enum {
+        MANY = 100,
+        AT_A_TIME = 32
+    };
+    static gpuipc_buffer *buffers[MANY];
+    for (int i = 0; i < MANY; i++) {
+        buffers[i] = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
+    }
+    hold(sent);
+    for (int i = 0; i < MANY; i++) {
+        check_ok(gpuipc_buffer_release(buffers[i]));
+    }
+    gpuipc_buffer *other = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
+    cr_assert_eq(ctx->deferred->items.count, MANY, "a stream waits");
+    let_go();
+    const size_t kept = ctx->deferred->items.count;
+    cr_assert_geq(kept, MANY);
+    gpuipc_buffer *another = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
+    cr_assert_eq(ctx->deferred->items.count, kept - AT_A_TIME);
+    check_ok(gpuipc_buffer_release(other));
+    check_ok(gpuipc_buffer_release(another));
+}
+
 Test(deferred, an_allocation_that_fails_runs_them_unless_a_stream_waits) {
     core_need_emulated();
     gpuipc_device_info of = {.struct_size = sizeof(of)};

@@ -10,6 +10,8 @@
 /* So much may be kept before the end of a connection waits for the devices. */
 #define MANY_ITEMS 64u
 #define MANY_BYTES (UINT64_C(64) << 20)
+/* So many at most are looked at by who adds one or two. */
+#define SOME 32u
 
 /* Of the process. A child has none of its parent's streams. */
 static struct {
@@ -129,9 +131,10 @@ static bool run_one(deferred *item) {
 
 /* Each is asked and run without a lock, while no stream waits, nor begins to before it is done: one that began to wait
  * meanwhile keeps the rest, at which nobody looks. */
-static bool run_once(deferred_list *self) {
+static bool run_once(deferred_list *self, size_t most) {
     bool were_some = false;
-    for (size_t left = count(self); left > 0 && deferred_free_begins(); left--) {
+    const size_t now = count(self);
+    for (size_t left = now < most ? now : most; left > 0 && deferred_free_begins(); left--) {
         deferred *item = take(self); /* NULL: another thread has it */
         const bool is_over = item != NULL && run_one(item);
         deferred_free_ends();
@@ -145,7 +148,7 @@ static bool run_once(deferred_list *self) {
 
 bool deferred_run(deferred_list *self) {
     bool were_some = false;
-    while (run_once(self)) { /* what was in one may have been added */
+    while (run_once(self, SIZE_MAX)) { /* what was in one may have been added */
         were_some = true;
     }
     return were_some;
@@ -201,6 +204,12 @@ bool deferred_work_off(struct context *ctx) {
 void deferred_tidy(struct context *ctx) {
     if (deferred_are_many(ctx->deferred)) {
         (void)deferred_work_off(ctx);
+    }
+}
+
+void deferred_tidy_some(struct context *ctx) {
+    if (deferred_are_many(ctx->deferred)) {
+        (void)run_once(ctx->deferred, SOME);
     }
 }
 

@@ -57,6 +57,9 @@ bool deferred_is_empty(const deferred_list *self);
 bool deferred_are_many(const deferred_list *self);
 /** Runs them if they are many: at the end of what a program opens and closes again and again. */
 void deferred_tidy(struct context *ctx);
+/** Runs some of them if they are many: before what a program makes again and again. What it costs does not depend on how many
+ *  are in use still. */
+void deferred_tidy_some(struct context *ctx);
 /** How often something was added: who looks before and after knows whether anything was. */
 uint64_t deferred_additions(const deferred_list *self);
 

@@ -51,6 +51,11 @@ static gpuipc_status create_once(context *ctx, const transport *carrier,
     return GPUIPC_OK;
 }
 
+static bool is_for_want_of_room(gpuipc_status status) {
+    return status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY || status == GPUIPC_ERR_OUT_OF_MEMORY ||
+           status == GPUIPC_ERR_TOO_MANY_HANDLES;
+}
+
 /* Frees memory that had lingered, or whose end was deferred: also what the failure itself has left. */
 static bool make_room(context *ctx, bool was_some_deferred) {
     const gpuipc_error why = status_save();
@@ -66,12 +71,16 @@ static gpuipc_status create(context *ctx, const gpuipc_buffer_config *config, bu
         return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "this library has no transport %d",
                            (int)config->transport);
     }
-    const bool are_some_deferred = !deferred_is_empty(ctx->deferred) || !drop_is_empty(ctx);
     gpuipc_status status = device_check_field(ctx, config->device);
+    if (status == GPUIPC_OK) {
+        deferred_tidy_some(
+            ctx); /* a program that drops buffers and makes others may call nothing else */
+    }
+    const bool are_some_deferred = !deferred_is_empty(ctx->deferred) || !drop_is_empty(ctx);
     if (status == GPUIPC_OK) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
-    if (status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY && make_room(ctx, are_some_deferred)) {
+    if (is_for_want_of_room(status) && make_room(ctx, are_some_deferred)) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
     return status;
