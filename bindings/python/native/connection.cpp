@@ -48,7 +48,7 @@ using listener = endpoint<gpuipc_listener, gpuipc_listener_close>;
 using connection = endpoint<gpuipc_connection, gpuipc_connection_close>;
 
 template <typename endpoint_type> void close(endpoint_type &self) {
-    nb::gil_scoped_release without;
+    const without_gil without;
     self.close();
 }
 

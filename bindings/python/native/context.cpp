@@ -144,7 +144,7 @@ std::vector<device> devices_of(const context_object &self) {
 }
 
 void close(const context_object &self) {
-    nb::gil_scoped_release without;
+    const without_gil without;
     self.core->close();
 }
 

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "without_gil.hpp"
+
 namespace nb = nanobind;
 
 namespace binding {
@@ -44,7 +46,7 @@ bool has_tasks() {
 /* While Python still runs. Who has begun to take the GIL gets it; nobody else does from then on. */
 void end() {
     all().ended = true;
-    const nb::gil_scoped_release without;
+    const without_gil without;
     const std::lock_guard<std::mutex> lock(all().entering);
 }
 

@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "exclusive.hpp"
+#include "without_gil.hpp"
 
 namespace binding {
 
@@ -23,7 +24,7 @@ void check(gpuipc_status status);
 
 /** What a call answers that runs without the GIL; for check(). */
 template <typename call_type> gpuipc_status released(call_type call) {
-    nb::gil_scoped_release without;
+    const without_gil without;
     return call();
 }
 

@@ -56,7 +56,7 @@ void memory::await_pickles(const patience &time) {
             const gpuipc_mark loan = handed_.loans[static_cast<size_t>(out - states.begin())];
             status = released([&] { return gpuipc_buffer_await_loan(handle_, &loan, stretch); });
         } else {
-            nb::gil_scoped_release without;
+            const without_gil without;
             std::this_thread::sleep_for(
                 std::chrono::milliseconds(std::min(stretch, uncounted_stretch_ms)));
         }

@@ -187,7 +187,7 @@ void bind_wrap(nb::module_ &m) {
         [](nb::handle producer, nb::handle context) {
             const std::shared_ptr<binding::context> of = context_from(context);
             {
-                nb::gil_scoped_release without;
+                const without_gil without;
                 lingering_look(); /* what it is taken of may be among that */
             }
             return wrap_taken(take(producer), of);

@@ -77,6 +77,22 @@ def test_a_forked_child_is_told(run_python: Run) -> None:
     )
 
 
+def test_a_daemon_thread_in_its_calls_leaves_the_end_alone(run_python: Run) -> None:
+    for _ in range(5):
+        run_python(
+            "import gpuipc, threading, time\n"
+            "array = gpuipc.empty(4, 'uint8')\n"
+            "begun = threading.Event()\n"
+            "def read():\n"
+            "    while True:\n"
+            "        array.buffer.read(0, 4)\n"
+            "        begun.set()\n"
+            "threading.Thread(target=read, daemon=True).start()\n"
+            "begun.wait()\n"
+            "time.sleep(0.02)"
+        )
+
+
 def test_a_child_forked_before_has_a_context_of_its_own(run_python: Run) -> None:
     run_python(
         "import gpuipc, os\n"
