@@ -20,6 +20,10 @@ _KNOWN_MAX = 256
 # ---- tensors over slots
 
 
+def _addresses(tensors: Any) -> list[int]:
+    return [each.data_ptr() for each in (tensors.values() if type(tensors) is dict else (tensors,))]
+
+
 class _Slots:
     """Tensors over the slots of a channel. Each is made once, since that takes longer than a frame does."""
 
@@ -27,6 +31,7 @@ class _Slots:
         """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
         self._one, self._several = one, several
         self._known: dict[tuple[int, int], Any] = {}
+        self._on_host: dict[tuple[int, int], list[int]] = {}
         self._spare: dict[tuple[int, int], Any] = {}
         self._last = (0, 0)
 
@@ -35,7 +40,9 @@ class _Slots:
         stream is ordered by this: the channel does that."""
         place = self._last = _native.frame_place(frame)
         made = self._spare.pop(place, None)
-        if made is None:
+        if place in self._on_host and self._has_moved(place):
+            made = self._new(self._make(frame))
+        elif made is None:
             known = self._known.get(place)
             made = self._new(self._make(frame) if known is None else known)
         if type(made) is self._several:
@@ -43,6 +50,11 @@ class _Slots:
                 each._frame = frame
         made._frame = frame
         return made
+
+    def _has_moved(self, place: tuple[int, int]) -> bool:
+        """PyTorch moves what it shares of the CPU's memory into memory of its own (a queue, share_memory_()), and all tensors
+        over it: those are not over the slot any more."""
+        return _addresses(self._known[place]) != self._on_host[place]
 
     def prepare(self) -> None:
         """The next one for the slot that was had last, while nobody waits for it."""
@@ -65,7 +77,11 @@ class _Slots:
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
             self._spare.clear()
-        self._known[_native.frame_place(frame)] = found
+            self._on_host.clear()
+        place = _native.frame_place(frame)
+        self._known[place] = found
+        if all(each.device.type == "cpu" for each in made.values()):
+            self._on_host[place] = _addresses(found)
         return found
 
 

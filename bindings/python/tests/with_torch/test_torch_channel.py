@@ -60,6 +60,20 @@ def test_frames_arrive(spawn: SpawnContext) -> None:
     assert process.exitcode == 0
 
 
+def test_what_pytorch_moves_comes_back_to_its_slot(channel: gpuipc.torch.Channel) -> None:
+    with gpuipc.torch.subscribe(channel.ticket()) as frames:
+        for value in range(1, 9):
+            with channel.loan(timeout=PATIENCE) as loan:
+                loan.fill_(value)
+                if value == 1:
+                    loan.share_memory_()
+            frame = frames.take(PATIENCE)
+            assert frame.flatten().tolist() == [value] * 6
+            if value == 3:
+                frame.detach().share_memory_()
+            frame.give_back()
+
+
 def test_all_types_and_several_tensors() -> None:
     like = {name: torch.arange(6).view(2, 3).to(getattr(torch, name)) for name in TYPES[:4]}
     for tensors in (like, {name: torch.ones(3).to(getattr(torch, name)) for name in TYPES[4:]}):
