@@ -152,7 +152,7 @@ void construct(channel_object *self, std::optional<std::string> name, nb::handle
     config.slot_bytes = slot_size(*form, slot_bytes);
     config.header_bytes = GPUIPC_FRAME_HEADER_MAX;
     config.max_held = max_held;
-    config.name = name ? name->c_str() : nullptr;
+    config.name = name ? c_text(*name) : nullptr;
     if (slots == 0 || slots > GPUIPC_CHANNEL_SLOTS_MAX) {
         throw nb::value_error("a channel has 1 to 64 slots");
     }

@@ -66,9 +66,9 @@ listener listen(const std::string &name, nb::handle users, nb::handle policy,
     std::shared_ptr<context> of = context_from(context_argument);
     auto rule = std::make_unique<peer_rule>(users, policy);
     const gpuipc_endpoint_config config = config_of(*rule);
+    const char *const known = c_text(name);
     gpuipc_listener *made = nullptr;
-    check(
-        released([&] { return gpuipc_listener_open(of->handle(), name.c_str(), &config, &made); }));
+    check(released([&] { return gpuipc_listener_open(of->handle(), known, &config, &made); }));
     return {std::move(of), made, std::move(rule)};
 }
 
@@ -84,12 +84,11 @@ connection connect(const std::string &name, std::optional<double> timeout, nb::h
     std::shared_ptr<context> of = context_from(context_argument);
     peer_rule rule(users, policy);
     const gpuipc_endpoint_config config = config_of(rule);
+    const char *const known = c_text(name);
     gpuipc_connection *made = nullptr;
     wait(
         patience(timeout),
-        [&](int left) {
-            return gpuipc_connection_open(of->handle(), name.c_str(), &config, left, &made);
-        },
+        [&](int left) { return gpuipc_connection_open(of->handle(), known, &config, left, &made); },
         GPUIPC_ERR_NOT_FOUND);
     return {std::move(of), made};
 }

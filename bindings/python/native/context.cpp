@@ -112,8 +112,8 @@ void construct(context_object *self, std::optional<std::string> driver,
                uint32_t max_cached_imports, uint32_t max_buffers_per_message,
                uint32_t max_handles_per_message) {
     gpuipc_context_config config = config_of_ours();
-    config.driver = driver ? driver->c_str() : nullptr;
-    config.runtime_directory = runtime_directory ? runtime_directory->c_str() : nullptr;
+    config.driver = driver ? c_text(*driver) : nullptr;
+    config.runtime_directory = runtime_directory ? c_text(*runtime_directory) : nullptr;
     config.flags |= shared_directory ? GPUIPC_CONTEXT_SHARED_DIRECTORY : 0;
     config.flags |= keep_alive ? 0 : GPUIPC_CONTEXT_NO_KEEP_ALIVE;
     config.max_cached_imports = max_cached_imports;

@@ -35,6 +35,13 @@ void check(gpuipc_status status) {
     raise(record, text.c_str());
 }
 
+const char *c_text(const std::string &text) {
+    if (text.find('\0') != std::string::npos) {
+        throw nb::value_error("the text has a character NUL");
+    }
+    return text.c_str();
+}
+
 void fail(gpuipc_status status, const char *operation, const char *sentence) {
     gpuipc_error record = {};
     record.status = status;

@@ -22,6 +22,9 @@ void check(gpuipc_status status);
 /** Throws the exception of a status that the binding itself decided on, with a sentence of its own. */
 [[noreturn]] void fail(gpuipc_status status, const char *operation, const char *sentence);
 
+/** A text as the library has it. Throws a ValueError where a NUL in its midst would end it early. */
+const char *c_text(const std::string &text);
+
 /** What a call answers that runs without the GIL; for check(). */
 template <typename call_type> gpuipc_status released(call_type call) {
     const without_gil without;

@@ -45,6 +45,9 @@ gpuipc_ticket share(memory &shared, const share_options &options) {
     if (options.bytes && *options.bytes == 0) {
         throw nb::value_error("a ticket is for one byte at least");
     }
+    if (options.max_processes && *options.max_processes == 0) {
+        throw nb::value_error("max_processes is 1 or more; None: as many as there are");
+    }
     config.offset = options.offset;
     config.bytes = options.bytes.value_or(0);
     config.access = options.access;

@@ -228,12 +228,13 @@ bool is_name(nb::handle channel) {
 /* The name may appear later, which loses nothing: every signal is noticed meanwhile. */
 gpuipc_subscription *open_named(const context &of, const std::string &name, const patience &time,
                                 gpuipc_subscription_config config) {
+    const char *const known = c_text(name);
     gpuipc_subscription *made = nullptr;
     wait(
         time,
         [&](int left) {
             config.timeout_ms = left == 0 ? 1 : left; /* 0 stands for its own five seconds */
-            return gpuipc_subscription_open_named(of.handle(), name.c_str(), &config, &made);
+            return gpuipc_subscription_open_named(of.handle(), known, &config, &made);
         },
         GPUIPC_ERR_NOT_FOUND);
     return made;

@@ -22,7 +22,7 @@ gpuipc_ticket ticket_from(nb::handle argument) {
         return *nb::inst_ptr<gpuipc_ticket>(argument);
     }
     if (nb::isinstance<nb::str>(argument)) {
-        return from_text(nb::cast<const char *>(argument));
+        return from_text(c_text(nb::cast<std::string>(argument)));
     }
     if (nb::isinstance<nb::bytes>(argument)) {
         return from_bytes(nb::cast<nb::bytes>(argument));

@@ -125,6 +125,15 @@ def test_nobody_listens(run: Run) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("timeout", [-1.0, float("nan")])
+def test_a_time_that_is_none(run: Run, timeout: float) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="timeout"):
+            await aio.connect("nobody", timeout)
+
+    run(main())
+
+
 def test_a_listener_that_comes_later(run: Run, name: str) -> None:
     async def test() -> None:
         connecting = asyncio.create_task(aio.connect(name))

@@ -33,6 +33,25 @@ def test_repr_hides_the_secret(ticket: gpuipc.Ticket) -> None:
     assert shown == "<gpuipc.Ticket, a secret>"
 
 
+def test_a_text_with_a_nul_is_refused(ticket: gpuipc.Ticket) -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        gpuipc.Ticket(str(ticket) + "\0")
+    for call in (gpuipc.listen, gpuipc.connect, gpuipc.subscribe):
+        with pytest.raises(ValueError, match="NUL"):
+            call("a\0b")
+    with pytest.raises(ValueError, match="NUL"):
+        gpuipc.Channel("a\0b", 4, "uint8")
+    with pytest.raises(ValueError, match="NUL"):
+        gpuipc.Context(driver="a\0b")
+    with pytest.raises(ValueError, match="NUL"):
+        gpuipc.Context(runtime_directory="a\0b")
+
+
+def test_no_process_at_all_is_no_bound() -> None:
+    with gpuipc.create(4096) as buffer, pytest.raises(ValueError, match="max_processes"):
+        buffer.share(max_processes=0)
+
+
 @pytest.mark.parametrize("wrong", ["", "gpuipc1:", "ticket", b"", b"x" * 64, "gpuipc1:" + "A" * 86])
 def test_what_is_no_ticket_is_refused(wrong: str | bytes) -> None:
     with pytest.raises(gpuipc.errors.TicketError) as caught:

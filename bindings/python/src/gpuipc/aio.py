@@ -340,6 +340,8 @@ def listen(name: str, **options: Any) -> Listener:
 
 async def connect(name: str, timeout: float | None = 5.0, **options: Any) -> Connection:
     """As gpuipc.connect(): waits for a listener to appear while there is time."""
+    if timeout is not None and not timeout >= 0:
+        raise ValueError("timeout is a number of seconds, 0 or more, or None")
     loop = asyncio.get_running_loop()
     end = None if timeout is None else loop.time() + timeout
     while True:
