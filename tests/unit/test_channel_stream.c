@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/status.h"
+#include "channel/channel.h"
 #include "channel_case.h"
 #include "emulated.h"
 #include "stream_gate.h"
@@ -268,15 +269,18 @@ static void wait_for_frame(void *argument) {
                        : gpuipc_channel_loan(channel_case_channel, self->stream, -1, &self->frame);
 }
 
-/* It is in the call, and has asked about its stream. */
+/* It sleeps in the call, so it has asked about its stream. */
 static os_thread *start_waiting(waiting *self) {
-    os_thread *thread;
+    const uint32_t sleeps = self->reader != NULL ? CHANNEL_READER_SLEEPS : CHANNEL_WRITER_SLEEPS;
     const os_deadline end = os_deadline_after(SOON_MS);
-    core_set_failures(""); /* counts from here on */
+    os_thread *thread;
+    channel *of;
+    check_ok(channel_acquire(channel_case_channel, &of));
     check_ok(os_thread_start(wait_for_frame, self, &thread));
-    while (core_calls("cuStreamIsCapturing") == 0) {
+    while (channel_read(of->readers[0].page, sleeps) != 1) {
         cr_assert_not(os_deadline_passed(end));
     }
+    object_unreference(&of->object);
     return thread;
 }
 
@@ -361,7 +365,7 @@ Test(channel_stream, what_a_stream_still_waits_for_is_not_published_without_it) 
     stream_gate_end();
 }
 
-static void hold(void *is_over) {
+static void hold_stream(void *is_over) {
     while (!atomic_load((atomic_bool *)is_over)) {
         os_sleep_ms(1);
     }
@@ -377,7 +381,7 @@ Test(channel_stream, a_loan_that_was_given_up_is_not_waited_for) {
     gpuipc_subscription *reader = channel_case_open(NULL);
     channel_case_send();
     gpuipc_frame came = take(reader, uses);
-    cr_assert_eq(core_driver()->cuLaunchHostFunc(uses, hold, &is_over), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuLaunchHostFunc(uses, hold_stream, &is_over), CUDA_SUCCESS);
     check_ok(gpuipc_subscription_give_back(reader, &came, uses));
     stream_gate_close(makes); /* with other work, for long */
     gpuipc_frame frame = loan(makes);
@@ -426,22 +430,22 @@ Test(channel_stream, streams_take_turns_at_a_slot) {
     stream_gate_end();
 }
 
-static CUstream stream_of(int device, CUcontext *out_context) {
+static CUstream stream_of(int number, CUcontext *out_context) {
     const driver *drv = core_driver();
     CUstream made;
-    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(out_context, device), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(out_context, number), CUDA_SUCCESS);
     cr_assert_eq(drv->cuCtxPushCurrent(*out_context), CUDA_SUCCESS);
     cr_assert_eq(drv->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     return made;
 }
 
-static void end_stream_of(int device, CUstream stream) {
+static void end_stream_of(int number, CUstream stream) {
     const driver *drv = core_driver();
     CUcontext popped;
     cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
     cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
     cr_assert_eq(drv->cuCtxPopCurrent(&popped), CUDA_SUCCESS);
-    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(device), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRelease(number), CUDA_SUCCESS);
 }
 
 /* An event is of one CUDA context: the ones that were used before are used again. */
