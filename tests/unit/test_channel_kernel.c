@@ -380,6 +380,39 @@ Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
     stream_gate_end();
 }
 
+/* What it gave back in order was promised, whatever becomes of the reader. */
+Test(channel_kernel, a_reader_that_is_dropped_goes_no_earlier_than_the_frame_before) {
+    kernel_case writes = {.count = 0};
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){
+        .slots = 2, .max_held = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
+    CUstream makes = stream_gate_stream();
+    CUstream uses = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
+    channel_case_send();
+    (void)channel_case_take(reader); /* it keeps it */
+    stream_gate_close(makes);
+    const gpuipc_frame before = kernel_case_loan(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &before, makes));
+    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    const gpuipc_frame made = kernel_case_loan(makes);
+    kernel_case_publish(&made, makes, &writes);
+    const gpuipc_frame other = channel_case_loan();
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    stream_gate_check_waits(uses);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
+    check_ok(gpuipc_channel_discard(channel_case_channel, &other));
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
 /* At the word of a slot readers may still wait for the frame before, which a stream has yet to say is ready. */
 Test(channel_kernel, the_end_of_a_channel_lets_nobody_go_too_early) {
     kernel_case writes = {.count = 0};

@@ -63,6 +63,13 @@ static bool is_passed_over(const channel *self, const channel_reader *reader, ui
 
 /* ---- the end of a reader ----------------------------------------------------------------------- */
 
+/* Whether its streams may still wait, at the same word, for the frame before in this slot. */
+static bool has_former(const channel_reader *reader, const channel_slot *slot, uint32_t at,
+                       uint32_t bit) {
+    const point_word returned = channel_returned_word(reader->page, at, slot->awaited_number);
+    return (slot->awaited & bit) != 0 && !point_is_reached(&returned);
+}
+
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why) {
     const uint32_t bit = bit_of(self, reader);
     if (why == GPUIPC_READER_DROPPED) {
@@ -70,11 +77,12 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
     }
     for (uint32_t i = 0; i < self->config.slots; i++) {
         channel_slot *slot = &self->slots[i];
+        if (slot->is_in_kernel && !has_former(reader, slot, i, bit)) {
+            channel_kernel_let_go(self, reader,
+                                  i); /* what stands in for it tells those that read then */
+        }
         slot->awaited &= ~bit;
         slot->loan_awaits &= ~bit;
-        if (slot->is_in_kernel) { /* what stands in for one that is not launched tells those that read then */
-            channel_kernel_let_go(self, reader, i);
-        }
         if ((slot->holders & bit) != 0) {
             /* what it has not taken it does not take any more, and a stream may wait for the rest */
             const bool has_declined = channel_says(reader->page, i, slot->number, CHANNEL_DECLINED);
