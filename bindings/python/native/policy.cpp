@@ -10,7 +10,7 @@ peer_rule::peer_rule(nb::handle users, nb::handle policy) {
             throw nb::type_error("users is several: numbers, or texts as of Connection.peer_user");
         }
         for (nb::handle each : users) {
-            users_.insert(nb::str(each).c_str());
+            users_.insert(c_text(nb::cast<std::string>(nb::str(each))));
         }
     }
     if (!policy.is_none()) {
