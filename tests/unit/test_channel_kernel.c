@@ -5,6 +5,7 @@
  * in one thread, and one may not wait for another there.)
  */
 #include "base/status.h"
+#include "channel/channel.h"
 #include "kernel_case.h"
 
 TestSuite(channel_kernel, .init = channel_start, .fini = channel_finish, .timeout = 60);
@@ -357,24 +358,24 @@ Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
         .slots = 2, .max_held = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
-    gpuipc_subscription *dropped = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
+    gpuipc_subscription *slow = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
     gpuipc_subscription *closed = channel_case_open(NULL);
     channel_case_send();
-    (void)channel_case_take(dropped); /* it keeps it */
+    (void)channel_case_take(slow); /* it keeps it */
     cr_assert_eq(channel_case_receive(closed), 1);
     const gpuipc_frame made = kernel_case_loan(makes);
     kernel_case_publish(&made, makes, &writes);
-    check_ok(gpuipc_subscription_take(dropped, uses, SOON_MS, &frame));
+    check_ok(gpuipc_subscription_take(slow, uses, SOON_MS, &frame));
     check_ok(gpuipc_subscription_take(closed, uses, SOON_MS, &frame));
     check_ok(gpuipc_subscription_close(closed));
     stream_gate_check_waits(uses);
     const gpuipc_frame other = channel_case_loan();
     cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
     stream_gate_synchronize(uses);
-    check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_subscription_check(dropped));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_subscription_check(slow));
     check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
     check_ok(gpuipc_channel_discard(channel_case_channel, &other));
-    check_ok(gpuipc_subscription_close(dropped));
+    check_ok(gpuipc_subscription_close(slow));
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);
     stream_gate_end();
@@ -399,9 +400,18 @@ Test(channel_kernel, a_reader_that_is_dropped_goes_no_earlier_than_the_frame_bef
     check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
     const gpuipc_frame made = kernel_case_loan(makes);
     kernel_case_publish(&made, makes, &writes);
+    channel *of;
+    check_ok(channel_acquire(channel_case_channel, &of));
+    point_page *page = of->readers[0].page;
+    point_page_reference(page);
     const gpuipc_frame other = channel_case_loan();
     cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    const point_word awaited = channel_awaited_word(page, (uint32_t)(made.id & 255u), of->number);
+    cr_assert_not(
+        point_is_reached(&awaited)); /* a stream that was let go by it may not have gone on yet */
     stream_gate_check_waits(uses);
+    point_page_unreference(page, false);
+    object_unreference(&of->object);
     stream_gate_open();
     stream_gate_synchronize(makes);
     stream_gate_synchronize(uses);
@@ -620,7 +630,7 @@ Test(channel_kernel, a_channel_of_turns_has_no_words_for_kernels) {
 
 /* Each end on a device of its own, which is neither the slots' nor the other's. */
 Test(channel_kernel, words_are_for_the_device_of_the_stream) {
-    CUcontext context;
+    CUcontext far_context;
     CUstream far;
     kernel_case writes = {.count = 0};
     kernel_case uses_it = {.count = 0};
@@ -631,10 +641,10 @@ Test(channel_kernel, words_are_for_the_device_of_the_stream) {
     CUstream makes = stream_gate_stream();
     gpuipc_subscription *reader =
         channel_case_open(&(gpuipc_subscription_config){.device = GPUIPC_DEVICE(1)});
-    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
-    cr_assert_eq(drv->cuCtxPushCurrent(context), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuDevicePrimaryCtxRetain(&far_context, 1), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPushCurrent(far_context), CUDA_SUCCESS);
     cr_assert_eq(drv->cuStreamCreate(&far, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    cr_assert_eq(drv->cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuCtxPopCurrent(&far_context), CUDA_SUCCESS);
     for (int i = 0; i < 3; i++) {
         const gpuipc_frame frame = kernel_case_loan(makes);
         kernel_case_publish(&frame, makes, &writes);
