@@ -40,6 +40,8 @@ def test_a_text_with_a_nul_is_refused(ticket: gpuipc.Ticket) -> None:
         with pytest.raises(ValueError, match="NUL"):
             call("a\0b")
     with pytest.raises(ValueError, match="NUL"):
+        gpuipc.listen("a", users=["1000\0x"])
+    with pytest.raises(ValueError, match="NUL"):
         gpuipc.Channel("a\0b", 4, "uint8")
     with pytest.raises(ValueError, match="NUL"):
         gpuipc.Context(driver="a\0b")
