@@ -439,8 +439,10 @@ typedef struct gpuipc_contents {
  *         ::GPUIPC_ERR_DRIVER_TOO_OLD (through host memory: it pins none, or has no host functions)
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one sender at a time
- * @blocking up to timeout_ms for the connection. Through host memory the first time for its pinning, and
- *           with more than 2 GiB while the driver's queue is full. Without 64-bit stream memory
+ * @blocking up to timeout_ms for the connection. Through host memory the first time for its pinning. Further up to
+ *           timeout_ms while more than 96 pieces (of 1 to 8 MiB, one for each smaller range) have not come to the receiver's
+ *           memory. A range above 768 MiB has left in part by then: when time runs out, that is
+ *           ::GPUIPC_ERR_CONNECTION_BROKEN. Without 64-bit stream memory
  *           operations on the device, until the receiver has all of it, or ends  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send_contents(
@@ -459,8 +461,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send_contents(
  *         are dropped), ::GPUIPC_ERR_OUT_OF_RANGE, and as gpuipc_connection_receive()
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one receiver at a time
- * @blocking up to timeout_ms for the sender's call, and for the driver's mapping of its memory or, the
- *           first time, the pinning of the host memory. Without 64-bit stream memory operations on the
+ * @blocking up to timeout_ms for the sender's call, and through host memory for contents before, as
+ *           gpuipc_connection_send_contents(): after ::GPUIPC_ERR_TIMEOUT they can be received again. Further for the driver's
+ *           mapping of the sender's memory or, the first time, the pinning of the host memory. Without 64-bit stream memory operations on the
  *           device, until the contents are there, or the sender ends  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_receive_contents(

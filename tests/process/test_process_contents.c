@@ -284,6 +284,26 @@ Test(contents, for_a_receiver_that_goes_in_the_midst) {
     }
 }
 
+/* As many as go while nobody receives; what comes next keeps to its time-out, also when the receiver has died. */
+Test(contents, until_the_streams_are_full) {
+    unsigned sent = 0;
+    gpuipc_status status;
+    begin(NULL);
+    gpuipc_buffer *mine = process_case_buffer(&at, 0, MIB, 0, 3, 65536);
+    const gpuipc_contents contents = contents_of(mine, 4096, GPUIPC_TRANSPORT_HOST);
+    while ((status = gpuipc_connection_send_contents(connection, &contents, 20)) == GPUIPC_OK) {
+        sent++;
+        cr_assert_lt(sent, 1000);
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, status);
+    cr_assert_geq(sent, 64);
+    partner_kill(&other);
+    check_status(GPUIPC_ERR_PEER_CLOSED, send_all(mine, 4096, GPUIPC_TRANSPORT_HOST));
+    check_stream_goes_on();
+    check_ok(gpuipc_buffer_release(mine));
+    end();
+}
+
 /* ---- a sender that keeps to no rule ------------------------------------------------------- */
 
 static raw_peer *raw;

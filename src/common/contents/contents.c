@@ -52,12 +52,13 @@ gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted
 }
 
 contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
-                               const atomic_bool *interrupted) {
+                               const atomic_bool *interrupted, os_deadline deadline) {
     contents_flow flow = {.address = buffer_address(self, wanted->offset),
                           .bytes = wanted->bytes,
                           .stream = wanted->stream,
                           .device = self->access_device,
-                          .interrupted = interrupted};
+                          .interrupted = interrupted,
+                          .deadline = deadline};
     if (self->transport->lies_in_host) {
         flow.host = (uint8_t *)self->segments[0].host + self->offset + wanted->offset;
     } else if (self->kind == GPUIPC_MEMORY_PINNED) {

@@ -16,6 +16,6 @@ gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted
 
 /** The range on its way through a ring. */
 contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
-                               const atomic_bool *interrupted);
+                               const atomic_bool *interrupted, os_deadline deadline);
 
 #endif

@@ -49,6 +49,22 @@ static point_word told(const contents_ring *ring, uint64_t n) {
     return ring->sends ? filled(ring, n) : emptied(ring, n);
 }
 
+/* Until a piece is through the streams of both sides, or those that wait for it are let go. Both words: a peer that writes
+ * what this side waits for lets its streams go on, and what this side tells it cannot take back. */
+static gpuipc_status await_through(const contents_ring *ring, uint64_t n,
+                                   const contents_flow *flow) {
+    const point_word words[] = {filled(ring, n), emptied(ring, n)};
+    gpuipc_status status = point_await(words, 2, flow->interrupted, flow->deadline);
+    return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* the watch lets the streams go */
+}
+
+/* Before one piece more is put on streams. */
+static gpuipc_status await_room(const contents_ring *ring, uint64_t next,
+                                const contents_flow *flow) {
+    return next < CONTENTS_PIECES_AHEAD ? GPUIPC_OK
+                                        : await_through(ring, next - CONTENTS_PIECES_AHEAD, flow);
+}
+
 /* The first of the last pieces, one for each slot: what is waited for last and told last. */
 static uint64_t first_of_last(uint64_t first, uint64_t end) {
     return end - first < STAGING_SLOTS ? first : end - STAGING_SLOTS;
@@ -162,7 +178,9 @@ static gpuipc_status put_piece(const work *self, uint64_t n) {
     const bool is_last = n + 1 == self->end;
     const point_word word = told(self->ring, n);
     gpuipc_status status;
-    if ((status = wait_for_slot(self, n)) != GPUIPC_OK ||
+    if ((n - self->first >= CONTENTS_PIECES_AHEAD &&
+         (status = await_room(self->ring, n, self->flow)) != GPUIPC_OK) ||
+        (status = wait_for_slot(self, n)) != GPUIPC_OK ||
         (status = copy_piece(self, n)) != GPUIPC_OK) {
         return status;
     }
@@ -263,6 +281,12 @@ static void let_go(const work *self) {
     (void)end_watch(self);
     (void)come_back(self);
     status_restore(&why);
+}
+
+gpuipc_status contents_ring_await_room(const contents_ring *self, const contents_flow *flow) {
+    const uint64_t count = contents_piece_count(flow->bytes);
+    const uint64_t at_first = count < CONTENTS_PIECES_AHEAD ? count : CONTENTS_PIECES_AHEAD;
+    return await_room(self, self->next + at_first - 1, flow);
 }
 
 gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow) {

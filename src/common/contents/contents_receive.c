@@ -109,10 +109,8 @@ static gpuipc_status take_ring(connection *from) {
     return status;
 }
 
-static gpuipc_status receive_through_ring(connection *from, buffer *into,
-                                          const gpuipc_contents *contents) {
+static gpuipc_status receive_through_ring(connection *from, buffer *into, contents_flow flow) {
     contents_ring *ring = from->ring_in;
-    contents_flow flow = contents_flow_of(into, contents, &from->ended);
     const point none = {NULL, 0, 0};
     gpuipc_status status = contents_ring_prepare(ring, flow.device);
     if (status == GPUIPC_OK) {
@@ -122,13 +120,19 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into,
         import_record_unreference(flow.lost, false);
     }
     if (status != GPUIPC_OK) {
-        contents_ring_skip(ring, contents->bytes);
+        contents_ring_skip(ring, flow.bytes);
         return status;
     }
     contents_ring_note(ring, ring->next + contents_piece_count(flow.bytes), flow.lost);
     buffer_set_arrived(into, flow.lost);
+    flow.deadline.interrupt = NULL; /* the rest is not kept for another call */
     status = contents_ring_put(ring, &flow);
     import_record_unreference(flow.lost, false);
+    if (status == GPUIPC_ERR_TIMEOUT) {
+        connection_break(from);
+        status_add("; part of the contents had come, so the connection is broken");
+        return status_change(GPUIPC_ERR_CONNECTION_BROKEN);
+    }
     return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* is_lost tells */
 }
 
@@ -152,23 +156,29 @@ static gpuipc_status check_record(const gpuipc_contents *contents, const wire_co
 }
 
 static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_contents *contents,
-                                  const wire_contents *record) {
+                                  const wire_contents *record, os_deadline deadline) {
+    const contents_flow flow = contents_flow_of(into, contents, &from->ended, deadline);
     gpuipc_status status = take_ring(from);
     if (status == GPUIPC_OK && record->number != from->ring_in->next) {
         status = bad("contents are missing in the ring");
     }
-    connection_clear_message(from, false);
     if (status != GPUIPC_OK) {
+        connection_clear_message(from, false);
         connection_break(from);
         status_add("; the connection is broken");
         return status;
     }
     status = check_record(contents, record);
-    if (status != GPUIPC_OK) {
+    const bool is_wanted = status == GPUIPC_OK;
+    if (is_wanted && (status = contents_ring_await_room(from->ring_in, &flow)) != GPUIPC_OK) {
+        return status; /* the message stays */
+    }
+    connection_clear_message(from, false);
+    if (!is_wanted) {
         contents_ring_skip(from->ring_in, record->bytes);
         return status;
     }
-    return receive_through_ring(from, into, contents);
+    return receive_through_ring(from, into, flow);
 }
 
 static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc_contents *contents,
@@ -207,7 +217,7 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
         goto unreference;
     }
     status = record.memory == SEGMENT_MEMORY_HOST
-                 ? deliver_ring(from, into, contents, &record)
+                 ? deliver_ring(from, into, contents, &record, deadline)
                  : deliver_memory(from, into, contents, &record, deadline);
 unreference:
     buffer_unreference(into);

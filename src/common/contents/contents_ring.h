@@ -15,6 +15,11 @@
 
 #define CONTENTS_RING_BYTES (STAGING_SLOTS * STAGING_SLOT_BYTES)
 
+/* How many pieces may be on streams. A driver keeps the call that is the 1,022nd on a stream until an earlier one has
+ * passed (measured on an H200, driver 580), whatever the caller's time-out says. Contents of one piece make the most calls
+ * for it, eight. */
+#define CONTENTS_PIECES_AHEAD 96u
+
 struct context;
 
 typedef struct contents_lane contents_lane;
@@ -43,6 +48,7 @@ typedef struct contents_flow {
     uint32_t device;
     import_record *lost;            /**< receiving: marked when the sender ends first */
     const atomic_bool *interrupted; /**< for waits on the host */
+    os_deadline deadline;           /**< for waits on the host that streams could have done */
     CUevent left;                   /**< contents_ring_leave() */
 } contents_flow;
 
@@ -64,6 +70,10 @@ gpuipc_status contents_ring_prepare(contents_ring *self, uint32_t device);
 /** How many pieces a range has. */
 uint64_t contents_piece_count(uint64_t bytes);
 
+/** Waits on the host until contents find room on the streams, so far as they can before they have begun themselves: of a
+ *  range of more than CONTENTS_PIECES_AHEAD pieces the rest waits in contents_ring_put(). As point_await(). */
+gpuipc_status contents_ring_await_room(const contents_ring *self, const contents_flow *flow);
+
 /** Marks the place of the caller's stream after which the contents go: all that can be wrong with the
  *  caller's wishes is found here, before the peer has heard of them. */
 gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow);
@@ -74,6 +84,7 @@ void contents_ring_stay(const contents_ring *self, const contents_flow *flow);
  * Puts the next contents on streams, or takes them from the ring, in the order of the caller's stream.
  * Prepared for that device, and after contents_ring_leave(), whose mark it uses up. The numbers of their
  * pieces are used up, also by a failure: the peer's stream goes on then, and in a receiver they are lost.
+ * ERR_TIMEOUT and ERR_RELEASED: of a large range, whose pieces did not pass in time.
  */
 gpuipc_status contents_ring_put(contents_ring *self, const contents_flow *flow);
 

@@ -126,9 +126,11 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
 
 static gpuipc_status send_through_ring(connection *to, const buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
-    contents_flow flow = contents_flow_of(self, contents, &to->ended);
+    contents_flow flow = contents_flow_of(self, contents, &to->ended, deadline);
     gpuipc_status status = prepare_ring(to, flow.device);
-    if (status != GPUIPC_OK || (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK ||
+        (status = contents_ring_await_room(to->ring_out, &flow)) != GPUIPC_OK ||
+        (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
         return status;
     }
     if ((status = send_words(to, deadline)) != GPUIPC_OK ||
@@ -136,6 +138,7 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
         contents_ring_stay(to->ring_out, &flow);
         return connection_answer(to, status);
     }
+    flow.deadline.interrupt = NULL; /* the rest is not kept for another call */
     status = contents_ring_put(to->ring_out, &flow);
     if (status == GPUIPC_ERR_LOST) {
         return GPUIPC_OK; /* nobody reads any more */
@@ -143,6 +146,9 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
     if (status != GPUIPC_OK) {
         connection_break(to); /* the ring has contents that are not there */
         status_add("; the receiver was told, and the connection is broken");
+        if (status == GPUIPC_ERR_TIMEOUT) {
+            status = status_change(GPUIPC_ERR_CONNECTION_BROKEN);
+        }
     }
     return status;
 }

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Contents through host memory that nobody takes: the calls keep to their time-outs, whatever room the driver has for
+ *  waits. A peer that is another process and ends: process.contents. */
+#include "contents/contents_ring.h"
+#include "contents_ends.h"
+#include "stream_gate.h"
+
+#define SMALL_BYTES 4096u
+/* More than a side puts on its streams at once. Nobody copies it: a slot or four are all that is touched. */
+#define LARGE_BYTES ((CONTENTS_PIECES_AHEAD + 2u) * STAGING_SLOT_BYTES)
+#define SHORT_MS    20
+
+TestSuite(contents_room, .init = core_start, .fini = core_finish, .timeout = 60);
+
+typedef struct one_call {
+    contents_ends *ends;
+    uint64_t bytes;
+    int timeout_ms;
+} one_call;
+
+static gpuipc_contents range_of(gpuipc_buffer *buffer, CUstream stream, uint64_t bytes) {
+    return (gpuipc_contents){.struct_size = sizeof(gpuipc_contents),
+                             .buffer = buffer,
+                             .bytes = bytes,
+                             .stream = stream,
+                             .transport = GPUIPC_TRANSPORT_HOST};
+}
+
+static gpuipc_status send_range(void *argument) {
+    const one_call *self = argument;
+    const gpuipc_contents contents = range_of(self->ends->from, self->ends->sends, self->bytes);
+    return gpuipc_connection_send_contents(self->ends->pair.server, &contents, self->timeout_ms);
+}
+
+static gpuipc_status receive_range(void *argument) {
+    const one_call *self = argument;
+    const gpuipc_contents contents = range_of(self->ends->into, self->ends->receives, self->bytes);
+    return gpuipc_connection_receive_contents(self->ends->pair.client, &contents, self->timeout_ms);
+}
+
+/* As many as go, and no more. */
+static void fill(const one_call *one) {
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    for (unsigned sent = 0; sent < CONTENTS_PIECES_AHEAD; sent++) {
+        check_ok(send_range((void *)one));
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, send_range((void *)one));
+    cr_assert_not(os_deadline_passed(deadline));
+}
+
+static void take_all(const one_call *one) {
+    for (unsigned taken = 0; taken < CONTENTS_PIECES_AHEAD; taken++) {
+        check_ok(receive_range((void *)one));
+    }
+}
+
+static void check_came(const one_call *one, uint8_t value) {
+    uint8_t room[SMALL_BYTES];
+    contents_both_pass(one->ends);
+    check_ok(gpuipc_buffer_read(one->ends->into, 0, room, sizeof(room)));
+    for (size_t i = 0; i < sizeof(room); i++) {
+        cr_assert_eq(room[i], value, "byte %zu is %u", i, room[i]);
+    }
+}
+
+static void close_end(gpuipc_connection **end) {
+    check_ok(gpuipc_connection_close(*end));
+    *end = NULL;
+}
+
+/* Until both are closed what was sent may be received, and the sender's stream waits for that. */
+static void close_both(contents_ends *self) {
+    close_end(&self->pair.server);
+    close_end(&self->pair.client);
+    contents_both_pass(self);
+}
+
+Test(contents_room, a_time_out_loses_nothing) {
+    contents_ends two;
+    contents_ends_open(&two, SMALL_BYTES);
+    const one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    for (uint8_t round = 1; round <= 3; round++) {
+        check_ok(gpuipc_buffer_fill_async(two.from, 0, SMALL_BYTES, round, 1, two.sends));
+        fill(&one);
+        take_all(&one);
+        check_came(&one, round);
+    }
+    contents_ends_close(&two);
+}
+
+Test(contents_room, the_streams_of_the_sender_are_late) {
+    contents_ends two;
+    stream_gate_make();
+    contents_ends_open(&two, SMALL_BYTES);
+    const one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    stream_gate_close(two.sends);
+    fill(&one);
+    take_all(&one);
+    check_status(GPUIPC_ERR_TIMEOUT, receive_range((void *)&one));
+    stream_gate_open();
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+    stream_gate_end();
+}
+
+/* In another thread than the one that closes. */
+static void start_to_wait(core_waiter *waiting, one_call *one) {
+    fill(one);
+    one->timeout_ms = -1;
+    core_waiter_start(waiting, send_range, one);
+}
+
+Test(contents_room, a_close_lets_the_call_go) {
+    contents_ends two;
+    core_waiter waiting;
+    contents_ends_open(&two, SMALL_BYTES);
+    one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    start_to_wait(&waiting, &one);
+    gpuipc_connection *sender = two.pair.server;
+    check_ok(gpuipc_connection_close(sender));
+    check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&waiting));
+    two.pair.server = NULL;
+    close_end(&two.pair.client);
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+}
+
+Test(contents_room, a_close_of_the_receiver_lets_the_call_go) {
+    contents_ends two;
+    core_waiter waiting;
+    contents_ends_open(&two, SMALL_BYTES);
+    one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    start_to_wait(&waiting, &one);
+    close_end(&two.pair.client);
+    check_status(GPUIPC_ERR_PEER_CLOSED, core_waiter_end(&waiting));
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+}
+
+Test(contents_room, part_of_a_large_range_has_left) {
+    contents_ends two;
+    contents_ends_open(&two, LARGE_BYTES);
+    const one_call one = {&two, LARGE_BYTES, SHORT_MS};
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, send_range((void *)&one));
+    close_both(&two);
+    contents_ends_close(&two);
+}
+
+Test(contents_room, part_of_a_large_range_has_come) {
+    contents_ends two;
+    core_waiter sending;
+    stream_gate_make();
+    contents_ends_open(&two, LARGE_BYTES);
+    one_call out = {&two, LARGE_BYTES, -1};
+    const one_call in = {&two, LARGE_BYTES, SHORT_MS};
+    stream_gate_close(two.sends);
+    core_waiter_start(&sending, send_range, &out);
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN, receive_range((void *)&in));
+    cr_assert(core_info(two.into).is_lost);
+    stream_gate_open();
+    (void)core_waiter_end(&sending); /* all of it left, or the receiver's end was seen */
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+    stream_gate_end();
+}
