@@ -165,7 +165,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_context_create(const gpuipc_conte
 
 /**
  * Gives up the caller's hold. Buffers, listeners and connections made from the context stay usable
- * and keep what they need of it alive; the last of them ends it.
+ * and keep what they need of it alive; the last of them ends it. But calls that open a buffer, or await a mark or a loan on
+ * the host, no longer wait for another process: where they had to, they answer ::GPUIPC_ERR_RELEASED.
  * @param context NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the caller's hold  @threads any
  * @blocking for the driver's release of the devices used, when it was the last hold, and for what the devices

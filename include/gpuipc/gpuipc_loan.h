@@ -82,8 +82,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_get_loan_states(
  * @param buffer as in gpuipc_buffer_get_loan_states()
  * @param loan as gpuipc_buffer_lend() made it
  * @param timeout_ms in milliseconds; 0: only looks; -1: without bound
- * @errors ::GPUIPC_ERR_TIMEOUT (the sentence says whether it was taken); ::GPUIPC_ERR_RELEASED (the context is given up
- *         meanwhile); ::GPUIPC_ERR_INVALID_ARGUMENT as in gpuipc_buffer_get_loan_states()
+ * @errors ::GPUIPC_ERR_TIMEOUT (the sentence says whether it was taken); ::GPUIPC_ERR_RELEASED (the context is given up,
+ *         before or meanwhile); ::GPUIPC_ERR_INVALID_ARGUMENT as in gpuipc_buffer_get_loan_states()
  * @ownership borrows  @threads any  @blocking until it is over or the timeout  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_loan(gpuipc_buffer *buffer,

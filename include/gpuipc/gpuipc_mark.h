@@ -90,7 +90,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_await_mark_async(gpuipc_bu
  * @param mark as gpuipc_buffer_mark() made it
  * @param timeout_ms in milliseconds; 0: only looks; -1: without bound
  * @errors ::GPUIPC_ERR_TIMEOUT; ::GPUIPC_ERR_LOST (the process that made it ended before it was reached);
- *         ::GPUIPC_ERR_RELEASED (the context is given up meanwhile);
+ *         ::GPUIPC_ERR_RELEASED (the context is given up, before or meanwhile);
  *         ::GPUIPC_ERR_INVALID_ARGUMENT as in gpuipc_buffer_await_mark_async()
  * @ownership borrows  @threads any; of a mark that repeats, one at a time  @blocking until reached or the timeout
  * @since 0.1

@@ -509,7 +509,7 @@ Test(meanwhile, a_sender_ends_before_its_event_is_reached) {
 }
 
 Test(meanwhile, a_connection_is_closed_before_its_event_is_reached) {
-    check_refused(GPUIPC_ERR_RELEASED, "closed meanwhile",
+    check_refused(GPUIPC_ERR_RELEASED, "connection was closed",
                   await_event(connection_is_closed, SOON_MS));
     cr_assert_eq(looks, 2);
 }

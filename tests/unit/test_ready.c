@@ -223,7 +223,7 @@ typedef struct again {
 static gpuipc_status open_again(void *argument) {
     again *self = argument;
     gpuipc_buffer *opened = NULL;
-    check_refused(GPUIPC_ERR_RELEASED, "the context was destroyed",
+    check_refused(GPUIPC_ERR_RELEASED, "the context destroyed",
                   gpuipc_buffer_open(self->by, &self->ticket, NULL, &opened));
     return GPUIPC_ERR_RELEASED;
 }

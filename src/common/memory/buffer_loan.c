@@ -87,7 +87,7 @@ static gpuipc_status await_state(context *ctx, const gpuipc_mark *loan, gpuipc_l
             return status;
         }
         if (atomic_load(&ctx->is_over)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the context was given up meanwhile");
+            return status_fail(GPUIPC_ERR_RELEASED, "the context was destroyed");
         }
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT, "the loan %s",

@@ -55,9 +55,7 @@ static gpuipc_status await_on_host(buffer *self, const atomic_bool *interrupted,
     if (status == GPUIPC_ERR_LOST) {
         atomic_store(&of->is_lost, true);
     }
-    return status == GPUIPC_ERR_RELEASED
-               ? status_fail(status, "the context was destroyed meanwhile")
-               : status;
+    return status;
 }
 
 /* The one way to wait for them. @param interrupted NULL: nothing ends it before */

@@ -95,7 +95,8 @@ static gpuipc_status await_one(const point_word *word, const atomic_bool *interr
     unsigned pause = 0;
     while (!point_is_reached(word)) {
         if (interrupted != NULL && atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed meanwhile");
+            return status_fail(GPUIPC_ERR_RELEASED,
+                               "the connection was closed, or the context destroyed");
         }
         if (point_page_is_abandoned(word->page) && !point_is_reached(word)) {
             return status_fail(GPUIPC_ERR_LOST,

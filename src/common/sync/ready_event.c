@@ -142,7 +142,8 @@ static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer
                                  "waiting for another process's event");
         }
         if (atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed meanwhile");
+            return status_fail(GPUIPC_ERR_RELEASED,
+                               "the connection was closed, or the context destroyed");
         }
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT,
