@@ -374,7 +374,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buff
 /**
  * Gives up a reference; the last one unmaps and frees. Work that uses the memory must have ended:
  * on a GPU, work whose memory is unmapped ends its CUDA context with CUDA_ERROR_ILLEGAL_ADDRESS.
- * Memory that another process has open stays alive there.
+ * Memory that another process has open stays alive there. A call that waits on the buffer in another thread holds it until
+ * that call ends.
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any
  * @blocking for the driver's unmapping. The last of legacy, p2p and host memory for what the devices have been
