@@ -153,6 +153,8 @@ typedef struct os_limits {
     uint64_t handles;   /**< Linux: RLIMIT_NOFILE, as it is now */
     uint64_t mappings;  /**< Linux: vm.max_map_count */
     uint64_t addresses; /**< bytes of them */
+    uint64_t
+        file_bytes; /**< of one file. Linux: RLIMIT_FSIZE, as it is now, which counts for shared memory too */
 } os_limits;
 void os_limits_get(os_limits *out_limits);
 

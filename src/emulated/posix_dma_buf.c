@@ -21,6 +21,11 @@ static int open_to_nobody(int memory) {
 
 CUresult dma_buf_create(uint64_t bytes, int *out_number) {
     int number = -1;
+    os_limits limits;
+    os_limits_get(&limits);
+    if (bytes > limits.file_bytes) {
+        return CUDA_ERROR_OPERATING_SYSTEM; /* setrlimit(2), RLIMIT_FSIZE: ftruncate() would be SIGXFSZ */
+    }
     const int memory = memfd_create("gpuipc-emulated-dma-buf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (memory < 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;

@@ -29,6 +29,10 @@ GPUIPC_COLD gpuipc_status posix_fail(int code, const char *call, const char *for
 GPUIPC_COLD gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *call,
                                         const char *format, ...) GPUIPC_PRINTF(4, 5);
 
+/** setrlimit(2): who goes beyond RLIMIT_FSIZE, with shared memory too, gets SIGXFSZ, which ends a process that has not asked
+ *  for it. So that limit is compared first, and refused with the code that the call would have answered. */
+gpuipc_status posix_file_size_check(uint64_t bytes, const char *call);
+
 /* ---- the register of the library's descriptors: posix_handle.c ---------------------------- */
 
 /** A descriptor is made and registered with the register locked: a fork in another thread waits

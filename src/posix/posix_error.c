@@ -3,6 +3,7 @@
 #include "posix.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,6 +52,19 @@ gpuipc_status posix_fail(int code, const char *call, const char *format, ...) {
     error_record(status, code, call, format, arguments);
     va_end(arguments);
     return status;
+}
+
+gpuipc_status posix_file_size_check(uint64_t bytes, const char *call) {
+    os_limits limits;
+    os_limits_get(&limits);
+    if (bytes <= limits.file_bytes) {
+        return GPUIPC_OK;
+    }
+    return posix_fail(EFBIG, call,
+                      "%" PRIu64
+                      " bytes are more than this process may have in a file or in shared "
+                      "memory, %" PRIu64 " (RLIMIT_FSIZE, ulimit -f)",
+                      bytes, limits.file_bytes);
 }
 
 gpuipc_status posix_fail_as(gpuipc_status status, int code, const char *call, const char *format,

@@ -150,7 +150,8 @@ gpuipc_status os_file_replace(const char *directory, const char *name, const voi
     uint64_t random;
     int folder;
     gpuipc_status status;
-    if ((status = os_random(&random, sizeof(random))) != GPUIPC_OK ||
+    if ((status = posix_file_size_check(size, "write")) != GPUIPC_OK ||
+        (status = os_random(&random, sizeof(random))) != GPUIPC_OK ||
         (status = make_parent(directory)) != GPUIPC_OK ||
         (status = posix_directory_open(directory, false, true, &folder)) != GPUIPC_OK) {
         return status;

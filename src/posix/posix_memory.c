@@ -50,9 +50,13 @@ gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "shared memory cannot have %" PRIu64 " bytes", bytes);
     }
+    gpuipc_status status = posix_file_size_check(bytes, "ftruncate");
+    if (status != GPUIPC_OK) {
+        return status;
+    }
     posix_register_lock();
     int fd = memory_make(debug_name);
-    gpuipc_status status = posix_register_add(fd, "memfd_create");
+    status = posix_register_add(fd, "memfd_create");
     posix_register_unlock();
     if (status != GPUIPC_OK) {
         return status;

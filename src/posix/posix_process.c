@@ -144,11 +144,13 @@ static uint64_t limit_of(int code, const struct rlimit *limit) {
 void os_limits_get(os_limits *out_limits) {
     struct rlimit handles;
     struct rlimit addresses;
+    struct rlimit files;
     const uint64_t most_addresses = limit_of(getrlimit(RLIMIT_AS, &addresses), &addresses);
     (void)pthread_once(&mappings_once, find_mappings);
     *out_limits = (os_limits){.handles = limit_of(getrlimit(RLIMIT_NOFILE, &handles), &handles),
                               .mappings = most_mappings,
-                              .addresses = most_addresses < ADDRESSES ? most_addresses : ADDRESSES};
+                              .addresses = most_addresses < ADDRESSES ? most_addresses : ADDRESSES,
+                              .file_bytes = limit_of(getrlimit(RLIMIT_FSIZE, &files), &files)};
 }
 
 uint64_t os_process_id(void) {

@@ -109,7 +109,8 @@ void os_limits_get(os_limits *out_limits) {
     *out_limits = (os_limits){.handles = HANDLES_MAX,
                               .mappings = UINT64_MAX,
                               .addresses = (uintptr_t)system.lpMaximumApplicationAddress -
-                                           (uintptr_t)system.lpMinimumApplicationAddress};
+                                           (uintptr_t)system.lpMinimumApplicationAddress,
+                              .file_bytes = UINT64_MAX};
 }
 
 uint64_t os_process_id(void) {

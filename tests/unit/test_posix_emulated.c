@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -91,4 +92,24 @@ Test(posix_emulated, rights_are_for_handles_of_windows) {
     prop.win32HandleMetaData = (void *)(uintptr_t)attributes;
     check_result(CUDA_ERROR_INVALID_VALUE, drv.cuMemCreate(&handle, GRANULE, &prop, 0));
     cr_assert_eq(handle, 5);
+}
+
+/* Asking the system would end this process (setrlimit(2), SIGXFSZ). */
+Test(posix_emulated, a_limit_of_file_sizes_ends_nobody_who_wants_a_dma_buf) {
+    struct rlimit limit;
+    int descriptor = -1;
+    emulated_start(NULL);
+    const CUdeviceptr memory = memory_make(0, GRANULE);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = GRANULE - 1;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    check_result(CUDA_ERROR_OPERATING_SYSTEM,
+                 drv.cuMemGetHandleForAddressRange(&descriptor, memory, GRANULE,
+                                                   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    limit.rlim_cur = limit.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    check_success(drv.cuMemGetHandleForAddressRange(&descriptor, memory, GRANULE,
+                                                    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    cr_assert_eq(close(descriptor), 0);
+    memory_unmake(memory, GRANULE);
 }

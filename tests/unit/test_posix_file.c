@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,5 +111,18 @@ Test(posix_file, what_is_in_the_way_of_a_file_leaves_nothing_behind) {
     cr_assert_neq(os_file_replace(directory, "taken", "x", 1), GPUIPC_OK);
     cr_assert_eq(rmdir(path), 0);
     cr_assert_eq(rmdir(directory), 0, "a temporary file was left in it");
+    check_no_leak();
+}
+
+/* Writing would end this process (setrlimit(2), SIGXFSZ). */
+Test(posix_file, a_limit_of_file_sizes_is_told_and_ends_nobody) {
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = 2;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    check_refused(GPUIPC_ERR_OS, "RLIMIT_FSIZE", os_file_replace(directory, "one.txt", "xyz", 3));
+    check_ok(os_file_replace(directory, "one.txt", "xy", 2));
+    limit.rlim_cur = limit.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     check_no_leak();
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -107,6 +108,29 @@ Test(posix_memory, says_its_exact_size) {
         cr_assert_eq(bytes, sizes[i]);
         os_handle_close(&handle);
     }
+}
+
+static void file_limit_set(rlim_t bytes) {
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Asking the system would end this process (setrlimit(2), SIGXFSZ). */
+Test(posix_memory, a_limit_of_file_sizes_is_told_and_ends_nobody) {
+    os_handle handle;
+    leak_gate gate;
+    leak_gate_begin(&gate);
+    file_limit_set(4096);
+    check_refused(GPUIPC_ERR_OS, "RLIMIT_FSIZE", os_memory_create("limit", 4097, &handle));
+    cr_assert_eq(gpuipc_error_get()->native_code, EFBIG);
+    check_ok(os_memory_create("limit", 4096, &handle));
+    os_handle_close(&handle);
+    file_limit_set(RLIM_INFINITY);
+    check_ok(os_memory_create("limit", 4097, &handle));
+    os_handle_close(&handle);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
 }
 
 Test(posix_memory, sealed_memory_cannot_change_its_size) {
