@@ -59,7 +59,7 @@ typedef struct gpuipc_endpoint_config {
  *        are the same.
  * @errors ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_NAME_IN_USE,
  *         ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_ACCESS_DENIED (this user may not enter the directory),
- *         ::GPUIPC_ERR_NOT_FOUND (somebody removed the directory while the call was in it),
+ *         ::GPUIPC_ERR_NOT_FOUND (somebody removed the directory, or the name, while the call was in it),
  *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE,
  *         ::GPUIPC_ERR_NOT_SUPPORTED ('@' or a shared directory on Windows; on Linux without /proc, where
  *         unshare(CLONE_FS) is forbidden too)

@@ -120,6 +120,13 @@ static void log_replaced(const posix_address *address, const os_log *log) {
     }
 }
 
+/** @param code ENOENT: somebody has removed what was there a moment ago. */
+static gpuipc_status name_removed(int code, const char *call, const char *path) {
+    return posix_fail_as(GPUIPC_ERR_NOT_FOUND, code, call,
+                         "somebody has removed %s, or the directory that it is in, meanwhile",
+                         path);
+}
+
 static gpuipc_status socket_bind(int fd, int directory, const posix_address *address) {
     const char *path = address->socket.sun_path + (address->file == 0 ? 1 : 0);
     int code = posix_address_do(bind, fd, directory, address);
@@ -128,6 +135,8 @@ static gpuipc_status socket_bind(int fd, int directory, const posix_address *add
         return GPUIPC_OK;
     case EADDRINUSE:
         return posix_fail_as(GPUIPC_ERR_NAME_IN_USE, code, "bind", "%s is taken", path);
+    case ENOENT:
+        return name_removed(code, "bind", path);
     case POSIX_UNREACHABLE:
         return posix_address_unreachable(address);
     default:
@@ -154,6 +163,10 @@ static gpuipc_status rights_set(const os_listener *listener, mode_t rights, stru
         fd = openat(listener->directory, file_of(&listener->address),
                     O_PATH | O_NOFOLLOW | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
+    if (fd < 0 && errno == ENOENT) {
+        posix_register_unlock();
+        return name_removed(ENOENT, "openat", path);
+    }
     status = posix_register_add(fd, "openat");
     posix_register_unlock();
     if (status != GPUIPC_OK) {

@@ -3,8 +3,10 @@
  *  functions. */
 #include "core_fixture.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -173,13 +175,79 @@ Test(posix_runtime_directory, a_dead_process_is_replaced_and_the_log_told) {
     check_ok(gpuipc_context_destroy(context));
 }
 
-/* ---- what killed servers have left ---------------------------------------------------------- */
-
-#define DEAD 100
-
 static void path_of(char path[RUNTIME_DIRECTORY_MAX + 64], const char *file) {
     (void)snprintf(path, RUNTIME_DIRECTORY_MAX + 64, "%s/%s", core_directory, file);
 }
+
+/* ---- a directory that goes meanwhile -------------------------------------------------------- */
+
+static gpuipc_status listener_make(gpuipc_context *context) {
+    gpuipc_listener *listener = NULL;
+    return gpuipc_listener_open(context, "name", NULL, &listener);
+}
+
+static gpuipc_status server_make(gpuipc_context *context) {
+    gpuipc_server *server = NULL;
+    return gpuipc_server_create(context, NULL, &server);
+}
+
+typedef struct late_call {
+    gpuipc_status (*make)(gpuipc_context *context);
+    gpuipc_context *context;
+    gpuipc_status status;
+    gpuipc_error error;
+} late_call;
+
+static void late_call_make(void *data) {
+    late_call *call = data;
+    call->status = call->make(call->context);
+    call->error = *gpuipc_error_get();
+}
+
+/* How often this process has it open. */
+static int open_count(const char *path) {
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        char link[64];
+        char target[RUNTIME_DIRECTORY_MAX + 64];
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(link, target, sizeof(target) - 1);
+        target[length > 0 ? length : 0] = '\0';
+        count += strcmp(target, path) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* The call has it open and waits for its lock, which is held here: then it goes. */
+static void check_removed_meanwhile(gpuipc_status (*make)(gpuipc_context *context)) {
+    char path[RUNTIME_DIRECTORY_MAX + 64];
+    path_of(path, "goes");
+    os_thread *thread;
+    late_call call = {.make = make, .context = context_in(path, 0)};
+    cr_assert_eq(mkdir(path, 0700), 0);
+    const int held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert_geq(held, 0);
+    cr_assert_eq(flock(held, LOCK_EX), 0);
+    check_ok(os_thread_start(late_call_make, &call, &thread));
+    while (open_count(path) < 2) {
+        os_sleep_ms(1);
+    }
+    cr_assert_eq(rmdir(path), 0);
+    cr_assert_eq(close(held), 0);
+    os_thread_join(thread);
+    cr_assert_eq(call.status, GPUIPC_ERR_NOT_FOUND, "%s", call.error.sentence);
+    cr_assert(strstr(call.error.sentence, "removed") != NULL, "%s", call.error.sentence);
+    check_ok(gpuipc_context_destroy(call.context));
+}
+
+Test(posix_runtime_directory, one_that_is_removed_meanwhile_is_not_found) {
+    check_removed_meanwhile(listener_make);
+    check_removed_meanwhile(server_make);
+}
+
+/* ---- what killed servers have left ---------------------------------------------------------- */
+
+#define DEAD 100
 
 /* As a server makes it; nobody listens. */
 static int bind_socket(const char *file) {
