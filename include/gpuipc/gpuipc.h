@@ -38,8 +38,9 @@
  *   (::GPUIPC_CONTEXT_INTERRUPTIBLE): then any call that has a time-out may answer ::GPUIPC_ERR_INTERRUPTED.
  * - Any call may answer ::GPUIPC_ERR_INVALID_ARGUMENT, ::GPUIPC_ERR_RELEASED,
  *   ::GPUIPC_ERR_FORKED, ::GPUIPC_ERR_OUT_OF_MEMORY, ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
- *   ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS; only what is particular to a call is listed with it. Where
- *   such a list says "as" another call, all that is listed there belongs to it.
+ *   ::GPUIPC_ERR_TOO_MANY_HANDLES (the driver opens some, too), ::GPUIPC_ERR_CUDA and ::GPUIPC_ERR_OS;
+ *   only what is particular to a call is listed with it. Where such a list says "as" another call, all
+ *   that is listed there belongs to it.
  */
 #ifndef GPUIPC_H
 #define GPUIPC_H

@@ -42,6 +42,10 @@ typedef struct driver {
  */
 gpuipc_status driver_open(const char *choice, driver *out_driver);
 
+/** Whether the driver failed because this process may open no more handles: it says OPERATING_SYSTEM then, as of all that the
+ *  system refuses it. May write the error record. */
+GPUIPC_COLD bool driver_lacks_handles(CUresult result);
+
 /**
  * The status for a CUresult that is no success, with the record filled from the driver's own name for it.
  * This is the one table from CUDA codes to ours; a caller that knows better what a code means at its place

@@ -61,3 +61,26 @@ Test(posix_transport, without_a_descriptor_nothing_is_measured) {
     check_ok(gpuipc_transport_measure(made, GPUIPC_TRANSPORT_VMM, &pair, &measured));
     check_ok(gpuipc_context_destroy(made));
 }
+
+/* The driver opens one for each, and has one code for all that the system refuses it. */
+Test(posix_transport, without_a_descriptor_for_the_driver_no_buffer_is_made) {
+    static const gpuipc_transport ways[] = {GPUIPC_TRANSPORT_VMM, GPUIPC_TRANSPORT_POOL,
+                                            GPUIPC_TRANSPORT_LEGACY, GPUIPC_TRANSPORT_P2P,
+                                            GPUIPC_TRANSPORT_HOST};
+    gpuipc_context *made = machine_context("");
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
+        gpuipc_buffer *buffer = NULL;
+        config.bytes = (uint64_t)2 << 20;
+        config.transport = ways[i];
+        const struct rlimit before = limit_to(0);
+        const gpuipc_status status = gpuipc_buffer_create(made, &config, &buffer);
+        const gpuipc_error error = *gpuipc_error_get();
+        cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+        cr_assert_eq(status, GPUIPC_ERR_TOO_MANY_HANDLES, "%s: %s", gpuipc_transport_name(ways[i]),
+                     error.sentence);
+        check_ok(gpuipc_buffer_create(made, &config, &buffer));
+        check_ok(gpuipc_buffer_release(buffer));
+    }
+    check_ok(gpuipc_context_destroy(made));
+}

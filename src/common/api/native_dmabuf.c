@@ -40,7 +40,7 @@ static gpuipc_status failure(const driver *drv, CUresult result) {
         return status_fail_cuda(GPUIPC_ERR_NOT_SHAREABLE, result, call,
                                 "this memory can have no dma-buf: it is no memory of a device");
     default:
-        return segment_export_failure(drv, result, call);
+        return driver_failed(drv, result, call, "making a handle of memory");
     }
 }
 

@@ -45,20 +45,6 @@ gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
     return GPUIPC_OK;
 }
 
-/* The driver says OPERATING_SYSTEM when the process has no descriptor left (measured on 580): find
- * out whether that is it, by wanting one. */
-gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *call) {
-    if (result == CUDA_ERROR_OPERATING_SYSTEM) {
-        os_handle wanted = OS_HANDLE_NONE;
-        gpuipc_status status = os_memory_create("gpuipc-probe", 4096, &wanted);
-        os_handle_close(&wanted);
-        if (status == GPUIPC_ERR_TOO_MANY_HANDLES) {
-            return status;
-        }
-    }
-    return driver_status(drv, result, call, "making a handle of memory");
-}
-
 gpuipc_status segment_check_export(const segment *self, bool is_imported) {
     if (is_imported && !os_handle_is_valid(self->kept)) {
         return status_fail(GPUIPC_ERR_NOT_SHAREABLE,
@@ -77,7 +63,8 @@ gpuipc_status segment_export(const driver *drv, const segment *self, os_handle *
                                 "handles");
     }
     if (result != CUDA_SUCCESS) {
-        return segment_export_failure(drv, result, "cuMemExportToShareableHandle");
+        return driver_failed(drv, result, "cuMemExportToShareableHandle",
+                             "making a handle of memory");
     }
     return os_handle_adopt_exported(&written, out_handle);
 }

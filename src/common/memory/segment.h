@@ -44,9 +44,6 @@ gpuipc_status segment_check_export(const segment *self, bool is_imported);
 /** A handle of an own one, made by the driver. ERR_NOT_SHAREABLE, ERR_TOO_MANY_HANDLES. */
 gpuipc_status segment_export(const driver *drv, const segment *self, os_handle *out_handle);
 
-/** The status of a failed export of a handle by the driver. ERR_TOO_MANY_HANDLES. */
-gpuipc_status segment_export_failure(const driver *drv, CUresult result, const char *call);
-
 /** Gives up the allocation and the kept handle. @p forked: in a child, where no driver call may be
  *  made. Memory that is mapped stays until it is unmapped. */
 void segment_release(const driver *drv, segment *self, bool forked);

@@ -79,15 +79,6 @@ bool probe_refuse(probe *self, gpuipc_reason reason, const char *format, ...) {
     return false;
 }
 
-/* The driver says OPERATING_SYSTEM when the process has no descriptor left (measured on 580): found
- * out by wanting one. */
-static bool is_out_of_handles(void) {
-    os_handle wanted = OS_HANDLE_NONE;
-    gpuipc_status status = os_memory_create("gpuipc-probe", 4096, &wanted);
-    os_handle_close(&wanted);
-    return status == GPUIPC_ERR_TOO_MANY_HANDLES;
-}
-
 static gpuipc_reason reason_of(CUresult result) {
     switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
@@ -99,7 +90,8 @@ static gpuipc_reason reason_of(CUresult result) {
     case CUDA_ERROR_NOT_SUPPORTED:
         return GPUIPC_REASON_NOT_SUPPORTED;
     case CUDA_ERROR_OPERATING_SYSTEM:
-        return is_out_of_handles() ? GPUIPC_REASON_HANDLE_LIMIT : GPUIPC_REASON_DRIVER_REFUSED;
+        return driver_lacks_handles(result) ? GPUIPC_REASON_HANDLE_LIMIT
+                                            : GPUIPC_REASON_DRIVER_REFUSED;
     default:
         return GPUIPC_REASON_DRIVER_REFUSED;
     }
@@ -125,11 +117,11 @@ bool probe_done(probe *self, gpuipc_status status) {
     if (status == GPUIPC_OK) {
         return true;
     }
-    if (error->native_origin == GPUIPC_NATIVE_CUDA) {
-        return probe_passed(self, (CUresult)error->native_code, error->native_call);
-    }
     if (status == GPUIPC_ERR_TOO_MANY_HANDLES) {
         return probe_refuse(self, GPUIPC_REASON_HANDLE_LIMIT, "%s", error->sentence);
+    }
+    if (error->native_origin == GPUIPC_NATIVE_CUDA) {
+        return probe_passed(self, (CUresult)error->native_code, error->native_call);
     }
     if (self->answer.reason == GPUIPC_REASON_NONE && self->failure == GPUIPC_OK) {
         self->failure = status;

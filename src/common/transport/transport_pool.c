@@ -62,7 +62,8 @@ static gpuipc_status export_pool(const context *ctx, CUmemoryPool pool, os_handl
                                 "destroyed; name the type in CUmemPoolProps::handleTypes");
     }
     if (result != CUDA_SUCCESS) {
-        return segment_export_failure(&ctx->driver, result, "cuMemPoolExportToShareableHandle");
+        return driver_failed(&ctx->driver, result, "cuMemPoolExportToShareableHandle",
+                             "making a handle of a pool");
     }
     return os_handle_adopt_exported(&written, out_handle);
 }
