@@ -26,6 +26,7 @@ typedef struct os_handle {
 
 #define OS_HANDLE_NONE ((os_handle){-1})
 
+/** Whether a handle can have this number at all; no call is made to find out. */
 bool os_handle_is_valid(os_handle handle);
 
 /** Takes over a native handle (from the driver, from a message): from now on it is the library's,

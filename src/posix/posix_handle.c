@@ -165,7 +165,7 @@ void posix_register_close_alone(int fd) {
 }
 
 bool os_handle_is_valid(os_handle handle) {
-    return handle.value >= 0;
+    return handle.value >= 0 && handle.value <= INT_MAX;
 }
 
 gpuipc_status os_handle_adopt(intptr_t native, os_handle *out_handle) {

@@ -73,7 +73,7 @@ HANDLE win32_handle_native(os_handle handle) {
 }
 
 bool os_handle_is_valid(os_handle handle) {
-    return handle.value > 0;
+    return handle.value > 0 && handle.value <= INT32_MAX;
 }
 
 gpuipc_status win32_handle_add(HANDLE handle, const char *call, os_handle *out_handle) {

@@ -161,6 +161,19 @@ Test(native, handles_that_are_no_gpu_memory) {
     os_handle_close(&shared);
 }
 
+/* Cut to an int it would be the number of a handle that is there. */
+Test(native, a_number_that_is_longer_than_a_handles_is_none) {
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    const parcel made = export_of(buffer);
+    parcel from = made;
+    from.segments[0].handle.value += (intptr_t)1 << 32;
+    check_import_refused(GPUIPC_ERR_NOT_GPU_MEMORY, &from, GPUIPC_DEVICE_OWNER);
+    from.segments[0].handle.value = made.segments[0].handle.value - ((intptr_t)1 << 32);
+    check_import_refused(GPUIPC_ERR_NOT_GPU_MEMORY, &from, GPUIPC_DEVICE_OWNER);
+    parcel_close(&made);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
 Test(native, one_bad_handle_among_good_ones) {
     gpuipc_buffer *buffer = core_buffer(core_unit * 3, core_unit);
     const parcel made = export_of(buffer);
@@ -241,6 +254,7 @@ Test(native, wrong_arguments) {
     check_import_refused(GPUIPC_ERR_INVALID_ARGUMENT, &from, GPUIPC_DEVICE_OWNER);
     from.count = (size_t)UINT32_MAX + 1;
     check_import_refused(GPUIPC_ERR_INVALID_ARGUMENT, &from, GPUIPC_DEVICE_OWNER);
+    cr_assert(strstr(gpuipc_error_get()->sentence, "4294967296 segments") != NULL);
     from = made;
     from.layout.struct_size = 1;
     check_import_refused(GPUIPC_ERR_STRUCT_SIZE, &from, GPUIPC_DEVICE_OWNER);

@@ -141,10 +141,14 @@ gpuipc_status gpuipc_native_import(gpuipc_context *handle, const gpuipc_native_s
     if (status != GPUIPC_OK || (status = buffer_check_access(access)) != GPUIPC_OK) {
         return status;
     }
-    if (segments == NULL || out_buffer == NULL || segment_count == 0 ||
-        segment_count > UINT32_MAX) {
+    if (segments == NULL || out_buffer == NULL || segment_count == 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "segments or out_buffer is NULL, or there are no segments");
+    }
+    if (segment_count > UINT32_MAX) {
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
+                           "%zu segments are more than a buffer can have, %" PRIu32, segment_count,
+                           UINT32_MAX);
     }
     if ((status = check_layout(&known, segments, segment_count)) != GPUIPC_OK ||
         (status = context_acquire(handle, &ctx)) != GPUIPC_OK) {

@@ -25,6 +25,11 @@ gpuipc_status segment_create(const driver *drv, const CUmemAllocationProp *prop,
 gpuipc_status segment_import(const driver *drv, intptr_t native, uint64_t bytes,
                              segment *out_segment) {
     segment opened = SEGMENT_NONE;
+    /* The driver takes an int on Linux, and would cut this to the number of another. */
+    if (!os_handle_is_valid((os_handle){native})) {
+        return status_fail(GPUIPC_ERR_NOT_GPU_MEMORY, "%" PRIdPTR " is the number of no handle",
+                           native);
+    }
     CUresult result =
         drv->cuMemImportFromShareableHandle(&opened.allocation, (void *)native, HANDLE_TYPE);
     /* On Linux the driver answers UNKNOWN for every handle that is not memory of its own
