@@ -296,7 +296,8 @@ static bool print_line(giver *self, const char name[PEER_NAME_MAX]) {
                  strcmp(admitted, ADMIT_GROUP) == 0 ? admitted : facts.values[FACT_USER],
                  ADMIT_RECIPE);
     }
-    return true;
+    return wrap_is_written() ||
+           role_fail(at, "the line for the other end could not be printed, so nobody would come");
 }
 
 static int give(giver *self) {

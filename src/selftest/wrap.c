@@ -160,6 +160,10 @@ void wrap_end(void) {
     (void)fflush(stdout);
 }
 
+bool wrap_is_written(void) {
+    return fflush(stdout) == 0 && !ferror(stdout);
+}
+
 void wrap_complain_list(const char *format, va_list arguments) {
     char line[COMPLAINT_MAX] = "gpuipc-selftest: ";
     const size_t used = strlen(line);

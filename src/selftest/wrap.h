@@ -24,6 +24,9 @@ void wrap_say_list(const char *format, va_list arguments) GPUIPC_PRINTF(1, 0);
 /** Prints what waits for the rest of its line. To be called before the program ends, and before others print. */
 void wrap_end(void);
 
+/** Whether all of what was printed until now could be written. */
+bool wrap_is_written(void);
+
 /** A line on the error stream, without its newline, behind the program's name. Any thread may. */
 void wrap_complain(const char *format, ...) GPUIPC_PRINTF(1, 2);
 
