@@ -91,6 +91,20 @@ static bool add_row(options *self, const char *name) {
     return true;
 }
 
+/* Now, and not when the rows have run. What is in the file stays there until then. */
+static bool take_json(options *self, const char *path) {
+    if (!report_json_can()) {
+        return complain("--json", path, "possible: this program was built without cJSON");
+    }
+    FILE *file = fopen(path, "ab");
+    if (file == NULL) {
+        return complain("--json", path, "a file that can be written");
+    }
+    (void)fclose(file);
+    self->json = path;
+    return true;
+}
+
 /* One option. False ends the program with *out_exit_code. */
 static bool take(options *self, int option, int *out_exit_code) {
     const char *text = optarg;
@@ -105,9 +119,7 @@ static bool take(options *self, int option, int *out_exit_code) {
     case 'd':
         return read_devices(self, optarg);
     case 'j':
-        self->json = optarg;
-        return report_json_can() ||
-               complain("--json", optarg, "possible: this program was built without cJSON");
+        return take_json(self, optarg);
     case 'q':
         self->quick = true;
         return true;
