@@ -573,7 +573,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_copy_async(
  * @param offset in bytes, from the beginning of the buffer
  * @param bytes how many; 0 does nothing
  * @param value the lowest @p width bytes of it are written  @param width 1, 2 or 4; the address to
- *        be filled and @p bytes must be multiples of it  @param stream NULL: the default stream of the buffer's device
+ *        be filled and @p bytes must be multiples of it  @param stream NULL: the default stream of the buffer's device.
+ *        One of another device, only where that has access (gpuipc_buffer_set_access())
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (it may only be read)
  * @ownership borrows; the buffer must stay until the stream has passed the fill
  * @threads any  @blocking no  @since 0.1

@@ -162,6 +162,22 @@ Test(buffer_copy, a_callers_stream_keeps_its_order) {
     check_ok(gpuipc_buffer_release(first));
 }
 
+Test(buffer_copy, a_fill_on_a_stream_of_a_device_without_access_says_which) {
+    core_need_devices(2);
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    const driver *drv = core_driver();
+    CUstream stream;
+    core_enter_device(1);
+    cr_assert_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    check_refused(GPUIPC_ERR_CUDA, "of device 0 on a stream of device 1",
+                  gpuipc_buffer_fill_async(buffer, 0, core_unit, 1, 4, stream));
+    check_ok(gpuipc_buffer_set_access(buffer, 1, GPUIPC_ACCESS_READ_WRITE));
+    check_ok(gpuipc_buffer_fill_async(buffer, 0, core_unit, 1, 4, stream));
+    cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
 /* Uses a buffer from a thread that CUDA has not seen before. */
 static void use_in_thread(void *argument) {
     gpuipc_buffer *const *buffer = argument;

@@ -2,6 +2,9 @@
 /** @file Moving data into, out of and between buffers. */
 #include "copy/buffer_copy.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "copy/copy_route.h"
 #include "copy/detour.h"
 #include "copy/staging.h"
@@ -111,6 +114,32 @@ gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination_handle,
     return status;
 }
 
+/* The number of the device whose CUDA context is current. */
+static uint32_t current_device(const context *ctx) {
+    CUdevice current;
+    if (ctx->driver.cuCtxGetDevice(&current) == CUDA_SUCCESS) {
+        for (uint32_t i = 0; i < ctx->device_count; i++) {
+            if (ctx->devices[i].ordinal == current) {
+                return i;
+            }
+        }
+    }
+    return GPUIPC_DEVICE_NONE;
+}
+
+/* The driver does not say that a stream is of a device that may not use the memory. */
+static gpuipc_status fill_refused(const buffer *self, CUresult result) {
+    char what[160] = "filling a buffer";
+    const uint32_t current = current_device(self->context);
+    if (current != self->access_device && current != GPUIPC_DEVICE_NONE) {
+        (void)snprintf(what, sizeof(what),
+                       "filling a buffer of device %" PRIu32 " on a stream of device %" PRIu32
+                       ", which needs access to it (gpuipc_buffer_set_access)",
+                       self->access_device, current);
+    }
+    return driver_failed(&self->context->driver, result, "cuMemsetD*Async", what);
+}
+
 static CUresult fill_async(const driver *drv, CUdeviceptr address, uint64_t bytes, uint32_t value,
                            uint32_t width, gpuipc_stream stream) {
     switch (width) {
@@ -143,9 +172,11 @@ static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, u
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = driver_status(
-        drv, fill_async(drv, buffer_address(self, offset), bytes, value, width, stream),
-        "cuMemsetD*Async", "filling a buffer");
+    const CUresult result =
+        fill_async(drv, buffer_address(self, offset), bytes, value, width, stream);
+    if (result != CUDA_SUCCESS) {
+        status = fill_refused(self, result);
+    }
     device_leave(&scope);
     return status;
 }
