@@ -118,7 +118,8 @@ typedef struct gpuipc_context_config {
     size_t struct_size; /**< sizeof(gpuipc_context_config) */
     /** Which driver: "auto" (the installed one), "emulated" (in software, for tests, no GPU needed)
      *  or the absolute path of a library. NULL: the environment variable GPUIPC_CUDA_DRIVER, which
-     *  is not read in a set-uid program, else "auto". "auto" never turns to the emulated driver. */
+     *  is not read in a set-uid program, else "auto". Empty: "auto", whatever that variable says. "auto" never turns
+     *  to the emulated driver. */
     const char *driver;
     /** Directory in which names live, as an absolute path in UTF-8. It must be the user's own, and on Linux have mode
      *  0700. On Windows it must be on a local drive, with no right to change it for anybody but the user, the system

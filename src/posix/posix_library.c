@@ -59,6 +59,13 @@ static const char *loader_words(void) {
     return words != NULL ? words : "the loader gives no reason";
 }
 
+/* For a sentence that has the name already, with which glibc's words begin. */
+static const char *words_behind(const char *name, const char *words) {
+    const size_t length = strlen(name);
+    const bool has_it = strncmp(words, name, length) == 0 && strncmp(words + length, ": ", 2) == 0;
+    return has_it ? words + length + 2 : words;
+}
+
 /* dlopen(3) answers words only. When the very library is missing these name it, a colon, and end in
  * the system's words for ENOENT (glibc: "NAME: cannot open shared object file: ENOENT"; musl:
  * "Error loading shared library NAME: ENOENT"). When one that it needs is missing, glibc names that
@@ -118,21 +125,24 @@ gpuipc_status os_library_open_system(const char *name, os_library **out_library)
 }
 
 gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
+    char room[STATUS_PATH_MAX];
+    const char *shown = status_path(path, room);
     if (path[0] != '/') {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is no absolute path", path);
+        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "%s is no absolute path", shown);
     }
     if (access(path, F_OK) != 0) {
         gpuipc_status status =
             errno == ENOENT || errno == ENOTDIR ? GPUIPC_ERR_NOT_FOUND : GPUIPC_ERR_OS;
-        return posix_fail_as(status, errno, "dlopen", "there is no %s", path);
+        return posix_fail_as(status, errno, "dlopen", "there is no %s", shown);
     }
-    const gpuipc_status status = check_program(path);
+    const gpuipc_status status = check_program(shown);
     if (status != GPUIPC_OK) {
         return status;
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
-        return status_fail(GPUIPC_ERR_OS, "%s does not load: %s", path, loader_words());
+        return status_fail(GPUIPC_ERR_OS, "%s does not load: %s", shown,
+                           words_behind(path, loader_words()));
     }
     return library_wrap(handle, path, out_library);
 }

@@ -248,6 +248,8 @@ static gpuipc_status path_for_loader(const wchar_t *path, wchar_t **out_file) {
 /** @p name is for the sentences. ERR_NOT_FOUND when there is no such file. */
 static gpuipc_status wide_path_open(const wchar_t *path, const char *name,
                                     os_library **out_library) {
+    char room[STATUS_PATH_MAX];
+    const char *shown = status_path(name, room);
     wchar_t *file = NULL;
     HMODULE module;
     gpuipc_status status = path_for_loader(path, &file);
@@ -264,19 +266,21 @@ static gpuipc_status wide_path_open(const wchar_t *path, const char *name,
     free(file);
     if (missing != 0) {
         status = code_says_missing(missing) ? GPUIPC_ERR_NOT_FOUND : GPUIPC_ERR_OS;
-        return win32_fail_as(status, missing, "LoadLibraryExW", "there is no %s", name);
+        return win32_fail_as(status, missing, "LoadLibraryExW", "there is no %s", shown);
     }
     if (code != 0) {
-        return load_failed(code, name, "");
+        return load_failed(code, shown, "");
     }
     return library_wrap(module, out_library);
 }
 
 gpuipc_status os_library_open_path(const char *path, os_library **out_library) {
+    char room[STATUS_PATH_MAX];
     wchar_t *wide = NULL;
     if (!path_is_absolute(path)) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
-                           "%s is no absolute path, with a drive or a share", path);
+                           "%s is no absolute path, with a drive or a share",
+                           status_path(path, room));
     }
     gpuipc_status status = wide_copy(path, &wide);
     if (status == GPUIPC_OK) {

@@ -65,6 +65,29 @@ Test(driver, a_file_that_is_no_library_says_so) {
     check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, path, path);
 }
 
+/* The same file by a path of some 600 bytes. */
+static const char *long_path_of(const char *name) {
+    static char path[1024];
+    size_t used = (size_t)snprintf(path, sizeof(path), "%s", core_directory);
+    for (int i = 0; i < 300; i++) {
+        used += (size_t)snprintf(path + used, sizeof(path) - used, "/.");
+    }
+    (void)snprintf(path + used, sizeof(path) - used, "/%s", name);
+    return path;
+}
+
+Test(driver, a_long_path_leaves_room_for_what_is_wrong) {
+    const char *path = long_path_of("text");
+    FILE *file = fopen(path_of("text"), "w");
+    cr_assert_not_null(file);
+    cr_assert_geq(fputs("no library\n", file), 0);
+    cr_assert_eq(fclose(file), 0);
+    check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, "/text does not load", path);
+    check_driver_refused(GPUIPC_ERR_DRIVER_FAILED, "/none", long_path_of("none"));
+    check_driver_refused(GPUIPC_ERR_INVALID_ARGUMENT, "auto, emulated or an absolute path",
+                         long_path_of("text") + 2);
+}
+
 Test(driver, a_library_that_is_no_driver_is_refused) {
     check_driver_refused(GPUIPC_ERR_DRIVER_TOO_OLD, "has no cuGetProcAddress", stand_in(1));
 }
@@ -93,6 +116,21 @@ Test(driver, the_environment_chooses_when_the_config_does_not) {
     check_ok(create("emulated", &context)); /* the config is the stronger one */
     check_ok(gpuipc_context_destroy(context));
     check_status(GPUIPC_ERR_DRIVER_FAILED, gpuipc_context_create(NULL, &context));
+}
+
+/* An empty choice is one, and the variable is not asked. */
+Test(driver, an_empty_choice_is_auto) {
+    gpuipc_context *context = NULL;
+    core_environment_set("GPUIPC_CUDA_DRIVER", "emulated");
+    const gpuipc_status status = create("", &context);
+    if (status == GPUIPC_OK) {
+        gpuipc_context_info info = GPUIPC_CONTEXT_INFO_INIT;
+        check_ok(gpuipc_context_get_info(context, &info));
+        cr_assert_eq(info.is_emulated, 0);
+        check_ok(gpuipc_context_destroy(context));
+    } else {
+        check_status(status, create("auto", &context));
+    }
 }
 
 Test(driver, auto_without_a_driver_never_turns_to_the_emulated_one) {

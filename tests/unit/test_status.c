@@ -107,6 +107,23 @@ Test(status, a_cut_splits_no_character) {
     }
 }
 
+Test(status, of_a_long_path_the_end_is_told) {
+    char room[STATUS_PATH_MAX];
+    char path[2 * STATUS_PATH_MAX];
+    cr_assert_str_eq(status_path("/short", room), "/short");
+    memset(path, 'd', sizeof(path));
+    memcpy(path + sizeof(path) - sizeof("/end"), "/end", sizeof("/end"));
+    const char *shown = status_path(path, room);
+    cr_assert_eq(shown, (const char *)room);
+    cr_assert_eq(strlen(room), STATUS_PATH_MAX - 1);
+    cr_assert_eq(strncmp(room, "...ddd", 6), 0);
+    cr_assert_str_eq(room + strlen(room) - 4, "/end");
+    /* a letter of two bytes, of which the first one would be cut off */
+    path[strlen(path) - (STATUS_PATH_MAX - sizeof("..."))] = (char)0xA9;
+    cr_assert_eq(strncmp(status_path(path, room), "...ddd", 6), 0);
+    cr_assert_eq(strlen(room), STATUS_PATH_MAX - 2);
+}
+
 Test(status, the_record_may_be_told_again) {
     status_fail(GPUIPC_ERR_OS, "the cause");
     status_fail(GPUIPC_ERR_OS, "again: %s", gpuipc_error_get()->sentence);

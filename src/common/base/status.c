@@ -214,6 +214,19 @@ gpuipc_error status_save(void) {
     return own.error;
 }
 
+const char *status_path(const char *path, char room[STATUS_PATH_MAX]) {
+    const size_t length = strlen(path);
+    if (length < STATUS_PATH_MAX) {
+        return path;
+    }
+    const char *end = path + length - (STATUS_PATH_MAX - sizeof("..."));
+    while (((unsigned char)*end & 0xC0u) == 0x80u) { /* UTF-8: no letter begins here */
+        end++;
+    }
+    (void)snprintf(room, STATUS_PATH_MAX, "...%s", end);
+    return room;
+}
+
 void status_restore(const gpuipc_error *saved) {
     own.error = *saved;
 }

@@ -42,6 +42,14 @@ GPUIPC_COLD gpuipc_status status_bad_timeout(int timeout_ms);
 /** ::GPUIPC_ERR_OUT_OF_MEMORY, of host memory. */
 GPUIPC_COLD gpuipc_status status_out_of_memory(uint64_t bytes);
 
+enum {
+    STATUS_PATH_MAX = 120
+};
+
+/** A path for a sentence, of which the record has a few hundred bytes: of a long one the end, so that what the sentence says of
+ *  it still has room. @return @p path, or "..." and its end, in @p room */
+const char *status_path(const char *path, char room[STATUS_PATH_MAX]);
+
 /** Adds to the sentence of the failure just recorded: for a caller that knows what else follows. */
 void status_add(const char *more);
 

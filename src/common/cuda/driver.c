@@ -88,10 +88,11 @@ static gpuipc_status load(const char *choice, os_library **out_library) {
     }
     gpuipc_status status = os_library_open_path(choice, out_library);
     if (status == GPUIPC_ERR_INVALID_ARGUMENT) {
+        char room[STATUS_PATH_MAX];
         return status_fail(status,
                            "\"%s\" is no driver: it is auto, emulated or an absolute path "
                            "(gpuipc_context_config::driver, GPUIPC_CUDA_DRIVER)",
-                           choice);
+                           status_path(choice, room));
     }
     return status;
 }
@@ -196,6 +197,7 @@ static gpuipc_status start(driver *drv) {
 gpuipc_status driver_open(const char *choice, driver *out_driver) {
     driver drv = {0};
     finder by = {0};
+    char room[STATUS_PATH_MAX];
     gpuipc_status status = load_once(choice, &drv.library);
     if (status != GPUIPC_OK) {
         /* Anything but "there is none" is a driver that is there and does not load. */
@@ -209,14 +211,14 @@ gpuipc_status driver_open(const char *choice, driver *out_driver) {
         return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "%s has no cuGetProcAddress, so it is older than CUDA 11.3, or no CUDA "
                            "driver at all",
-                           os_library_path(drv.library));
+                           status_path(os_library_path(drv.library), room));
     }
     const char *missing = find_all(&by, &drv);
     if (missing != NULL) {
         return status_fail(GPUIPC_ERR_DRIVER_TOO_OLD,
                            "%s has no %s; gpuipc needs the driver of CUDA %d.%d or newer",
-                           os_library_path(drv.library), missing, DRIVER_VERSION_MIN / 1000,
-                           DRIVER_VERSION_MIN % 1000 / 10);
+                           status_path(os_library_path(drv.library), room), missing,
+                           DRIVER_VERSION_MIN / 1000, DRIVER_VERSION_MIN % 1000 / 10);
     }
     drv.is_emulated = os_library_symbol(drv.library, "gpuipc_emulated_mark") != NULL;
     status = start(&drv);
