@@ -353,11 +353,13 @@ Test(channel_kernel, the_end_of_a_channel_lets_go_who_awaits_a_kernel) {
 Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
     kernel_case writes = {.count = 0};
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_frame frame_of_closed = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){
         .slots = 2, .max_held = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
+    CUstream uses_of_closed = stream_gate_stream();
     gpuipc_subscription *slow = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
     gpuipc_subscription *closed = channel_case_open(NULL);
     channel_case_send();
@@ -366,18 +368,23 @@ Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
     const gpuipc_frame made = kernel_case_loan(makes);
     kernel_case_publish(&made, makes, &writes);
     check_ok(gpuipc_subscription_take(slow, uses, SOON_MS, &frame));
-    check_ok(gpuipc_subscription_take(closed, uses, SOON_MS, &frame));
+    check_ok(gpuipc_subscription_take(closed, uses_of_closed, SOON_MS, &frame_of_closed));
     check_ok(gpuipc_subscription_close(closed));
     stream_gate_check_waits(uses);
+    stream_gate_check_waits(uses_of_closed);
     const gpuipc_frame other = channel_case_loan();
     cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
     stream_gate_synchronize(uses);
+    stream_gate_synchronize(uses_of_closed);
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_subscription_check(slow));
+    check_refused(GPUIPC_ERR_LOST, "the writer dropped this reader",
+                  gpuipc_subscription_give_back(slow, &frame, uses));
     check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
     check_ok(gpuipc_channel_discard(channel_case_channel, &other));
     check_ok(gpuipc_subscription_close(slow));
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);
+    stream_gate_stream_end(uses_of_closed);
     stream_gate_end();
 }
 

@@ -54,6 +54,17 @@ gpuipc_status subscription_tell_end(uint64_t why) {
                              "the writer has ended the channel, or its process has ended");
 }
 
+gpuipc_status subscription_tell_lost(const subscription *self) {
+    const uint64_t end = channel_read(self->page, CHANNEL_END);
+    if (end == CHANNEL_IS_ON && !point_page_is_abandoned(self->page)) {
+        return status_fail(
+            GPUIPC_ERR_LOST,
+            "the frame was given up before it was ready: its writer or this reader ended");
+    }
+    return status_fail(GPUIPC_ERR_LOST, "the writer %s before the frame was ready",
+                       end == CHANNEL_DROPPED ? "dropped this reader" : "ended");
+}
+
 /* What says that there are no more frames is written before streams are let go. */
 static gpuipc_status ask_writer(const subscription *self) {
     const uint64_t end = channel_read(self->page, CHANNEL_END);
@@ -265,7 +276,7 @@ static gpuipc_status await_contents(subscription *self, uint32_t slot, time_limi
     gpuipc_status status = GPUIPC_OK;
     while (status == GPUIPC_OK && !point_is_reached(&ready)) {
         status = is_given_up(self, slot) && !point_is_reached(&ready)
-                     ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
+                     ? subscription_tell_lost(self)
                      : pause_for(self, "the frame was not ready in time", begun_ns, limit);
     }
     return status;

@@ -116,6 +116,8 @@ bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t 
 /** There will be no more. @param why what the end word says: CHANNEL_IS_ON when only the process has ended
  *  @return the status that takes answer */
 gpuipc_status subscription_tell_end(uint64_t why);
+/** A frame is given up that was not ready. @return ERR_LOST, with a sentence that says who went */
+gpuipc_status subscription_tell_lost(const subscription *self);
 
 /* ---- a channel of turns: subscription_turn.c; the mutex is held in all but the first two ------- */
 

@@ -88,8 +88,7 @@ gpuipc_status subscription_find_taken(subscription *self, const gpuipc_frame *fr
 
 gpuipc_status subscription_forget(subscription *self, uint32_t slot, bool was_lost) {
     subscription_set_taken(self, slot, false);
-    return was_lost ? status_fail(GPUIPC_ERR_LOST, "the writer ended before the frame was ready")
-                    : GPUIPC_OK;
+    return was_lost ? subscription_tell_lost(self) : GPUIPC_OK;
 }
 
 /* The mutex is held. */
