@@ -209,7 +209,9 @@ void deferred_tidy(struct context *ctx) {
 
 void deferred_tidy_some(struct context *ctx) {
     if (deferred_are_many(ctx->deferred)) {
+        const gpuipc_error why = status_save();
         (void)run_once(ctx->deferred, SOME);
+        status_restore(&why);
     }
 }
 

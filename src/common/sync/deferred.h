@@ -3,10 +3,12 @@
  * @file Teardown that waits for the devices: cuMemFree, cuMemHostUnregister, cuMemFreeHost and
  * cuIpcCloseMemHandle go on when all streams have done their work, and hang as long as one waits for a word
  * (measured on an H200, driver 580), whichever context of gpuipc it belongs to: the CUDA contexts are the
- * process's. So what nobody asked for at that moment is put on its context's list, which calls run that
- * may wait: the end of a connection, a channel, a subscription or the context, gpuipc_buffer_await_returns(), the release of a
- * buffer that has to wait by itself, and an allocation for which there is too little memory. None of
- * them does so while a stream of this process waits for another process.
+ * process's. So what nobody asked for at that moment is put on its context's list: pages of points, of passages and of
+ * channels, rings of contents, buffers, legacy handles, and what a trial of a transport has left. Calls run it that may
+ * wait: the end of a connection, a channel, a subscription or the context, gpuipc_buffer_await_returns(), the release of a
+ * buffer that has to wait by itself, a measurement, a connection that is at a limit, and an allocation for which there is
+ * too little memory. Where there are many, making a buffer runs some. None of them does so while a stream of this process
+ * waits for another process.
  */
 #ifndef GPUIPC_DEFERRED_H
 #define GPUIPC_DEFERRED_H
