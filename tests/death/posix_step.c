@@ -2,12 +2,18 @@
 /** @file See step.h. */
 #include "step.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <unistd.h>
 
 void step_die(void) {
     (void)kill(getpid(), SIGKILL);
     (void)pause(); /* another thread may have to deliver it */
+}
+
+void step_pause(void) {
+    (void)poll(NULL, 0, 1);
 }
 
 void step_stop(void) {

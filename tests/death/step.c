@@ -18,6 +18,7 @@ static struct {
 } wanted;
 
 static atomic_int sending; /* threads */
+static atomic_bool ending; /* this process, or it stops: from here on no thread begins to send */
 
 void step_arm(const step *named, uint64_t nth, step_fate fate) {
     atomic_store(&wanted.is_armed, false);
@@ -41,6 +42,10 @@ bool step_is_sending(void) {
 static void note_sending(const void *function, step_edge edge) {
     if (function == (const void *)(uintptr_t)os_connection_send) {
         atomic_fetch_add(&sending, edge == STEP_ENTERS ? 1 : -1);
+        /* Counted first: who ends sees it, or it sees the end. */
+        while (edge == STEP_ENTERS && atomic_load(&ending)) {
+            step_pause();
+        }
     }
 }
 
@@ -57,11 +62,13 @@ static void pass(const void *function, step_edge edge) {
     if (atomic_fetch_sub(&wanted.left, 1) != 1) {
         return;
     }
+    atomic_store(&ending, true);
     if (wanted.fate == STEP_DIE) {
         step_die();
     } else {
         step_stop();
     }
+    atomic_store(&ending, false); /* it was told to go on */
 }
 
 /* What the compiler calls: gcc(1), -finstrument-functions. */

@@ -47,5 +47,7 @@ bool step_is_sending(void);
  *  sending says "leaves handles" before. */
 void step_die(void);
 void step_stop(void);
+/** A moment, by a call of the system's own. */
+void step_pause(void);
 
 #endif

@@ -27,6 +27,10 @@ void step_die(void) {
     (void)TerminateProcess(GetCurrentProcess(), (UINT)STATUS_CONTROL_C_EXIT);
 }
 
+void step_pause(void) {
+    Sleep(1);
+}
+
 void step_stop(void) {
     say_what_stays();
     if (!say("stops\r\n")) {

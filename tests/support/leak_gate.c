@@ -41,10 +41,21 @@ void leak_gate_begin(leak_gate *gate) {
     gate->is_broken = gate->text[0] != '\0';
 }
 
-void leak_gate_take_handles(leak_gate *gate) {
-    resource_list_free(&gate->handles);
-    if (!resource_list_handles(&gate->handles)) {
+void leak_gate_take_handles(leak_gate *gate, size_t most) {
+    resource_list now;
+    size_t taken = 0;
+    if (!resource_list_handles(&now)) {
         gate_report(gate, "the list of handles could not be read");
+        gate->is_broken = true;
+        return;
+    }
+    for (size_t i = 0; i < now.count; i++) {
+        taken += resource_list_contains(&gate->handles, now.lines[i]) ? 0 : 1;
+    }
+    resource_list_free(&gate->handles);
+    gate->handles = now;
+    if (taken > most) {
+        gate_report(gate, "more handles were to be taken than may be");
         gate->is_broken = true;
     }
 }

@@ -34,8 +34,8 @@ typedef struct leak_gate {
 /** Notes what there is. On a failure of its own the end reports that as a leak. */
 void leak_gate_begin(leak_gate *gate);
 
-/** The handles that are there now count as if they had been there from the beginning. */
-void leak_gate_take_handles(leak_gate *gate);
+/** The handles that are there now count as if they had been there from the beginning. More than @p most of them are a leak. */
+void leak_gate_take_handles(leak_gate *gate, size_t most);
 
 /** As the end, which is still to come: for what comes back a little later. */
 int leak_gate_look(leak_gate *gate);

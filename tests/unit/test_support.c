@@ -39,6 +39,29 @@ Test(support, the_gate_finds_a_planted_handle) {
     os_handle_close(&handle);
 }
 
+Test(support, the_gate_takes_no_more_handles_than_it_may) {
+    leak_gate gate;
+    os_handle handles[2];
+    leak_gate_begin(&gate);
+    for (int i = 0; i < 2; i++) {
+        check_ok(os_memory_create("taken", 4096, &handles[i]));
+    }
+    leak_gate_take_handles(&gate, 2);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+    leak_gate_begin(&gate);
+    os_handle copies[2];
+    for (int i = 0; i < 2; i++) {
+        check_ok(os_handle_duplicate(handles[i], &copies[i]));
+    }
+    leak_gate_take_handles(&gate, 1);
+    cr_assert_eq(leak_gate_end(&gate), 1, "%s", gate.text);
+    cr_assert(strstr(gate.text, "more handles") != NULL, "%s", gate.text);
+    for (int i = 0; i < 2; i++) {
+        os_handle_close(&handles[i]);
+        os_handle_close(&copies[i]);
+    }
+}
+
 Test(support, the_gate_finds_a_planted_mapping) {
     leak_gate gate;
     os_handle handle;
