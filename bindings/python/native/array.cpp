@@ -58,7 +58,7 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
                                  std::optional<double> expires,
                                  std::optional<uint32_t> max_processes, bool one_shot,
                                  nb::handle stream, bool ready, bool wait, nb::handle server) {
-    self.check_own();
+    self.check_for_others();
     share_options options;
     options.server = server_from(server);
     options.offset = self.form.offset;
@@ -77,7 +77,7 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
 }
 
 static gpuipc_ticket ticket_of(const array_object &self) {
-    self.check_own();
+    self.check_for_others();
     return self.core->ticket(self.form.offset, self.form.extent(), manifest_of(self.form));
 }
 
@@ -86,6 +86,13 @@ void array_object::check_own() const {
         throw nb::type_error(
             "an Array of a frame is a part of its channel's memory: copy it, or give the other process "
             "Channel.ticket()");
+    }
+}
+
+void array_object::check_for_others() const {
+    check_own();
+    if (!core->is_closed()) { /* else its address may be another's */
+        check_no_slot(address());
     }
 }
 

@@ -95,6 +95,8 @@ struct array_object {
     }
     /** Throws TypeError of a part of a frame, whose memory is not this Array's to share or to close. */
     void check_own() const;
+    /** Throws TypeError of what is not handed over: also of memory of a channel that came some other way. */
+    void check_for_others() const;
 };
 
 /** DLPack's method. */

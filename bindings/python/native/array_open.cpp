@@ -159,6 +159,7 @@ std::string manifest_of_named(const nb::dict &arrays, std::shared_ptr<memory> &o
     names.reserve(arrays.size()); /* the ranges point into it */
     for (auto [name, value] : arrays) {
         const array_object &each = nb::cast<array_object &>(value);
+        each.check_for_others();
         if (out_core != nullptr && out_core != each.core) {
             throw nb::value_error(
                 "the arrays of one ticket lie in one buffer: make that, and place() them in it");

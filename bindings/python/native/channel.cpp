@@ -167,6 +167,7 @@ void construct(channel_object *self, std::optional<std::string> name, nb::handle
         return status == GPUIPC_OK ? gpuipc_channel_create(from, &config, &made, &ticket) : status;
     }));
     config.name = nullptr; /* the caller's */
+    made_of->held()->note_slots();
     new (self) channel_object{std::make_shared<channel>(made, ticket, made_of, config, form)};
 }
 

@@ -213,6 +213,7 @@ void wake(all_of_them &self) {
 void forget_in_child() {
     current() = new all_of_them;
     hand_overs_forget();
+    slots_forget();
 }
 
 } // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "context.hpp"
+#include "slots.hpp"
 #include "waiting.hpp"
 
 namespace binding {
@@ -44,6 +45,7 @@ class hold {
     hold(const hold &) = delete;
     hold &operator=(const hold &) = delete;
     ~hold() {
+        slots_.reset(); /* before others can have its addresses */
         if (!is_released_) {
             (void)gpuipc_buffer_drop(handle_);
         }
@@ -68,6 +70,12 @@ class hold {
     }
     bool has_tensors() const {
         return has_tensors_;
+    }
+    /** A channel's slots are in it. With the GIL. */
+    void note_slots() {
+        if (slots_ == nullptr) {
+            slots_ = std::make_unique<slots_mark>(info_.address, info_.bytes);
+        }
     }
 
     /* ---- how often it is open; with the GIL, but for leave() ---- */
@@ -94,6 +102,7 @@ class hold {
     }
     /** The reference has been given up. */
     void note_release() {
+        slots_.reset();
         is_released_ = true;
     }
     bool is_released() const {
@@ -109,6 +118,7 @@ class hold {
     bool was_shared_ = false;
     bool is_leaving_ = false;
     bool is_released_ = false;
+    std::unique_ptr<slots_mark> slots_; /* none: it has no slots */
 };
 
 /** A loan that was taken of memory that somebody has. Memory and the tensors made of it have it in common: it is returned

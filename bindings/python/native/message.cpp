@@ -25,7 +25,7 @@ layout bytes_of(const memory &core) {
 
 array_object array_from(nb::handle item) {
     if (nb::isinstance<array_object>(item)) {
-        nb::inst_ptr<array_object>(item)->check_own();
+        nb::inst_ptr<array_object>(item)->check_for_others();
         return *nb::inst_ptr<array_object>(item);
     }
     if (nb::isinstance<buffer_object>(item)) {

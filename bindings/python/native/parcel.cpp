@@ -108,6 +108,7 @@ std::shared_ptr<home> home_of(const std::shared_ptr<context> &of, gpuipc_buffer 
 
 /* The home of memory that gpuipc has made; NULL: it has not made this. */
 std::shared_ptr<home> find_known(const std::shared_ptr<context> &of, uint64_t address) {
+    check_no_slot(address);
     gpuipc_torch_segment segment;
     if (gpuipc_torch_find(address, &segment) == GPUIPC_OK) {
         return home_of(of, segment.buffer, false, segment.stream);

@@ -110,7 +110,7 @@ nb::handle rebuild_function() {
 }
 
 nb::object reduce(const array_object &self) {
-    self.check_own();
+    self.check_for_others();
     constexpr pickled_head head = {version, 1, 1};
     char *at;
     nb::object bytes = room(sizeof(head) + sizeof(pickled_memory) + size_of(self.form), at);
@@ -129,7 +129,7 @@ struct packing {
     size_t bytes = sizeof(pickled_head);
 
     void add(const array_object &array) {
-        array.check_own();
+        array.check_for_others();
         const size_t place = place_of(array.core.get());
         arrays.push_back(&array);
         places.push_back(place);

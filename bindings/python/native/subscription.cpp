@@ -52,6 +52,7 @@ void subscription::meet(const gpuipc_frame &frame) {
     if (slots == nullptr) {
         check(gpuipc_buffer_find(of->handle(), frame.address, &found, &offset));
         slots = memory_of(of, found);
+        slots->held()->note_slots();
     }
 }
 

@@ -20,6 +20,7 @@ struct taken {
 };
 
 array_object wrap_taken(const taken &from, const std::shared_ptr<context> &of) {
+    check_no_slot(from.address);
     gpuipc_buffer *wrapped = nullptr;
     check(released([&] {
         return gpuipc_buffer_wrap(of->handle(), from.address, from.form.extent(), &wrapped);

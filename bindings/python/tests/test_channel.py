@@ -660,3 +660,23 @@ def test_none_of_it_is_handed_over() -> None:
         with pytest.raises(TypeError, match="part of its channel's memory"):
             use()
     assert pickle.loads(pickle.dumps(channel.ticket())) == channel.ticket()
+
+
+@pytest.mark.parametrize("end", ["loan", "frame"])
+def test_other_ways_to_the_memory_of_a_frame_do_not_hand_it_over(end: str) -> None:
+    channel = gpuipc.Channel(None, {"a": (16, "int32"), "b": (16, "int32")})  # of a GPU, emulated
+    frames = gpuipc.subscribe(channel.ticket())
+    loan = channel.loan()
+    if end == "frame":
+        loan.publish()
+    frame = loan if end == "loan" else frames.take(PATIENCE)
+    array = gpuipc.place(frame["b"].buffer, 4, "int32", frame["b"].offset)
+    uses = (array.share, array.ticket, lambda: pickle.dumps(array), lambda: gpuipc.share({"b": array}))
+    for use in (*uses, lambda: gpuipc.share({"b": frame["b"][:2]}), lambda: gpuipc.wrap(frame["b"].view(dtype="uint8"))):
+        with pytest.raises(TypeError, match="frame"):
+            use()
+    channel.close()
+    frames.close()
+    del frame, array, loan, channel, frames, uses, use
+    gc.collect()
+    assert [gpuipc.empty(64, "int32").ticket() for _ in range(4)]  # also where slots were

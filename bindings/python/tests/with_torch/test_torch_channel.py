@@ -5,7 +5,9 @@ import copy
 import os
 import pickle
 import warnings
+from collections.abc import Iterator
 from multiprocessing.context import SpawnContext
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -29,6 +31,13 @@ TYPES = ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "c
 def received(pipe: Any) -> Any:
     assert pipe.poll(PATIENCE), "the other process says nothing"
     return pipe.recv()
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    gpuipc.torch.install()
+    yield
+    gpuipc.torch.uninstall()
 
 
 @pytest.fixture
@@ -129,6 +138,21 @@ def test_a_part_keeps_its_frame(channel: gpuipc.torch.Channel) -> None:
     assert row.tolist() == [3] * 3
     del row
     assert channel.readers()[0].held == 0
+
+
+def test_a_part_is_not_handed_over(channel: gpuipc.torch.Channel, installed: None) -> None:
+    """By gpuipc: a queue, a Bundle. Plain pickles have copies."""
+    with gpuipc.torch.subscribe(channel.ticket()) as frames:
+        publish(channel, 1)
+        loan, frame = channel.loan(timeout=PATIENCE).fill_(2), frames.take(PATIENCE)
+        for value, had in ((2, loan), (1, frame)):
+            for part in (had[0], had.view(-1), had[:, 1:], had.detach(), gpuipc.torch.tensor(had._frame.array)):
+                for use in (gpuipc.torch.Bundle, ForkingPickler.dumps, lambda each: gpuipc.torch.Bundle([torch.ones(1), each])):
+                    with pytest.raises(TypeError, match="clone"):
+                        use(part)
+                assert pickle.loads(pickle.dumps(part)).unique().tolist() == [value]
+            assert gpuipc.torch.Bundle(had.clone()).tensors.unique().tolist() == [value]
+        del had, part
 
 
 @pytest.mark.parametrize("like", [torch.zeros(2, 3), {"a": torch.zeros(4), "b": torch.zeros(2)}])
