@@ -47,6 +47,9 @@ std::shared_ptr<memory> open_memory(const std::shared_ptr<context> &of, const gp
     }
     auto made = std::make_shared<memory>(of, std::move(opened));
     made->set_opened_by(ticket);
+    if (made->is_of_this_process()) {
+        made->set_owner(owner_by_ticket(ticket));
+    }
     return made;
 }
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "share.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <map>
 
 #include "stream.hpp"
 
@@ -39,6 +43,41 @@ static uint64_t milliseconds(double seconds) {
     return static_cast<uint64_t>(std::ceil(seconds * 1000));
 }
 
+/* ---- whose memory a ticket is for ----------------------------------------------------------- */
+
+struct owners {
+    std::map<std::array<uint8_t, sizeof(gpuipc_ticket::bytes)>, std::weak_ptr<owner>> by_ticket;
+    size_t look_at = 16; /* when there are so many, those that are gone are forgotten */
+};
+
+/* Never destroyed, as everything that the end of the process ends. With the GIL. */
+static owners &all_owners() {
+    static owners &only = *new owners;
+    return only;
+}
+
+static std::array<uint8_t, sizeof(gpuipc_ticket::bytes)> key_of(const gpuipc_ticket &ticket) {
+    std::array<uint8_t, sizeof(gpuipc_ticket::bytes)> key;
+    memcpy(key.data(), ticket.bytes, key.size());
+    return key;
+}
+
+static void note_owner(const gpuipc_ticket &ticket, const std::shared_ptr<owner> &of) {
+    owners &all = all_owners();
+    if (all.by_ticket.size() >= all.look_at) {
+        for (auto each = all.by_ticket.begin(); each != all.by_ticket.end();) {
+            each = each->second.expired() ? all.by_ticket.erase(each) : std::next(each);
+        }
+        all.look_at = std::max<size_t>(16, 2 * all.by_ticket.size());
+    }
+    all.by_ticket[key_of(ticket)] = of;
+}
+
+std::shared_ptr<owner> owner_by_ticket(const gpuipc_ticket &ticket) {
+    const auto found = all_owners().by_ticket.find(key_of(ticket));
+    return found != all_owners().by_ticket.end() ? found->second.lock() : nullptr;
+}
+
 gpuipc_ticket share(memory &shared, const share_options &options) {
     shared.check_open();
     gpuipc_share_config config = GPUIPC_SHARE_CONFIG_INIT;
@@ -62,7 +101,11 @@ gpuipc_ticket share(memory &shared, const share_options &options) {
     }
     config.attachment = options.attachment.empty() ? nullptr : options.attachment.data();
     config.attachment_bytes = options.attachment.size();
-    return share(shared, options.server, config);
+    const gpuipc_ticket ticket = share(shared, options.server, config);
+    if (shared.owned_by() != nullptr) {
+        note_owner(ticket, shared.owned_by());
+    }
+    return ticket;
 }
 
 } // namespace binding

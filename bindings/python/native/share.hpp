@@ -29,5 +29,7 @@ gpuipc_ticket share(memory &shared, const share_options &options);
 
 /** "r" or "rw"; None: the default. Throws ValueError. */
 gpuipc_access access_from(nb::handle argument);
+/** Whom the memory that it is for belongs to. NULL: nobody else, or another process made the ticket. With the GIL. */
+std::shared_ptr<owner> owner_by_ticket(const gpuipc_ticket &ticket);
 
 } // namespace binding

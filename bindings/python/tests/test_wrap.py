@@ -3,6 +3,7 @@
 
 import ctypes
 import gc
+import pickle
 import time
 import weakref
 from collections.abc import Iterator
@@ -146,6 +147,29 @@ def test_the_owner_is_kept_while_others_may_open_the_memory(memory: int) -> None
     assert gpuipc.lingering() == before + 1 and seen() is not None
     deadline = time.monotonic() + PATIENCE
     while seen() is not None:  # without a call of gpuipc
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("way", ["ticket", "share", "pickle"])
+def test_the_owner_is_kept_by_what_is_opened_in_this_process(memory: int, way: str) -> None:
+    owner = Tensor(memory)
+    seen = weakref.ref(owner)
+    array = gpuipc.wrap(owner)
+    there: Any
+    if way == "pickle":
+        there = pickle.loads(pickle.dumps(array))
+    else:
+        there = gpuipc.open(array.ticket() if way == "ticket" else array.share(expires=0.1))
+    tensor = there.__dlpack__()
+    del owner, array
+    for held in ("array", "tensor"):
+        gc.collect()
+        time.sleep(0.2)  # the thread that lets go looks every 0.1 seconds
+        assert seen() is not None, held
+        there = None
+    del tensor
+    deadline = time.monotonic() + PATIENCE
+    while seen() is not None:
         assert time.monotonic() < deadline
 
 
