@@ -175,14 +175,16 @@ nb::object pack(nb::handle arrays, nb::handle stream) {
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Memory of this very process has no mark that it could wait for: the host waits for its default stream. (A loan that
- * is read in the process that made it stays out until its ticket has expired.) */
+/* A process does not wait for its own marks: its default stream does here, and nobody else is to have the loan. What another
+ * process has taken stays out. */
 void take(memory &core, const gpuipc_mark &mark) {
     if (memcmp(&mark, &no_mark, sizeof(mark)) == 0) {
         return;
     }
     if (core.is_of_this_process()) {
         await_default_stream(core);
+        const gpuipc_status status = gpuipc_buffer_cancel_loan(core.handle(), &mark);
+        (void)status;
     } else if (core.take(mark) == GPUIPC_ERR_INVALID_ARGUMENT) {
         core.set_mark(mark); /* it is not counted */
     }                        /* released: the pickle was read before, so its contents were there */
