@@ -20,8 +20,36 @@ _KNOWN_MAX = 256
 # ---- tensors over slots
 
 
-def _addresses(tensors: Any) -> list[int]:
-    return [each.data_ptr() for each in (tensors.values() if type(tensors) is dict else (tensors,))]
+def _each(tensors: Any) -> Any:
+    return tensors.values() if type(tensors) is dict else (tensors,)
+
+
+def _over(frame: _native.FrameBase) -> Any:
+    """New tensors over the slot: one, or several by their names."""
+    made: dict[str, Any] = {}
+    for name, capsule, kind in _native.frame_capsules(frame):
+        each = _from_dlpack(capsule)
+        made[name] = each if kind is None else each.view(getattr(torch, kind))
+    return made["."] if list(made) == ["."] else made
+
+
+class _Known:
+    """Tensors over one slot, and where they were when they were made."""
+
+    def __init__(self, tensors: Any):
+        self.tensors = tensors
+        self._addresses = [each.data_ptr() for each in _each(tensors) if each.device.type == "cpu"]
+
+    def has_moved(self) -> bool:
+        """PyTorch moves what it shares of the CPU's memory into memory of its own (a queue, share_memory_()), and all tensors
+        over it: those are not over the slot any more."""
+        return bool(self._addresses) and self._addresses != [each.data_ptr() for each in _each(self.tensors)]
+
+    def bring_back(self, frame: _native.FrameBase) -> None:
+        """What was written after they were moved, into the slot."""
+        with torch.no_grad():
+            for slot, moved in zip(_each(_over(frame)), _each(self.tensors), strict=True):
+                slot.copy_(moved)
 
 
 class _Slots:
@@ -30,8 +58,7 @@ class _Slots:
     def __init__(self, one: Any, several: Any) -> None:
         """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
         self._one, self._several = one, several
-        self._known: dict[tuple[int, int], Any] = {}
-        self._on_host: dict[tuple[int, int], list[int]] = {}
+        self._known: dict[tuple[int, int], _Known] = {}
         self._spare: dict[tuple[int, int], Any] = {}
         self._last = (0, 0)
 
@@ -40,49 +67,34 @@ class _Slots:
         stream is ordered by this: the channel does that."""
         place = self._last = _native.frame_place(frame)
         made = self._spare.pop(place, None)
-        if place in self._on_host and self._has_moved(place):
-            made = self._new(self._make(frame))
-        elif made is None:
-            known = self._known.get(place)
-            made = self._new(self._make(frame) if known is None else known)
-        if type(made) is self._several:
-            for each in made.values():
-                each._frame = frame
-        made._frame = frame
+        known = self._known.get(place)
+        if known is None or known.has_moved():
+            made, known = None, self._make(frame, place)
+        if made is None:
+            made = self._new(known.tensors)
+        for each in (made, *made.values()) if type(made) is self._several else (made,):
+            each._frame, each._known = frame, known
         return made
-
-    def _has_moved(self, place: tuple[int, int]) -> bool:
-        """PyTorch moves what it shares of the CPU's memory into memory of its own (a queue, share_memory_()), and all tensors
-        over it: those are not over the slot any more."""
-        return _addresses(self._known[place]) != self._on_host[place]
 
     def prepare(self) -> None:
         """The next one for the slot that was had last, while nobody waits for it."""
         place = self._last
         known = self._known.get(place)
         if known is not None and place not in self._spare:
-            self._spare[place] = self._new(known)
+            self._spare[place] = self._new(known.tensors)
 
     def _new(self, tensors: Any) -> Any:
         if type(tensors) is dict:
             return self._several({name: _make_subclass(self._one, each) for name, each in tensors.items()})
         return _make_subclass(self._one, tensors)
 
-    def _make(self, frame: _native.FrameBase) -> Any:
-        made: dict[str, Any] = {}
-        for name, capsule, kind in _native.frame_capsules(frame):
-            each = _from_dlpack(capsule)
-            made[name] = each if kind is None else each.view(getattr(torch, kind))
-        found = made["."] if list(made) == ["."] else made
+    def _make(self, frame: _native.FrameBase, place: tuple[int, int]) -> _Known:
         if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-            self._spare.clear()
-            self._on_host.clear()
-        place = _native.frame_place(frame)
-        self._known[place] = found
-        if all(each.device.type == "cpu" for each in made.values()):
-            self._on_host[place] = _addresses(found)
-        return found
+            for oldest in list(self._known)[: _KNOWN_MAX // 2]:  # another thread may do the same
+                self._known.pop(oldest, None)
+                self._spare.pop(oldest, None)
+        known = self._known[place] = _Known(_over(frame))
+        return known
 
 
 class _Borrowed:
@@ -114,6 +126,7 @@ else:
 
 class _Loaned(_Borrowed):
     _frame: _native.Loan
+    _known: _Known
 
     @property
     def header(self) -> bytes:
@@ -126,7 +139,10 @@ class _Loaned(_Borrowed):
 
     def publish(self, stream: object | None = None) -> None:
         """All readers see it from now on, and its contents are ready when the stream comes to this. None: the one that
-        the loan was made for, or PyTorch's current one."""
+        the loan was made for, or PyTorch's current one. What PyTorch has moved out of the slot meanwhile (share_memory_(), its
+        queues) is copied into it."""
+        if self._known.has_moved() and not self._frame.is_over:
+            self._known.bring_back(self._frame)
         self._frame.publish(stream)
 
     def discard(self) -> None:
@@ -142,7 +158,7 @@ class _Loaned(_Borrowed):
         if self._frame.is_over:
             return
         if error[0] is None:
-            self._frame.publish()
+            self.publish()
         else:
             self.discard()
 

@@ -83,6 +83,49 @@ def test_what_pytorch_moves_comes_back_to_its_slot(channel: gpuipc.torch.Channel
             frame.give_back()
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_is_written_after_pytorch_moved_it_is_published(by_hand: bool) -> None:
+    like = {"a": torch.zeros(2, 3), "b": torch.zeros(4, dtype=torch.bfloat16)}
+    with gpuipc.torch.Channel(like=like, slots=2) as channel, gpuipc.torch.subscribe(channel.ticket()) as frames:
+        for value in range(1, 6):
+            with channel.loan(timeout=PATIENCE) as loan:
+                ForkingPickler.dumps(loan["a"].detach()) if value % 2 else loan["b"].share_memory_()
+                loan["a"].fill_(value)
+                loan["b"].fill_(-value)
+                if by_hand:
+                    loan["b"].publish()
+            with pytest.raises(gpuipc.errors.ReleasedError):
+                loan.publish()
+            with frames.take(PATIENCE) as frame:
+                assert (frame["a"].unique().tolist(), frame["b"].unique().tolist()) == ([value], [-value])
+
+
+def test_more_shapes_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpuipc._torch_channel, "_KNOWN_MAX", 4)
+    with gpuipc.torch.Channel(like=torch.zeros(16), slots=4) as channel:
+        with gpuipc.torch.subscribe(channel.ticket()) as frames:
+            for value in range(20):
+                with channel.loan(torch.zeros(value % 7 + 1), timeout=PATIENCE) as loan:
+                    loan.fill_(value)
+                with frames.take(PATIENCE) as frame:
+                    assert frame.tolist() == [value] * (value % 7 + 1)
+                assert len(channel._slots._known) <= 4 and len(frames._slots._known) <= 4
+
+
+def test_another_thread_forgets_meanwhile(channel: gpuipc.torch.Channel) -> None:
+    class Forgetting(dict[Any, Any]):
+        def pop(self, *arguments: Any) -> Any:
+            channel._slots._known.clear()
+            return super().pop(*arguments)
+
+    channel._slots._spare = Forgetting()
+    with gpuipc.torch.subscribe(channel.ticket()) as frames:
+        for value in range(4):
+            publish(channel, value)
+            with frames.take(PATIENCE) as frame:
+                assert frame.unique().tolist() == [value]
+
+
 def test_all_types_and_several_tensors() -> None:
     like = {name: torch.arange(6).view(2, 3).to(getattr(torch, name)) for name in TYPES[:4]}
     for tensors in (like, {name: torch.ones(3).to(getattr(torch, name)) for name in TYPES[4:]}):
