@@ -90,6 +90,11 @@ std::vector<gpuipc_range> ranges_of(const memory &core) {
         status = gpuipc_manifest_read(core.attachment(), core.attachment_bytes(), core.bytes(),
                                       ranges.data(), ranges.size(), &count);
     }
+    if (status == GPUIPC_ERR_OUT_OF_RANGE) {
+        fail(
+            status, "open",
+            "the ticket's arrays do not lie in its memory, as after narrow(): use open_buffer(), and place() them");
+    }
     if (status == GPUIPC_ERR_PROTOCOL) {
         count = 0;
     } else {

@@ -225,6 +225,15 @@ def test_a_stream_that_is_being_captured() -> None:
     assert issubclass(gpuipc.errors.CaptureError, gpuipc.errors.DriverError)
 
 
+def test_the_ticket_of_a_part_of_an_array() -> None:
+    array = gpuipc.empty(16, "uint8")
+    part = array.ticket().narrow(4, 8)
+    with pytest.raises(gpuipc.errors.OutOfRange, match=r"open_buffer\(\)"):
+        gpuipc.open(part)
+    array.buffer.fill(7, offset=4, nbytes=8)
+    assert gpuipc.open_buffer(part).read() == b"\7" * 8
+
+
 # ---- two copies of the library
 
 
