@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "array.hpp"
 
+#include "asked.hpp"
+
 namespace binding {
 
 /* ---- numbers -------------------------------------------------------------------------------- */
@@ -18,7 +20,7 @@ numbers numbers_from(nb::handle argument) {
     }
     numbers found;
     for (nb::handle each : argument) {
-        nb::object number = nb::steal(PyNumber_Index(each.ptr()));
+        nb::object number = nb::steal(asked([&] { return PyNumber_Index(each.ptr()); }));
         if (!number.is_valid()) {
             throw nb::python_error();
         }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "element.hpp"
 
+#include "asked.hpp"
+
 namespace binding {
 
 namespace {
@@ -69,11 +71,9 @@ element from_name(const std::string &name) {
 
 /* NumPy's dtypes are of the same name whichever end comes first. */
 void check_byte_order(nb::handle argument) {
-    if (nb::hasattr(argument, "byteorder")) {
-        nb::object order = argument.attr("byteorder");
-        if (nb::isinstance<nb::str>(order) && nb::cast<std::string>(order) == ">") {
-            throw nb::value_error("elements with the high byte first have no place on a GPU");
-        }
+    const nb::object order = attribute_of(argument, "byteorder");
+    if (order.is_valid() && nb::isinstance<nb::str>(order) && nb::cast<std::string>(order) == ">") {
+        throw nb::value_error("elements with the high byte first have no place on a GPU");
     }
 }
 
@@ -92,12 +92,10 @@ element element_from(nb::handle argument) {
                         nb::cast<uint16_t>(parts[2])});
     }
     for (const char *attribute : {"name", "__name__"}) {
-        if (nb::hasattr(argument, attribute)) {
-            nb::object name = argument.attr(attribute);
-            if (nb::isinstance<nb::str>(name)) {
-                check_byte_order(argument);
-                return from_name(nb::cast<std::string>(name));
-            }
+        const nb::object name = attribute_of(argument, attribute);
+        if (name.is_valid() && nb::isinstance<nb::str>(name)) {
+            check_byte_order(argument);
+            return from_name(nb::cast<std::string>(name));
         }
     }
     const std::string text = nb::cast<std::string>(nb::str(argument));

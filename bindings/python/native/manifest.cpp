@@ -4,13 +4,20 @@
 #include <unordered_map>
 
 #include "array.hpp"
+#include "asked.hpp"
 #include "buffer.hpp"
 
 namespace binding {
 
 layout layout_of_spec(nb::handle spec) {
     if (!nb::isinstance<nb::tuple>(spec)) {
-        return layout_compact(element_from(spec.attr("dtype")), numbers_from(spec.attr("shape")));
+        const nb::object dtype = attribute_of(spec, "dtype");
+        const nb::object shape = attribute_of(spec, "shape");
+        if (!dtype.is_valid() || !shape.is_valid()) {
+            throw nb::type_error(
+                "an array is told by (shape, dtype), or by something that has both");
+        }
+        return layout_compact(element_from(dtype), numbers_from(shape));
     }
     const nb::tuple pair = nb::borrow<nb::tuple>(spec);
     if (pair.size() != 2) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy.hpp"
 
+#include "asked.hpp"
+
 namespace binding {
 
 peer_rule::peer_rule(nb::handle users, nb::handle policy) {
@@ -37,18 +39,19 @@ int peer_rule::decide(void *self, const gpuipc_peer_info *peer) {
 
 /* What raises has not said yes. */
 bool peer_rule::is_admitted(const gpuipc_peer_info &peer) const {
-    const nb::gil_scoped_acquire with;
+    const with_gil with;
     try {
-        const int answer = PyObject_IsTrue(policy_(peer).ptr());
+        const nb::object said = asked([&] { return policy_(peer); });
+        const int answer = asked([&] { return PyObject_IsTrue(said.ptr()); });
         if (answer < 0) {
             throw nb::python_error();
         }
         return answer != 0;
     } catch (nb::python_error &error) {
-        error.discard_as_unraisable("gpuipc's policy");
+        asked([&] { error.discard_as_unraisable("gpuipc's policy"); });
     } catch (const std::exception &error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
-        PyErr_WriteUnraisable(policy_.ptr());
+        asked([&] { PyErr_WriteUnraisable(policy_.ptr()); });
     }
     return false;
 }

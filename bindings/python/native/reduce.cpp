@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file What is done for each tensor that is pickled: what is plain memory of gpuipc is handed over here, and all else is
  *  Python's to do, or to refuse with the reason. */
+#include "asked.hpp"
 #include "look.hpp"
 #include "pickled.hpp"
 #include "stream.hpp"
@@ -31,13 +32,16 @@ class reducer {
         looker::glance seen;
         const std::optional<uint8_t> flag = look_.flag(tensor, seen);
         if (!flag || !is_known(seen.address)) {
-            return otherwise_(tensor);
+            return asked([&] { return otherwise_(tensor); });
         }
-        parcel one(tensor, storage_(tensor), look_.by());
+        nb::object kept = asked([&] { return storage_(tensor); });
+        parcel one(tensor, std::move(kept), look_.by());
         const home &at = *one.of().front();
         const gpuipc_stream stream = at.is_on_host() ? nullptr : current_stream(at.device());
         if (!at.is_on_host() && at.stream() != nullptr && at.stream() != stream) {
-            return otherwise_(tensor); /* which waits for the stream that the memory was made for */
+            return asked([&] {
+                return otherwise_(tensor);
+            }); /* which waits for the stream that the memory was made for */
         }
         const nb::tuple segments = one.hand_over({reinterpret_cast<uintptr_t>(stream)},
                                                  nb::cast<double>(config_.attr("orphan_seconds")));

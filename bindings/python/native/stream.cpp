@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "stream.hpp"
 
+#include "asked.hpp"
 #include "parcel.hpp"
 
 namespace binding {
 
 /* The handle that an object gives by the protocol of cuda.core: a pair of version and handle. */
 static bool from_protocol(nb::handle argument, uintptr_t &out_handle) {
-    if (!nb::hasattr(argument, "__cuda_stream__")) {
+    const nb::object method = attribute_of(argument, "__cuda_stream__");
+    if (!method.is_valid()) {
         return false;
     }
-    nb::object method = argument.attr("__cuda_stream__");
     /* Early versions of the protocol had an attribute here. */
-    nb::object pair = PyCallable_Check(method.ptr()) != 0 ? method() : method;
+    const nb::object pair =
+        PyCallable_Check(method.ptr()) != 0 ? asked([&] { return method(); }) : method;
     out_handle = nb::cast<uintptr_t>(nb::object(pair[1]));
     return true;
 }
@@ -29,11 +31,11 @@ gpuipc_stream stream_from(nb::handle argument) {
         return stream_of_handle(handle);
     }
     for (const char *name : {"cuda_stream", "ptr", "handle"}) {
-        if (nb::hasattr(argument, name)) {
-            nb::object value = argument.attr(name);
-            if (nb::hasattr(
-                    value, "value")) { /* Numba's are of ctypes; None there is the default stream */
-                value = nb::object(value.attr("value"));
+        nb::object value = attribute_of(argument, name);
+        if (value.is_valid()) {
+            /* Numba's are of ctypes; None there is the default stream. */
+            if (nb::object inner = attribute_of(value, "value"); inner.is_valid()) {
+                value = std::move(inner);
             }
             return value.is_none() ? nullptr : stream_of_handle(nb::cast<uintptr_t>(value));
         }

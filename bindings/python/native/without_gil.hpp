@@ -9,6 +9,13 @@
 
 namespace binding {
 
+/** To the end of the process, without the GIL. */
+[[noreturn]] inline void stand_still() {
+    for (;;) {
+        std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+}
+
 /**
  * For as long as it lives, other threads of Python's run. When the interpreter ends, Python before 3.14 ends a daemon thread
  * that takes the GIL again: pthread_exit() unwinds the thread's stack (docs.python.org, PyEval_RestoreThread). A destructor
@@ -23,9 +30,7 @@ class without_gil {
         try {
             PyEval_RestoreThread(state_);
         } catch (...) { /* it throws nothing itself */
-            for (;;) {
-                std::this_thread::sleep_for(std::chrono::hours(1));
-            }
+            stand_still();
         }
     }
     without_gil(const without_gil &) = delete;

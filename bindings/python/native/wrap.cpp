@@ -3,6 +3,7 @@
 #include <gpuipc/gpuipc_dlpack.h>
 
 #include "array.hpp"
+#include "asked.hpp"
 #include "buffer.hpp"
 #include "deferred.hpp"
 #include "lingering.hpp"
@@ -94,27 +95,30 @@ taken take_tensor(nb::handle capsule, const char *name, const char *used_name) {
 }
 
 /* What the producer's streams were given is before what the legacy default stream is given from now on. */
-nb::object capsule_from(nb::handle producer) {
-    nb::object method = producer.attr("__dlpack__");
+nb::object capsule_from(const nb::object &method) {
     nb::object stream = nb::int_(legacy_stream);
     nb::dict options;
     options["stream"] = stream;
     options["max_version"] = nb::make_tuple(1, 0);
     try {
-        return method(**options);
+        return asked([&] { return method(**options); });
     } catch (nb::python_error &error) {
         if (!error.matches(PyExc_TypeError)) {
             throw;
         }
     }
     PyDict_DelItemString(options.ptr(), "max_version"); /* from before DLPack 1.0 */
-    return method(**options);
+    return asked([&] { return method(**options); });
 }
 
-taken take_dlpack(nb::handle producer) {
-    const nb::object device = producer.attr("__dlpack_device__")();
+taken take_dlpack(nb::handle producer, const nb::object &method) {
+    const nb::object ask = attribute_of(producer, "__dlpack_device__");
+    if (!ask.is_valid()) {
+        throw nb::type_error("what has __dlpack__ has __dlpack_device__, too");
+    }
+    const nb::object device = asked([&] { return ask(); });
     check_device(nb::cast<int>(nb::object(nb::int_(nb::object(device[0])))));
-    const nb::object capsule = capsule_from(producer);
+    const nb::object capsule = capsule_from(method);
     if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
         return take_tensor<gpuipc_dlpack_versioned>(capsule, "dltensor_versioned",
                                                     "used_dltensor_versioned");
@@ -139,8 +143,8 @@ numbers strides_in_elements(nb::handle strides, const element &type) {
     return found;
 }
 
-taken take_interface(nb::handle producer) {
-    const nb::dict interface = nb::cast<nb::dict>(producer.attr("__cuda_array_interface__"));
+taken take_interface(nb::handle producer, const nb::object &described) {
+    const nb::dict interface = nb::cast<nb::dict>(described);
     const element type =
         element_from_typestr(nb::cast<std::string>(nb::object(interface["typestr"])));
     const numbers shape = numbers_from(nb::object(interface["shape"]));
@@ -170,11 +174,12 @@ taken take(nb::handle producer) {
     if (nb::isinstance<nb::tuple>(producer)) {
         return take_address(nb::borrow<nb::tuple>(producer));
     }
-    if (nb::hasattr(producer, "__dlpack__")) {
-        return take_dlpack(producer);
+    if (const nb::object method = attribute_of(producer, "__dlpack__"); method.is_valid()) {
+        return take_dlpack(producer, method);
     }
-    if (nb::hasattr(producer, "__cuda_array_interface__")) {
-        return take_interface(producer);
+    const nb::object interface = attribute_of(producer, "__cuda_array_interface__");
+    if (interface.is_valid()) {
+        return take_interface(producer, interface);
     }
     throw nb::type_error(
         "what is wrapped has __dlpack__ or __cuda_array_interface__, or is (address, nbytes)");

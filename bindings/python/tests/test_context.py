@@ -93,6 +93,38 @@ def test_a_daemon_thread_in_its_calls_leaves_the_end_alone(run_python: Run) -> N
         )
 
 
+CALLS_OF_PYTHON = {
+    "__dlpack__": "lambda: gpuipc.wrap(asked)",
+    "__cuda_stream__": "lambda: gpuipc.empty(4, 'uint8').buffer.fill(0, stream=asked)",
+    "__index__": "lambda: gpuipc.empty((asked,), 'uint8')",
+    "shape": "lambda: gpuipc.Arena({'a': asked})",
+    "policy": "lambda: listener.accept()",
+}
+
+
+@pytest.mark.parametrize("name", CALLS_OF_PYTHON)
+def test_a_daemon_thread_in_a_function_of_its_own_leaves_the_end_alone(run_python: Run, name: str) -> None:
+    for _ in range(3):
+        run_python(
+            "import gpuipc, os, threading, time\n"
+            "begun = threading.Event()\n"
+            "def stay(self, **_):\n"
+            "    begun.set()\n"
+            "    while True: [1] * 10\n"
+            "class Asked:\n"
+            "    dtype = 'uint8'\n"
+            "    def __dlpack_device__(self): return (2, 0)\n"
+            f"    {name} = {'property(stay)' if name == 'shape' else 'stay'}\n"
+            "asked = Asked()\n"
+            "listener = gpuipc.listen(f'stays-{os.getpid()}', policy=stay)\n"
+            "def connect(): gpuipc.connect(f'stays-{os.getpid()}')\n"
+            f"for call in ({CALLS_OF_PYTHON[name]}, {'connect' if name == 'policy' else 'int'}):\n"
+            "    threading.Thread(target=call, daemon=True).start()\n"
+            "assert begun.wait(60)\n"
+            "time.sleep(0.02)"
+        )
+
+
 def test_a_child_forked_before_has_a_context_of_its_own(run_python: Run) -> None:
     run_python(
         "import gpuipc, os\n"

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/** @file Functions and attributes of other people's Python, which may run for long, and during which the process may end. */
+#pragma once
+
+#include <exception>
+
+#include "without_gil.hpp"
+
+namespace nb = nanobind;
+
+namespace binding {
+
+/**
+ * Calls what runs such a function. There a daemon thread may be ended as in without_gil, and stands still before anything above
+ * is unwound. With the GIL. The call itself owns no references meanwhile, and is none that is noexcept (nb::hasattr).
+ */
+template <typename call_type> auto asked(call_type call) -> decltype(call()) {
+    try {
+        return call();
+    } catch (...) {
+        if (std::current_exception() == nullptr) { /* no exception of C++ */
+            stand_still();
+        }
+        throw;
+    }
+}
+
+/** An attribute; none: it has not that. */
+inline nb::object attribute_of(nb::handle of, const char *name) {
+    PyObject *const found = asked([&] { return PyObject_GetAttrString(of.ptr(), name); });
+    if (found == nullptr) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) {
+            throw nb::python_error();
+        }
+        PyErr_Clear();
+    }
+    return nb::steal(found);
+}
+
+/** For as long as it lives, a thread that may not be one of Python's has the GIL. */
+class with_gil {
+  public:
+    with_gil() : state_(asked([] { return PyGILState_Ensure(); })) {
+    }
+    ~with_gil() {
+        PyGILState_Release(state_);
+    }
+    with_gil(const with_gil &) = delete;
+    with_gil &operator=(const with_gil &) = delete;
+
+  private:
+    PyGILState_STATE state_;
+};
+
+} // namespace binding
