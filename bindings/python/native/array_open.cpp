@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "array.hpp"
+#include "asked.hpp"
 #include "buffer.hpp"
 #include "open.hpp"
 #include "policy.hpp"
@@ -166,6 +167,9 @@ std::string manifest_of_named(const nb::dict &arrays, std::shared_ptr<memory> &o
     std::vector<std::string> names;
     names.reserve(arrays.size()); /* the ranges point into it */
     for (auto [name, value] : arrays) {
+        if (!nb::isinstance<array_object>(value) || !nb::isinstance<nb::str>(name)) {
+            throw nb::type_error("a dict that is shared has names, which are str, and Arrays");
+        }
         const array_object &each = nb::cast<array_object &>(value);
         each.check_for_others();
         if (out_core != nullptr && out_core != each.core) {
@@ -188,7 +192,11 @@ std::string manifest_of_named(const nb::dict &arrays, std::shared_ptr<memory> &o
 
 nb::object share_any(nb::handle shared, nb::kwargs options) {
     if (!nb::isinstance<nb::dict>(shared)) {
-        return shared.attr("share")(**options);
+        const nb::object share = attribute_of(shared, "share");
+        if (!share.is_valid()) {
+            throw nb::type_error("what is shared is a Buffer, an Array, or a dict of Arrays");
+        }
+        return share(**options);
     }
     std::shared_ptr<memory> core;
     const std::string manifest = manifest_of_named(nb::borrow<nb::dict>(shared), core);

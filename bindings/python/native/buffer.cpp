@@ -146,15 +146,18 @@ static void write(const buffer_object &self, nb::handle data, uint64_t offset) {
     }));
 }
 
-static void fill(const buffer_object &self, uint32_t value, uint32_t width, uint64_t offset,
+static void fill(const buffer_object &self, int64_t value, uint32_t width, uint64_t offset,
                  std::optional<uint64_t> nbytes, nb::handle stream) {
+    if (value < 0 || (width < 8 && value >> 8 * width != 0)) {
+        throw nb::value_error("a value that memory is filled with has width bytes, and no sign");
+    }
     memory &of = *self.core;
     of.check_open();
     const gpuipc_stream on = stream_from(stream);
     of.ready_for(on);
     check(released([&] {
-        return gpuipc_buffer_fill_async(of.handle(), offset, rest(of, offset, nbytes), value, width,
-                                        on);
+        return gpuipc_buffer_fill_async(of.handle(), offset, rest(of, offset, nbytes),
+                                        static_cast<uint32_t>(value), width, on);
     }));
 }
 

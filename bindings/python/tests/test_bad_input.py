@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What goes wrong in programs: each is an exception that says why, or a warning, and nothing stays behind."""
 
+import asyncio
 import ctypes
 import gc
 import os
@@ -9,9 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.context import SpawnContext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import others
@@ -21,6 +23,7 @@ from test_process import ended, filled, received, started
 from test_wrap import Driver, Tensor
 
 import gpuipc
+from gpuipc import aio
 
 
 def descriptors() -> int:
@@ -223,6 +226,42 @@ def test_a_stream_that_is_being_captured() -> None:
     driver.call("cuStreamDestroy_v2", stream)
     array.buffer.copy_to(other.buffer)
     assert issubclass(gpuipc.errors.CaptureError, gpuipc.errors.DriverError)
+
+
+# ---- arguments
+
+WRONG: list[tuple[str, Callable[[Any], object]]] = [
+    ("what is shared is a Buffer, an Array, or a dict", gpuipc.share),
+    ("has names, which are str, and Arrays", lambda wrong: gpuipc.share({"a": wrong})),
+    ("has names, which are str, and Arrays", lambda wrong: gpuipc.share({wrong: gpuipc.empty(4, "int8")})),
+    ("shape, dtype", lambda wrong: gpuipc.Arena({"a": wrong})),
+    ("shape, dtype", lambda wrong: gpuipc.Channel(None, wrong)),
+    ("a Buffer, an Array or an Arena, and not int", lambda wrong: asyncio.run(aio.await_returns(wrong))),
+    ("a Buffer, an Array or an Arena, and not int", lambda wrong: asyncio.run(aio.await_ready(wrong))),
+    ("are bytes, and not int", lambda wrong: asyncio.run(aio.Connection(connection()).send(wrong))),
+    ("carries Arrays and Buffers", lambda wrong: asyncio.run(aio.Connection(connection()).send(b"", [wrong]))),
+]
+
+
+def connection() -> gpuipc.Connection:
+    name = f"wrong-{os.getpid()}"
+    with gpuipc.listen(name):
+        return gpuipc.connect(name)
+
+
+@pytest.mark.parametrize(("sentence", "use"), WRONG)
+def test_wrong_arguments_are_named(sentence: str, use: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        use(5)
+
+
+@pytest.mark.parametrize(("value", "width"), [(256, 1), (-1, 1), (1 << 16, 2), (1 << 32, 4), (-1, 4)])
+def test_a_value_that_is_too_wide_fills_nothing(value: int, width: int) -> None:
+    buffer = gpuipc.create(16)
+    buffer.fill((1 << 8 * width) - 1, width=width)
+    with pytest.raises(ValueError, match="width"):
+        buffer.fill(value, width=width)
+    assert buffer.read() == b"\xff" * 16
 
 
 def test_the_ticket_of_a_part_of_an_array() -> None:

@@ -249,7 +249,10 @@ def _device_of(like: Any, device: Any) -> torch.device:
         return torch.device(f"cuda:{device}" if isinstance(device, int) else device)
     if like is None:
         raise TypeError("a channel is like a tensor, or has a shape, a dtype and a device")
-    devices = {each.device for each in (like.values() if isinstance(like, Mapping) else [like])}
+    tensors = list(like.values()) if isinstance(like, Mapping) else [like]
+    if not all(isinstance(each, torch.Tensor) for each in tensors):
+        raise TypeError("a channel is like a tensor, or like a dict of tensors")
+    devices = {each.device for each in tensors}
     if len(devices) != 1:
         raise TypeError("the tensors of a frame are on one device")
     return devices.pop()

@@ -196,6 +196,8 @@ async def open(
 
 
 def _buffer_of(memory: Any) -> gpuipc.Buffer:
+    if not isinstance(memory, (gpuipc.Buffer, gpuipc.Array, gpuipc.Arena)):
+        raise TypeError(f"what is waited for is a Buffer, an Array or an Arena, and not {type(memory).__name__}")
     return memory if isinstance(memory, gpuipc.Buffer) else memory.buffer
 
 
@@ -232,7 +234,11 @@ class Connection:
         When it is cancelled nothing was sent. But a large message (32 KiB and more, or many arrays) may have left in
         part: that ends the connection.
         """
+        if not isinstance(data, bytes):
+            raise TypeError(f"the data of a message are bytes, and not {type(data).__name__}")
         items = list(arrays)
+        if not all(isinstance(each, (gpuipc.Array, gpuipc.Buffer)) for each in items):
+            raise TypeError("a message carries Arrays and Buffers")
 
         def call(timeout: float | None) -> None:
             self._connection.send(data, items, stream=stream, wait=False, access=access, timeout=timeout)

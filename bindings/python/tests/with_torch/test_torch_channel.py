@@ -274,6 +274,11 @@ def test_tensors_outlive_all_of_it(channel: gpuipc.torch.Channel) -> None:
 def test_what_cannot_be(channel: gpuipc.torch.Channel) -> None:
     with pytest.raises(TypeError, match="on one device"):
         gpuipc.torch.Channel(like={"a": torch.zeros(2), "b": torch.zeros(2, device="meta")})
+    for like in (4, {"a": 4}, [torch.zeros(2)]):
+        with pytest.raises(TypeError, match="like a tensor, or like a dict of tensors"):
+            gpuipc.torch.Channel(None, like)  # type: ignore[arg-type, unused-ignore]
+    with pytest.raises(TypeError, match="shape, dtype"):
+        channel.loan(4)  # type: ignore[arg-type, unused-ignore]
     with pytest.raises(TypeError, match="meta"):
         gpuipc.torch.Channel(like=torch.zeros(2, device="meta"))
     with pytest.raises(TypeError, match="a shape, a dtype and a device"):
