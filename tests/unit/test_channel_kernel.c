@@ -369,9 +369,9 @@ Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
     kernel_case_publish(&made, makes, &writes);
     check_ok(gpuipc_subscription_take(slow, uses, SOON_MS, &frame));
     check_ok(gpuipc_subscription_take(closed, uses_of_closed, SOON_MS, &frame_of_closed));
-    check_ok(gpuipc_subscription_close(closed));
     stream_gate_check_waits(uses);
     stream_gate_check_waits(uses_of_closed);
+    check_ok(gpuipc_subscription_close(closed));
     const gpuipc_frame other = channel_case_loan();
     cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
     stream_gate_synchronize(uses);
