@@ -6,7 +6,7 @@
 #include "stream_gate.h"
 
 #define SMALL_BYTES 4096u
-/* More than a side puts on its streams at once. Nobody copies it: a slot or four are all that is touched. */
+/* More than a side puts on its streams at once. All of it is copied when the streams go on. */
 #define LARGE_BYTES ((CONTENTS_PIECES_AHEAD + 2u) * STAGING_SLOT_BYTES)
 #define SHORT_MS    20
 

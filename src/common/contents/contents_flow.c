@@ -49,8 +49,8 @@ static point_word told(const contents_ring *ring, uint64_t n) {
     return ring->sends ? filled(ring, n) : emptied(ring, n);
 }
 
-/* Until a piece is through the streams of both sides, or those that wait for it are let go. Both words: a peer that writes
- * what this side waits for lets its streams go on, and what this side tells it cannot take back. */
+/* Until a piece is through the streams of both sides, or those that wait for it are let go. Both words: so it takes more than a
+ * peer that writes one of them too early. One that sets both back is not held off. */
 static gpuipc_status await_through(const contents_ring *ring, uint64_t n,
                                    const contents_flow *flow) {
     const point_word words[] = {filled(ring, n), emptied(ring, n)};
