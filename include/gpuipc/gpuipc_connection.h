@@ -442,7 +442,8 @@ typedef struct gpuipc_contents {
  * @blocking up to timeout_ms for the connection. Through host memory the first time for its pinning. Further up to
  *           timeout_ms while more than 96 pieces (of 1 to 8 MiB, one for each smaller range) have not come to the receiver's
  *           memory. A range above 768 MiB has left in part by then: when time runs out, that is
- *           ::GPUIPC_ERR_CONNECTION_BROKEN. Without 64-bit stream memory
+ *           ::GPUIPC_ERR_CONNECTION_BROKEN, and no gpuipc_context_wake() ends it. Two who each send so much before they receive
+ *           wait for each other. Without 64-bit stream memory
  *           operations on the device, until the receiver has all of it, or ends  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send_contents(

@@ -15,6 +15,7 @@
 #include "report.h"
 #include "ring.h"
 #include "run.h"
+#include "standard_streams.h"
 #include "ticket.h"
 #include "transports.h"
 #include "wrap.h"
@@ -98,6 +99,7 @@ static int obey_and_tell(const options *wanted) {
 int program_run(int count, char **arguments) {
     options wanted;
     int code;
+    standard_streams_occupy();
     if (options_read(count, arguments, &wanted, &code)) {
         code = obey_and_tell(&wanted);
     }

@@ -2,7 +2,6 @@
 /** @file See program.h. */
 #include "program.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -48,19 +47,6 @@ unsigned program_error_columns(void) {
     return columns_of(STDERR_FILENO);
 }
 
-/* Where one of the first three descriptors is closed, the next file or socket would get its number, and with it what
- * is printed. Opened for reading, so that printing still fails. */
-static void occupy_standard_descriptors(void) {
-    int fd;
-    do {
-        fd = open("/dev/null", O_RDONLY);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
 int main(int count, char **arguments) {
-    occupy_standard_descriptors();
     return program_run(count, arguments);
 }

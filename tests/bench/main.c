@@ -10,7 +10,7 @@
 #include "helper.h"
 #include "partner.h"
 #include "report.h"
-#include "system.h"
+#include "selftest/standard_streams.h"
 
 #define LINE_MAX_BYTES  4096
 #define ROW_PATIENCE_MS 300000
@@ -150,7 +150,7 @@ static int play(options *given) {
 int main(int count, char **arguments) {
     options given;
     int code = 0;
-    system_begin();
+    standard_streams_occupy();
     if (options_read(count, arguments, &given, &code)) {
         code = play(&given);
     }

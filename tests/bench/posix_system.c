@@ -3,14 +3,12 @@
 #include "system.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 void system_kernel(char *text, size_t capacity) {
     struct utsname name;
@@ -19,18 +17,6 @@ void system_kernel(char *text, size_t capacity) {
         return;
     }
     (void)snprintf(text, capacity, "%s %s", name.sysname, name.release);
-}
-
-/* The next file or socket would get the number of a standard descriptor that is closed, and with it what is printed.
- * Opened for reading, so that printing still fails. */
-void system_begin(void) {
-    int fd;
-    do {
-        fd = open("/dev/null", O_RDONLY);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
 }
 
 void system_raise_limits(void) {

@@ -10,9 +10,6 @@
 /** The kernel and its version. */
 void system_kernel(char *text, size_t capacity);
 
-/** To be called first: what is printed goes nowhere, and into no file of this program's, where no output was given. */
-void system_begin(void);
-
 /** Lets this process have as many descriptors as the system allows it. */
 void system_raise_limits(void);
 

@@ -9,10 +9,6 @@ void system_kernel(char *text, size_t capacity) {
     (void)snprintf(text, capacity, "Windows");
 }
 
-/* Here what is opened gets no number of a standard stream's. */
-void system_begin(void) {
-}
-
 void system_raise_limits(void) {
 }
 

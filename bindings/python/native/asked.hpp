@@ -12,7 +12,7 @@ namespace binding {
 
 /**
  * Calls what runs such a function. There a daemon thread may be ended as in without_gil, and stands still before anything above
- * is unwound. With the GIL. The call itself owns no references meanwhile, and is none that is noexcept (nb::hasattr).
+ * is unwound. With the GIL, and in no handler: an exception that is not C++'s ends the process there. The call itself owns no references meanwhile, and is none that is noexcept (nb::hasattr).
  */
 template <typename call_type> auto asked(call_type call) -> decltype(call()) {
     try {

@@ -43,16 +43,15 @@ bool peer_rule::is_admitted(const gpuipc_peer_info &peer) const {
     try {
         const nb::object said = asked([&] { return policy_(peer); });
         const int answer = asked([&] { return PyObject_IsTrue(said.ptr()); });
-        if (answer < 0) {
-            throw nb::python_error();
+        if (answer >= 0) {
+            return answer != 0;
         }
-        return answer != 0;
     } catch (nb::python_error &error) {
-        asked([&] { error.discard_as_unraisable("gpuipc's policy"); });
+        error.restore();
     } catch (const std::exception &error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
-        asked([&] { PyErr_WriteUnraisable(policy_.ptr()); });
     }
+    asked([&] { PyErr_WriteUnraisable(policy_.ptr()); });
     return false;
 }
 

@@ -99,6 +99,7 @@ CALLS_OF_PYTHON = {
     "__index__": "lambda: gpuipc.empty((asked,), 'uint8')",
     "shape": "lambda: gpuipc.Arena({'a': asked})",
     "policy": "lambda: listener.accept()",
+    "unraisablehook": "lambda: listener.accept()",
 }
 
 
@@ -106,7 +107,7 @@ CALLS_OF_PYTHON = {
 def test_a_daemon_thread_in_a_function_of_its_own_leaves_the_end_alone(run_python: Run, name: str) -> None:
     for _ in range(3):
         run_python(
-            "import gpuipc, os, threading, time\n"
+            "import gpuipc, os, sys, threading, time\n"
             "begun = threading.Event()\n"
             "def stay(self, **_):\n"
             "    begun.set()\n"
@@ -116,9 +117,11 @@ def test_a_daemon_thread_in_a_function_of_its_own_leaves_the_end_alone(run_pytho
             "    def __dlpack_device__(self): return (2, 0)\n"
             f"    {name} = {'property(stay)' if name == 'shape' else 'stay'}\n"
             "asked = Asked()\n"
-            "listener = gpuipc.listen(f'stays-{os.getpid()}', policy=stay)\n"
+            f"policy = {'lambda peer: 1 / 0' if name == 'unraisablehook' else 'stay'}\n"
+            f"sys.unraisablehook = {'stay' if name == 'unraisablehook' else 'sys.unraisablehook'}\n"
+            "listener = gpuipc.listen(f'stays-{os.getpid()}', policy=policy)\n"
             "def connect(): gpuipc.connect(f'stays-{os.getpid()}')\n"
-            f"for call in ({CALLS_OF_PYTHON[name]}, {'connect' if name == 'policy' else 'int'}):\n"
+            f"for call in ({CALLS_OF_PYTHON[name]}, {'connect' if 'accept' in CALLS_OF_PYTHON[name] else 'int'}):\n"
             "    threading.Thread(target=call, daemon=True).start()\n"
             "assert begun.wait(60)\n"
             "time.sleep(0.02)"

@@ -178,8 +178,7 @@ static gpuipc_status put_piece(const work *self, uint64_t n) {
     const bool is_last = n + 1 == self->end;
     const point_word word = told(self->ring, n);
     gpuipc_status status;
-    if ((n - self->first >= CONTENTS_PIECES_AHEAD &&
-         (status = await_room(self->ring, n, self->flow)) != GPUIPC_OK) ||
+    if ((status = await_room(self->ring, n, self->flow)) != GPUIPC_OK ||
         (status = wait_for_slot(self, n)) != GPUIPC_OK ||
         (status = copy_piece(self, n)) != GPUIPC_OK) {
         return status;

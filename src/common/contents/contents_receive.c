@@ -171,7 +171,8 @@ static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_c
     status = check_record(contents, record);
     const bool is_wanted = status == GPUIPC_OK;
     if (is_wanted && (status = contents_ring_await_room(from->ring_in, &flow)) != GPUIPC_OK) {
-        return status; /* the message stays */
+        /* The message stays. It is not the first, which has the slots with it and finds room. */
+        return connection_answer(from, status);
     }
     connection_clear_message(from, false);
     if (!is_wanted) {

@@ -131,7 +131,7 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
     if (status != GPUIPC_OK ||
         (status = contents_ring_await_room(to->ring_out, &flow)) != GPUIPC_OK ||
         (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
-        return status;
+        return connection_answer(to, status);
     }
     if ((status = send_words(to, deadline)) != GPUIPC_OK ||
         (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
