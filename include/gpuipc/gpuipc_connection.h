@@ -439,12 +439,12 @@ typedef struct gpuipc_contents {
  *         ::GPUIPC_ERR_DRIVER_TOO_OLD (through host memory: it pins none, or has no host functions)
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one sender at a time
- * @blocking up to timeout_ms for the connection. Through host memory the first time for its pinning. Further up to
- *           timeout_ms while more than 96 pieces (of 1 to 8 MiB, one for each smaller range) have not come to the receiver's
- *           memory. A range above 768 MiB has left in part by then: when time runs out, that is
- *           ::GPUIPC_ERR_CONNECTION_BROKEN, and no gpuipc_context_wake() ends it. Two who each send so much before they receive
- *           wait for each other. Without 64-bit stream memory
- *           operations on the device, until the receiver has all of it, or ends  @since 0.1
+ * @blocking up to timeout_ms in all: for the connection, and while streams of this process have 96 pieces for it that they
+ *           have not passed. Out of the sender's memory contents are one piece, through host memory one for each 1 to 8 MiB.
+ *           After ::GPUIPC_ERR_TIMEOUT nothing has left. Only of a range above 768 MiB through host memory a part may have: then
+ *           it is ::GPUIPC_ERR_CONNECTION_BROKEN, and no gpuipc_context_wake() ends that wait. Two who each send so much before
+ *           they receive wait for each other. Further, through host memory, the first time for its pinning. Without 64-bit
+ *           stream memory operations on the device, until the receiver has all of it, or ends  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send_contents(
     gpuipc_connection *connection, const gpuipc_contents *contents, int timeout_ms);
@@ -462,7 +462,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send_contents(
  *         are dropped), ::GPUIPC_ERR_OUT_OF_RANGE, and as gpuipc_connection_receive()
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one receiver at a time
- * @blocking up to timeout_ms for the sender's call, and through host memory for contents before, as
+ * @blocking up to timeout_ms for the sender's call, and for contents before, as
  *           gpuipc_connection_send_contents(): after ::GPUIPC_ERR_TIMEOUT they can be received again. Further for the driver's
  *           mapping of the sender's memory or, the first time, the pinning of the host memory. Without 64-bit stream memory operations on the
  *           device, until the contents are there, or the sender ends  @since 0.1

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "check.h"
+#include "copy/staging.h"
 #include "marks.h"
 #include "message/wire.h"
 #include "os.h"
 #include "partner.h"
 #include "raw_peer.h"
+#include "sync/pace.h"
 
 static process_case at;
 static partner other;
@@ -285,12 +287,12 @@ Test(contents, for_a_receiver_that_goes_in_the_midst) {
 }
 
 /* As many as go while nobody receives; what comes next keeps to its time-out, also when the receiver has died. */
-Test(contents, until_the_streams_are_full) {
+static void check_full_streams(gpuipc_transport way) {
     unsigned sent = 0;
     gpuipc_status status;
     begin(NULL);
     gpuipc_buffer *mine = process_case_buffer(&at, 0, MIB, 0, 3, 65536);
-    const gpuipc_contents contents = contents_of(mine, 4096, GPUIPC_TRANSPORT_HOST);
+    const gpuipc_contents contents = contents_of(mine, 4096, way);
     while ((status = gpuipc_connection_send_contents(connection, &contents, 20)) == GPUIPC_OK) {
         sent++;
         cr_assert_lt(sent, 1000);
@@ -298,10 +300,16 @@ Test(contents, until_the_streams_are_full) {
     check_status(GPUIPC_ERR_TIMEOUT, status);
     cr_assert_geq(sent, 64);
     partner_kill(&other);
-    check_status(GPUIPC_ERR_PEER_CLOSED, send_all(mine, 4096, GPUIPC_TRANSPORT_HOST));
+    check_status(GPUIPC_ERR_PEER_CLOSED, send_all(mine, 4096, way));
     check_stream_goes_on();
     check_ok(gpuipc_buffer_release(mine));
     end();
+}
+
+Test(contents, until_the_streams_are_full) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        check_full_streams(ways[i]);
+    }
 }
 
 /* ---- a sender that keeps to no rule ------------------------------------------------------- */
@@ -331,11 +339,15 @@ static bool send_memory(const void *packet, size_t size, uint64_t bytes) {
     return sent;
 }
 
-static bool send_ring(uint64_t bytes) {
+static size_t encode_ring(uint8_t *packet) {
     const wire_header header = {.kind = WIRE_RING};
-    uint8_t packet[WIRE_HEADER_BYTES];
     wire_encode_header(&header, packet);
-    return send_memory(packet, sizeof(packet), bytes);
+    return WIRE_HEADER_BYTES;
+}
+
+static bool send_ring(uint64_t bytes) {
+    uint8_t packet[WIRE_HEADER_BYTES];
+    return send_memory(packet, encode_ring(packet), bytes);
 }
 
 /* Contents, with slots of a size unless that is 0. */
@@ -427,4 +439,47 @@ Test(contents, a_second_ring_ends_the_connection) {
         check_ok(gpuipc_buffer_release(mine));
         end_raw();
     }
+}
+
+/* The words of a ring, which this side can write. */
+static uint64_t *send_words(void) {
+    uint8_t packet[WIRE_HEADER_BYTES];
+    os_handle handle;
+    void *words;
+    check_ok(os_memory_create("test", PAGE, &handle));
+    check_ok(os_memory_map(handle, PAGE, true, &words));
+    const intptr_t native = handle.value;
+    cr_assert(raw_send(raw, packet, encode_ring(packet), &native, 1));
+    os_handle_close(&handle);
+    return words;
+}
+
+static gpuipc_status receive_briefly(gpuipc_buffer *buffer, uint64_t bytes) {
+    const gpuipc_contents contents = contents_of(buffer, bytes, GPUIPC_TRANSPORT_DEFAULT);
+    return gpuipc_connection_receive_contents(connection, &contents, 20);
+}
+
+/* It says that contents come before it fills a slot. What is dropped, since its size is another, counts as well. */
+Test(contents, of_a_sender_that_runs_ahead) {
+    wire_contents record = {.memory = SEGMENT_MEMORY_HOST, .bytes = 64};
+    begin_raw();
+    gpuipc_buffer *mine = process_case_buffer(&at, 0, 64, 0, 3, 0);
+    uint64_t *words = send_words();
+    for (uint64_t n = 0; n < PACE_MOST; n++, record.number++) {
+        const bool is_dropped = n % 2 == 1;
+        cr_assert(send_record(&record, n, n == 0 ? SLOTS : 0));
+        check_status(is_dropped ? GPUIPC_ERR_SIZE_MISMATCH : GPUIPC_OK,
+                     receive_briefly(mine, is_dropped ? 32 : 64));
+    }
+    cr_assert(send_record(&record, record.number, 0));
+    check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 32));
+    check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 64));
+    for (size_t slot = 0; slot < STAGING_SLOTS; slot++) {
+        words[slot * 2] = PACE_MOST + 1; /* filled (contents_lane.h), for all contents */
+    }
+    check_ok(receive_all(mine, 64));
+    check_stream_goes_on();
+    os_memory_unmap(words, PAGE);
+    check_ok(gpuipc_buffer_release(mine));
+    end_raw();
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Contents through host memory that nobody takes: the calls keep to their time-outs, whatever room the driver has for
- *  waits. A peer that is another process and ends: process.contents. */
-#include "contents/contents_ring.h"
+/** @file Contents that nobody takes: the calls keep to their time-outs, whatever room the driver has for waits. A peer that is
+ *  another process and ends, or keeps to no rule: process.contents. */
 #include "contents_ends.h"
+#include "copy/staging.h"
 #include "stream_gate.h"
+#include "sync/pace.h"
 
 #define SMALL_BYTES 4096u
 /* More than a side puts on its streams at once. All of it is copied when the streams go on. */
-#define LARGE_BYTES ((CONTENTS_PIECES_AHEAD + 2u) * STAGING_SLOT_BYTES)
+#define LARGE_BYTES ((PACE_MOST + 2u) * STAGING_SLOT_BYTES)
 #define SHORT_MS    20
 
 TestSuite(contents_room, .init = core_start, .fini = core_finish, .timeout = 60);
@@ -16,32 +17,33 @@ typedef struct one_call {
     contents_ends *ends;
     uint64_t bytes;
     int timeout_ms;
+    gpuipc_transport way;
 } one_call;
 
-static gpuipc_contents range_of(gpuipc_buffer *buffer, CUstream stream, uint64_t bytes) {
+static gpuipc_contents range_of(const one_call *self, gpuipc_buffer *buffer, CUstream stream) {
     return (gpuipc_contents){.struct_size = sizeof(gpuipc_contents),
                              .buffer = buffer,
-                             .bytes = bytes,
+                             .bytes = self->bytes,
                              .stream = stream,
-                             .transport = GPUIPC_TRANSPORT_HOST};
+                             .transport = self->way};
 }
 
 static gpuipc_status send_range(void *argument) {
     const one_call *self = argument;
-    const gpuipc_contents contents = range_of(self->ends->from, self->ends->sends, self->bytes);
+    const gpuipc_contents contents = range_of(self, self->ends->from, self->ends->sends);
     return gpuipc_connection_send_contents(self->ends->pair.server, &contents, self->timeout_ms);
 }
 
 static gpuipc_status receive_range(void *argument) {
     const one_call *self = argument;
-    const gpuipc_contents contents = range_of(self->ends->into, self->ends->receives, self->bytes);
+    const gpuipc_contents contents = range_of(self, self->ends->into, self->ends->receives);
     return gpuipc_connection_receive_contents(self->ends->pair.client, &contents, self->timeout_ms);
 }
 
 /* As many as go, and no more. */
 static void fill(const one_call *one) {
     const os_deadline deadline = os_deadline_after(SOON_MS);
-    for (unsigned sent = 0; sent < CONTENTS_PIECES_AHEAD; sent++) {
+    for (unsigned sent = 0; sent < PACE_MOST; sent++) {
         check_ok(send_range((void *)one));
     }
     check_status(GPUIPC_ERR_TIMEOUT, send_range((void *)one));
@@ -49,7 +51,7 @@ static void fill(const one_call *one) {
 }
 
 static void take_all(const one_call *one) {
-    for (unsigned taken = 0; taken < CONTENTS_PIECES_AHEAD; taken++) {
+    for (unsigned taken = 0; taken < PACE_MOST; taken++) {
         check_ok(receive_range((void *)one));
     }
 }
@@ -75,10 +77,10 @@ static void close_both(contents_ends *self) {
     contents_both_pass(self);
 }
 
-Test(contents_room, a_time_out_loses_nothing) {
+static void check_nothing_is_lost(gpuipc_transport way) {
     contents_ends two;
     contents_ends_open(&two, SMALL_BYTES);
-    const one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    const one_call one = {&two, SMALL_BYTES, SHORT_MS, way};
     for (uint8_t round = 1; round <= 3; round++) {
         check_ok(gpuipc_buffer_fill_async(two.from, 0, SMALL_BYTES, round, 1, two.sends));
         fill(&one);
@@ -88,18 +90,31 @@ Test(contents_room, a_time_out_loses_nothing) {
     contents_ends_close(&two);
 }
 
-Test(contents_room, the_streams_of_the_sender_are_late) {
+Test(contents_room, a_time_out_loses_nothing) {
+    for (size_t i = 0; i < 2; i++) {
+        check_nothing_is_lost(contents_ways[i]);
+    }
+}
+
+static void check_late_sender(gpuipc_transport way) {
     contents_ends two;
-    stream_gate_make();
     contents_ends_open(&two, SMALL_BYTES);
-    const one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    const one_call one = {&two, SMALL_BYTES, SHORT_MS, way};
     stream_gate_close(two.sends);
     fill(&one);
     take_all(&one);
+    check_status(GPUIPC_ERR_TIMEOUT, send_range((void *)&one));
     check_status(GPUIPC_ERR_TIMEOUT, receive_range((void *)&one));
     stream_gate_open();
     contents_both_pass(&two);
     contents_ends_close(&two);
+}
+
+Test(contents_room, the_streams_of_the_sender_are_late) {
+    stream_gate_make();
+    for (size_t i = 0; i < 2; i++) {
+        check_late_sender(contents_ways[i]);
+    }
     stream_gate_end();
 }
 
@@ -114,7 +129,7 @@ Test(contents_room, a_close_lets_the_call_go) {
     contents_ends two;
     core_waiter waiting;
     contents_ends_open(&two, SMALL_BYTES);
-    one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    one_call one = {&two, SMALL_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
     start_to_wait(&waiting, &one);
     gpuipc_connection *sender = two.pair.server;
     check_ok(gpuipc_connection_close(sender));
@@ -129,7 +144,7 @@ Test(contents_room, a_close_of_the_receiver_lets_the_call_go) {
     contents_ends two;
     core_waiter waiting;
     contents_ends_open(&two, SMALL_BYTES);
-    one_call one = {&two, SMALL_BYTES, SHORT_MS};
+    one_call one = {&two, SMALL_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
     start_to_wait(&waiting, &one);
     close_end(&two.pair.client);
     check_status(GPUIPC_ERR_PEER_CLOSED, core_waiter_end(&waiting));
@@ -140,7 +155,7 @@ Test(contents_room, a_close_of_the_receiver_lets_the_call_go) {
 Test(contents_room, part_of_a_large_range_has_left) {
     contents_ends two;
     contents_ends_open(&two, LARGE_BYTES);
-    const one_call one = {&two, LARGE_BYTES, SHORT_MS};
+    const one_call one = {&two, LARGE_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, send_range((void *)&one));
     close_both(&two);
     contents_ends_close(&two);
@@ -151,8 +166,8 @@ Test(contents_room, part_of_a_large_range_has_come) {
     core_waiter sending;
     stream_gate_make();
     contents_ends_open(&two, LARGE_BYTES);
-    one_call out = {&two, LARGE_BYTES, -1};
-    const one_call in = {&two, LARGE_BYTES, SHORT_MS};
+    one_call out = {&two, LARGE_BYTES, -1, GPUIPC_TRANSPORT_HOST};
+    const one_call in = {&two, LARGE_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
     stream_gate_close(two.sends);
     core_waiter_start(&sending, send_range, &out);
     gpuipc_status status;

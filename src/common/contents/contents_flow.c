@@ -49,22 +49,6 @@ static point_word told(const contents_ring *ring, uint64_t n) {
     return ring->sends ? filled(ring, n) : emptied(ring, n);
 }
 
-/* Until a piece is through the streams of both sides, or those that wait for it are let go. Both words: so it takes more than a
- * peer that writes one of them too early. One that sets both back is not held off. */
-static gpuipc_status await_through(const contents_ring *ring, uint64_t n,
-                                   const contents_flow *flow) {
-    const point_word words[] = {filled(ring, n), emptied(ring, n)};
-    gpuipc_status status = point_await(words, 2, flow->interrupted, flow->deadline);
-    return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* the watch lets the streams go */
-}
-
-/* Before one piece more is put on streams. */
-static gpuipc_status await_room(const contents_ring *ring, uint64_t next,
-                                const contents_flow *flow) {
-    return next < CONTENTS_PIECES_AHEAD ? GPUIPC_OK
-                                        : await_through(ring, next - CONTENTS_PIECES_AHEAD, flow);
-}
-
 /* The first of the last pieces, one for each slot: what is waited for last and told last. */
 static uint64_t first_of_last(uint64_t first, uint64_t end) {
     return end - first < STAGING_SLOTS ? first : end - STAGING_SLOTS;
@@ -79,20 +63,22 @@ static gpuipc_status await_word(const work *self, CUstream stream, const point_w
 }
 
 /* In the device's primary context. */
-static gpuipc_status tell(contents_ring *ring, CUstream stream, const point_word *word) {
+static gpuipc_status tell(const point_word *word, CUstream stream, pace *paced) {
     point_word passage;
-    return point_has_stream_waits(ring->context)
-               ? point_submit_writes(ring->context, word, 1, stream, &POINT_PASSED)
-               : point_write_async(word, 1, stream, &passage);
+    gpuipc_status status = point_write_async(word, 1, stream, &passage);
+    if (status == GPUIPC_OK && paced != NULL) {
+        pace_add(paced, &passage);
+    }
+    return status;
 }
 
-void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count) {
+void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count, pace *paced) {
     device_scope scope;
     const bool has_stream =
         self->last != NULL && device_enter(self->context, self->last->device, &scope) == GPUIPC_OK;
     for (uint64_t n = first_of_last(end - count, end); n < end; n++) {
         const point_word word = told(self, n);
-        if (!has_stream || tell(self, self->last->copies, &word) != GPUIPC_OK) {
+        if (!has_stream || tell(&word, self->last->copies, paced) != GPUIPC_OK) {
             point_store(&word);
         }
     }
@@ -178,15 +164,20 @@ static gpuipc_status put_piece(const work *self, uint64_t n) {
     const bool is_last = n + 1 == self->end;
     const point_word word = told(self->ring, n);
     gpuipc_status status;
-    if ((status = await_room(self->ring, n, self->flow)) != GPUIPC_OK ||
+    const contents_flow *flow = self->flow;
+    if ((status = pace_await(flow->pace, 1, flow->interrupted, flow->deadline)) != GPUIPC_OK ||
         (status = wait_for_slot(self, n)) != GPUIPC_OK ||
         (status = copy_piece(self, n)) != GPUIPC_OK) {
         return status;
     }
     status = is_last ? after(self, lane->copies, lane->signals, lane->end)
                      : after(self, lane->signals, lane->copies, lane->done[slot]);
-    return status == GPUIPC_OK ? tell(self->ring, is_last ? lane->copies : lane->signals, &word)
-                               : status;
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    return is_last && self->by_stream /* the flow's own passage comes soon behind it */
+               ? point_submit_writes(self->ctx, &word, 1, lane->copies, &POINT_PASSED)
+               : tell(&word, is_last ? lane->copies : lane->signals, flow->pace);
 }
 
 /* The sender's stream passes when the receiver has all of it. */
@@ -216,9 +207,11 @@ static gpuipc_status begin_watch(work *self) {
 /* When the stream that copies comes here, all three have passed. */
 static gpuipc_status end_watch(const work *self) {
     const point_word *passed = &self->passage;
-    return passed->page == NULL
-               ? GPUIPC_OK
-               : point_submit_writes(self->ctx, passed, 1, self->lane->copies, &POINT_PASSED);
+    if (passed->page == NULL) {
+        return GPUIPC_OK;
+    }
+    pace_add(self->flow->pace, passed);
+    return point_submit_writes(self->ctx, passed, 1, self->lane->copies, &POINT_PASSED);
 }
 
 /* What came before may be on another device's streams. */
@@ -267,7 +260,7 @@ static void give_up(const work *self) {
     if (self->flow->lost != NULL) {
         atomic_store(&self->flow->lost->is_lost, true);
     }
-    contents_tell_end(ring, self->end, self->end - self->first);
+    contents_tell_end(ring, self->end, self->end - self->first, self->flow->pace);
     status_restore(&why);
 }
 
@@ -280,12 +273,6 @@ static void let_go(const work *self) {
     (void)end_watch(self);
     (void)come_back(self);
     status_restore(&why);
-}
-
-gpuipc_status contents_ring_await_room(const contents_ring *self, const contents_flow *flow) {
-    const uint64_t count = contents_piece_count(flow->bytes);
-    const uint64_t at_first = count < CONTENTS_PIECES_AHEAD ? count : CONTENTS_PIECES_AHEAD;
-    return await_room(self, self->next + at_first - 1, flow);
 }
 
 gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow) {
@@ -346,8 +333,8 @@ stay:
     return status;
 }
 
-void contents_ring_skip(contents_ring *self, uint64_t bytes) {
+void contents_ring_skip(contents_ring *self, uint64_t bytes, pace *paced) {
     const uint64_t count = contents_piece_count(bytes);
     self->next += count;
-    contents_tell_end(self, self->next, count);
+    contents_tell_end(self, self->next, count, paced);
 }

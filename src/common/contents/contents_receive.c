@@ -78,7 +78,13 @@ static gpuipc_status receive_memory(connection *from, buffer *into, const gpuipc
                                     const wire_contents *record, os_deadline deadline) {
     buffer *opened;
     gpuipc_status status = open_memory(from, into, contents, deadline, &opened);
-    return status == GPUIPC_OK ? copy_and_close(from, into, contents, record, opened) : status;
+    if (status == GPUIPC_OK) {
+        status = copy_and_close(from, into, contents, record, opened);
+    }
+    const gpuipc_error why = status_save();
+    (void)pace_add_place(&from->pace_in, from->context, contents->stream, into->access_device);
+    status_restore(&why);
+    return status;
 }
 
 /* ---- through a ring ----------------------------------------------------------------------- */
@@ -120,7 +126,7 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into, conten
         import_record_unreference(flow.lost, false);
     }
     if (status != GPUIPC_OK) {
-        contents_ring_skip(ring, flow.bytes);
+        contents_ring_skip(ring, flow.bytes, flow.pace);
         return status;
     }
     contents_ring_note(ring, ring->next + contents_piece_count(flow.bytes), flow.lost);
@@ -157,7 +163,6 @@ static gpuipc_status check_record(const gpuipc_contents *contents, const wire_co
 
 static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_contents *contents,
                                   const wire_contents *record, os_deadline deadline) {
-    const contents_flow flow = contents_flow_of(into, contents, &from->ended, deadline);
     gpuipc_status status = take_ring(from);
     if (status == GPUIPC_OK && record->number != from->ring_in->next) {
         status = bad("contents are missing in the ring");
@@ -169,17 +174,13 @@ static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_c
         return status;
     }
     status = check_record(contents, record);
-    const bool is_wanted = status == GPUIPC_OK;
-    if (is_wanted && (status = contents_ring_await_room(from->ring_in, &flow)) != GPUIPC_OK) {
-        /* The message stays. It is not the first, which has the slots with it and finds room. */
-        return connection_answer(from, status);
-    }
     connection_clear_message(from, false);
-    if (!is_wanted) {
-        contents_ring_skip(from->ring_in, record->bytes);
+    if (status != GPUIPC_OK) {
+        contents_ring_skip(from->ring_in, record->bytes, &from->pace_in);
         return status;
     }
-    return receive_through_ring(from, into, flow);
+    return receive_through_ring(from, into,
+                                contents_flow_of(from, &from->pace_in, into, contents, deadline));
 }
 
 static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc_contents *contents,
@@ -190,6 +191,14 @@ static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc
         return status;
     }
     return receive_memory(from, into, contents, record, deadline);
+}
+
+/* Also for what is dropped, since the sender's stream is told so. */
+static gpuipc_status await_room(connection *from, const wire_contents *record,
+                                os_deadline deadline) {
+    const uint64_t pieces =
+        record->memory == SEGMENT_MEMORY_HOST ? contents_piece_count(record->bytes) : 1;
+    return connection_answer(from, pace_await(&from->pace_in, pieces, &from->ended, deadline));
 }
 
 static gpuipc_status receive_contents(connection *from, const gpuipc_contents *contents,
@@ -216,6 +225,10 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
         connection_break(from);
         status_add("; the connection is broken");
         goto unreference;
+    }
+    status = await_room(from, &record, deadline);
+    if (status != GPUIPC_OK) {
+        goto unreference; /* the message stays */
     }
     status = record.memory == SEGMENT_MEMORY_HOST
                  ? deliver_ring(from, into, contents, &record, deadline)

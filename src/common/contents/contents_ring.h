@@ -11,14 +11,10 @@
 #include "copy/staging.h"
 #include "sync/deferred.h"
 #include "sync/import_record.h"
+#include "sync/pace.h"
 #include "sync/point.h"
 
 #define CONTENTS_RING_BYTES (STAGING_SLOTS * STAGING_SLOT_BYTES)
-
-/* How many pieces may be on streams. A driver keeps the call that is the 1,022nd on a stream until an earlier one has
- * passed (measured on an H200, driver 580), whatever the caller's time-out says. Contents of one piece make the most calls
- * for it, eight. */
-#define CONTENTS_PIECES_AHEAD 96u
 
 struct context;
 
@@ -46,6 +42,7 @@ typedef struct contents_flow {
     uint64_t bytes;
     gpuipc_stream stream;
     uint32_t device;
+    pace *pace;                     /**< of the direction: each piece counts */
     import_record *lost;            /**< receiving: marked when the sender ends first */
     const atomic_bool *interrupted; /**< for waits on the host */
     os_deadline deadline;           /**< for waits on the host that streams could have done */
@@ -70,10 +67,6 @@ gpuipc_status contents_ring_prepare(contents_ring *self, uint32_t device);
 /** How many pieces a range has. */
 uint64_t contents_piece_count(uint64_t bytes);
 
-/** Waits on the host until contents find room on the streams, so far as they can before they have begun themselves: of a
- *  range of more than CONTENTS_PIECES_AHEAD pieces the rest waits in contents_ring_put(). As point_await(). */
-gpuipc_status contents_ring_await_room(const contents_ring *self, const contents_flow *flow);
-
 /** Marks the place of the caller's stream after which the contents go: all that can be wrong with the
  *  caller's wishes is found here, before the peer has heard of them. */
 gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow);
@@ -89,7 +82,7 @@ void contents_ring_stay(const contents_ring *self, const contents_flow *flow);
 gpuipc_status contents_ring_put(contents_ring *self, const contents_flow *flow);
 
 /** Receiving: drops the next contents. @p bytes as the sender says. The sender's stream goes on. */
-void contents_ring_skip(contents_ring *self, uint64_t bytes);
+void contents_ring_skip(contents_ring *self, uint64_t bytes, pace *paced);
 
 /** Receiving: notes in a record the words that tell whether contents that end before piece @p end were given up by the
  *  sender. */

@@ -15,13 +15,21 @@ static gpuipc_status await_on_host(connection *to, const point_word *word) {
     return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* nobody reads any more */
 }
 
+/* The buffer was marked as ready on the stream, and then the message could not leave. */
+static void count_failure(connection *to, const buffer *self, const gpuipc_contents *contents) {
+    const gpuipc_error why = status_save();
+    (void)pace_add_place(&to->pace_out, self->context, contents->stream, self->access_device);
+    status_restore(&why);
+}
+
 /* The stream goes on when the receiver has returned the buffer: this hand-over of it, not others. */
 static gpuipc_status await_return(connection *to, const buffer *self,
                                   const gpuipc_contents *contents, const point *at) {
     const point_waiter by = {.context = self->context,
                              .stream = contents->stream,
                              .device = self->access_device,
-                             .is_alone = true};
+                             .is_alone = true,
+                             .in_any_case = true};
     const point_word word = point_returned_word(at);
     point_word passage;
     bool can = false;
@@ -29,11 +37,18 @@ static gpuipc_status await_return(connection *to, const buffer *self,
     if (status != GPUIPC_OK) {
         return status;
     }
-    return can ? point_wait(&by, &word, 1, &passage) : await_on_host(to, &word);
+    if (!can) {
+        return await_on_host(to, &word);
+    }
+    status = point_wait(&by, &word, 1, &passage);
+    if (status == GPUIPC_OK) {
+        pace_add(&to->pace_out, &passage);
+    }
+    return status;
 }
 
 static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_contents *contents,
-                                 int timeout_ms) {
+                                 os_deadline deadline) {
     const wire_contents record = {.memory = (uint16_t)self->transport->memory,
                                   .offset = contents->offset,
                                   .bytes = contents->bytes};
@@ -48,9 +63,15 @@ static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_cont
     wire_encode_contents(&record, bytes);
     point at = {NULL, 0, 0};
     const letter as = {.kind = WIRE_CONTENTS, .buffers = &self, .handed_over = &at};
-    gpuipc_status status = connection_send_message(to, &message, &as, timeout_ms);
+    gpuipc_status status = pace_await(&to->pace_out, 1, &to->ended, deadline);
+    if (status != GPUIPC_OK) {
+        return connection_answer(to, status);
+    }
+    status = connection_send_message(to, &message, &as, os_deadline_left_ms(deadline));
     if (status == GPUIPC_OK) {
         status = await_return(to, self, contents, &at);
+    } else {
+        count_failure(to, self, contents);
     }
     point_page_unreference(at.page, false);
     return status;
@@ -126,10 +147,11 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
 
 static gpuipc_status send_through_ring(connection *to, const buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
-    contents_flow flow = contents_flow_of(self, contents, &to->ended, deadline);
+    contents_flow flow = contents_flow_of(to, &to->pace_out, self, contents, deadline);
     gpuipc_status status = prepare_ring(to, flow.device);
     if (status != GPUIPC_OK ||
-        (status = contents_ring_await_room(to->ring_out, &flow)) != GPUIPC_OK ||
+        (status = pace_await(flow.pace, contents_piece_count(flow.bytes), flow.interrupted,
+                             deadline)) != GPUIPC_OK ||
         (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
         return connection_answer(to, status);
     }
@@ -156,8 +178,7 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
 /* ---- the call ----------------------------------------------------------------------------- */
 
 static gpuipc_status send_contents(connection *to, const gpuipc_contents *contents,
-                                   int timeout_ms) {
-    const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
+                                   os_deadline deadline) {
     buffer *self;
     gpuipc_status status = connection_check(to);
     if (status != GPUIPC_OK || (status = contents_check(to, contents, &self)) != GPUIPC_OK) {
@@ -176,7 +197,7 @@ static gpuipc_status send_contents(connection *to, const gpuipc_contents *conten
         status = status_change(GPUIPC_ERR_NO_TRANSPORT);
         status_add("; GPUIPC_TRANSPORT_HOST carries its contents");
     } else {
-        status = send_memory(to, self, contents, timeout_ms);
+        status = send_memory(to, self, contents, deadline);
     }
     buffer_unreference(self);
     return status;
@@ -198,7 +219,8 @@ gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
     os_interrupt interrupt;
     status = connection_lock_sending(to, &interrupt);
     if (status == GPUIPC_OK) {
-        status = send_contents(to, &known, timeout_ms);
+        const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
+        status = send_contents(to, &known, deadline);
         status = connection_unlock_sending(to, &interrupt, status);
     }
     connection_unreference(to);
