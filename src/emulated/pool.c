@@ -262,9 +262,20 @@ CUresult pool_allocate(pool *from, uint64_t bytes, stream *on, CUdeviceptr *out)
     return pool_map_block(block, bytes, out);
 }
 
+/* If all of it is one free block, and the pool keeps enough without it. */
+static void give_back(pool_chunk *chunk, uint64_t keep) {
+    const pool *owner = chunk->owner;
+    if (chunk->blocks->next == NULL && chunk->blocks->mapped == NULL &&
+        chunk->blocks->freed == NULL && owner->reserved > keep &&
+        chunk->at->at.size <= owner->reserved - keep) {
+        pool_chunk_remove(chunk);
+    }
+}
+
 void pool_free(mapping *mapped, task *point, const stream *on) {
     pool_block *block = mapped->block;
-    pool *owner = block->chunk->owner;
+    pool_chunk *chunk = block->chunk;
+    pool *owner = chunk->owner;
     const uint64_t bytes = mapped->at.size;
     address_unmap(mapped);
     block->mapped = NULL;
@@ -277,6 +288,9 @@ void pool_free(mapping *mapped, task *point, const stream *on) {
         task_retain(point);
         block->freed = point;
         block->freed_on = on;
+    } else {
+        pool_chunk_merge(chunk, false);
+        give_back(chunk, owner->threshold);
     }
     end_if_unused(owner);
 }
@@ -294,14 +308,10 @@ void pool_set_access(pool *what, int ordinal, CUmemAccess_flags flags) {
 
 void pool_trim(pool *what, uint64_t keep) {
     pool_chunk *next;
-    for (pool_chunk *chunk = what->chunks; chunk != NULL && what->reserved > keep; chunk = next) {
+    for (pool_chunk *chunk = what->chunks; chunk != NULL; chunk = next) {
         next = chunk->next;
         pool_chunk_merge(chunk, true);
-        /* One free block is all of it. */
-        if (chunk->blocks->next == NULL && chunk->blocks->mapped == NULL &&
-            chunk->blocks->freed == NULL && chunk->at->at.size <= what->reserved - keep) {
-            pool_chunk_remove(chunk);
-        }
+        give_back(chunk, keep);
     }
 }
 

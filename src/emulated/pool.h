@@ -72,8 +72,8 @@ void pool_destroy(pool *what);
 
 /** Memory that may be used in @p on, and in other streams behind that. */
 CUresult pool_allocate(pool *from, uint64_t bytes, stream *on, CUdeviceptr *out);
-/** Takes a MAPPING_POOLED back. @param point from which on it is free, NULL: at once
- *  @param on the stream in which that point lies */
+/** Takes a MAPPING_POOLED back. @param point from which on it is free, NULL: at once, and its chunk is given back
+ *  if that holds nothing else @param on the stream in which that point lies */
 void pool_free(mapping *mapped, task *point, const stream *on);
 
 /** Gives a device access, or takes it, to what the pool has and will have. */

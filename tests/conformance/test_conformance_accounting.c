@@ -4,7 +4,9 @@
  * The emulated driver deviates: it counts per process what that process made or imported, so what
  * happens in the helper does not show here.
  */
-#include "conformance_process.h"
+#include <string.h>
+
+#include "conformance_share.h"
 
 TestSuite(accounting, .init = conformance_start, .fini = conformance_finish, .timeout = 60);
 
@@ -90,4 +92,28 @@ Test(accounting, descriptor_holds_memory) {
     }
     os_handle_close(&shareable);
     check_fall(before, 0, "cuda.h: the memory returns with the last descriptor");
+}
+
+static CUdeviceptr pooled(CUmemoryPool from) {
+    CUdeviceptr address = 0;
+    OK(drv.cuMemAllocFromPoolAsync(&address, BIG_BYTES, from, NULL));
+    OK(drv.cuStreamSynchronize(NULL));
+    return address;
+}
+
+Test(accounting, pool_memory_returns_with_the_free_that_names_no_stream) {
+    need_pools();
+    CUmemPoolProps properties;
+    CUmemoryPool from = NULL;
+    memset(&properties, 0, sizeof properties);
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(drv.cuMemPoolCreate(&from, &properties));
+    OK(drv.cuMemFree(pooled(from))); /* warms up */
+    const size_t before = free_now();
+    const CUdeviceptr address = pooled(from);
+    check_fall(before, BIG, "cuda.h: a pool takes memory from the device");
+    OK(drv.cuMemFree(address));
+    check_fall(before, 0, "measured: it is back before anything was waited for");
+    OK(drv.cuMemPoolDestroy(from));
 }

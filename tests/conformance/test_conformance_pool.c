@@ -185,6 +185,46 @@ Test(pool, attributes) {
     OK(drv.cuMemPoolDestroy(from));
 }
 
+Test(pool, freed_without_a_stream_is_given_back_at_once) {
+    CUmemoryPool from = pool_make(CU_MEM_HANDLE_TYPE_NONE);
+    uint64_t threshold = UINT64_MAX;
+    const CUdeviceptr behind = pool_alloc(from, 32 * GRANULE);
+    OK(drv.cuMemFreeAsync(behind, stream));
+    cr_assert_eq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32 * GRANULE,
+                 "measured: cuMemFreeAsync, kept until a synchronization");
+    OK(drv.cuStreamSynchronize(stream));
+    cr_assert_eq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+    CUdeviceptr at_once = 0;
+    OK(drv.cuMemAllocFromPoolAsync(&at_once, 32 * GRANULE, from, stream));
+    OK(drv.cuMemFree(at_once));
+    cr_assert_eq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0,
+                 "measured: cuMemFree, nothing was waited for");
+    OK(drv.cuStreamSynchronize(stream));
+    OK(drv.cuMemPoolSetAttribute(from, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    OK(drv.cuMemFree(pool_alloc(from, 32 * GRANULE)));
+    cr_assert_eq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32 * GRANULE,
+                 "measured: below the threshold it is kept");
+    OK(drv.cuMemPoolDestroy(from));
+}
+
+Test(pool, freed_without_a_stream_gives_back_no_other_memory) {
+    CUmemoryPool from = pool_make(CU_MEM_HANDLE_TYPE_NONE);
+    const CUdeviceptr first = pool_alloc(from, 32 * GRANULE);
+    const CUdeviceptr second = pool_alloc(from, 32 * GRANULE);
+    OK(drv.cuMemFreeAsync(first, stream));
+    OK(drv.cuMemFree(second));
+    cr_assert_eq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32 * GRANULE,
+                 "measured: what was freed in a stream stays");
+    OK(drv.cuStreamSynchronize(stream));
+    const CUdeviceptr left = pool_alloc(from, 4 * GRANULE), right = pool_alloc(from, 4 * GRANULE);
+    OK(drv.cuMemFree(left));
+    cr_assert_geq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 8 * GRANULE,
+                  "measured: of what the pool took in one piece a part is in use");
+    OK(drv.cuMemFree(right));
+    cr_assert_eq(pool_attribute(from, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+    OK(drv.cuMemPoolDestroy(from));
+}
+
 Test(pool, access) {
     CUmemoryPool from = pool_make(CU_MEM_HANDLE_TYPE_NONE);
     CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
