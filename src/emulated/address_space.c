@@ -147,6 +147,7 @@ CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, re
     reservation *reserved = calloc(1, sizeof(*reserved));
     if (reserved != NULL) {
         reserved->at = (range){base, size};
+        reserved->epoch = ++last_epoch;
     }
     if (reserved == NULL || !list_insert(&reservations, &reserved->at)) {
         give_back(&(range){base, size});

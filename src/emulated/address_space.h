@@ -18,7 +18,8 @@ typedef struct range {
 /** A range that cuMemAddressReserve gave out, or that other memory lies in. */
 typedef struct reservation {
     range at;
-    bool is_plain; /**< not of cuMemAddressReserve */
+    bool is_plain;  /**< not of cuMemAddressReserve */
+    uint64_t epoch; /**< its own, which no mapping has either */
 } reservation;
 
 typedef enum mapping_kind {

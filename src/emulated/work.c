@@ -53,6 +53,19 @@ static void pieces_destroy(pieces *list) {
     *list = (pieces){NULL, 0};
 }
 
+/* What must be so still when the work's turn comes. 0: cuMemFree waits for it. A pool keeps what was freed in a
+ * stream, as long as it has that chunk. */
+static uint64_t epoch_of(const mapping *mapped, int by) {
+    switch (mapped->kind) {
+    case MAPPING_VIRTUAL:
+        return mapped->epoch[by];
+    case MAPPING_POOLED:
+        return address_reservation(mapped->at.base)->epoch;
+    default:
+        return 0;
+    }
+}
+
 static CUresult resolve_device(side at, uint64_t bytes, touch how, pieces *list) {
     while (bytes > 0) {
         mapping *mapped = address_mapping(at.address);
@@ -68,8 +81,7 @@ static CUresult resolve_device(side at, uint64_t bytes, touch how, pieces *list)
             .size = size,
             .address = at.address,
             .device = at.by->device,
-            /* cuMemFree waits for the work, cuMemUnmap does not; a pool keeps what was freed. */
-            .epoch = mapped->kind == MAPPING_VIRTUAL ? mapped->epoch[at.by->device] : 0,
+            .epoch = epoch_of(mapped, at.by->device),
         };
         if (!pieces_add(list, next)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -281,14 +293,16 @@ static void copy_pieces(const pieces *to, const pieces *from) {
     }
 }
 
+static bool piece_is_mapped(const piece *at) {
+    const mapping *mapped = address_mapping(at->address);
+    const reservation *reserved = address_reservation(at->address);
+    return at->epoch == 0 || (mapped != NULL && mapped->epoch[at->device] == at->epoch) ||
+           (reserved != NULL && reserved->epoch == at->epoch);
+}
+
 static bool pieces_are_mapped(const pieces *list) {
     for (size_t i = 0; i < list->count; i++) {
-        const piece *at = &list->item[i];
-        if (at->epoch == 0) {
-            continue;
-        }
-        const mapping *mapped = address_mapping(at->address);
-        if (mapped == NULL || mapped->epoch[at->device] != at->epoch) {
+        if (!piece_is_mapped(&list->item[i])) {
             return false;
         }
     }

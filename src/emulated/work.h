@@ -19,7 +19,7 @@ typedef struct piece {
     uint64_t size;
     CUdeviceptr address; /**< where the page table had it */
     int device;          /**< the ordinal that reads or writes there */
-    uint64_t epoch;      /**< of the mapping for that device; 0: nothing of cuMemMap */
+    uint64_t epoch; /**< of the mapping for that device, or of the pool's chunk; 0: of neither */
 } piece;
 
 /** A range of addresses as pieces, in order. */

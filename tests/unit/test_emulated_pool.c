@@ -156,6 +156,39 @@ Test(emulated_pool, keeps_what_its_threshold_says) {
     check_success(drv.cuMemPoolDestroy(pool));
 }
 
+/* Measured on an H100 (driver 580), in any kind of stream. */
+Test(emulated_pool, freeing_without_a_stream_under_pending_work_is_fatal) {
+    CUstream stream = NULL;
+    emulated_start(NULL);
+    check_success(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const CUmemoryPool pool = pool_make(0, 0);
+    const CUdeviceptr memory = allocate(pool, CHUNK, stream);
+    set_delay(DELAY_MS);
+    check_success(drv.cuMemsetD32Async(memory, 1, 1, stream));
+    check_success(drv.cuMemFree(memory));
+    check_result(CUDA_ERROR_ILLEGAL_ADDRESS, drv.cuStreamSynchronize(stream));
+    check_success(drv.cuMemPoolDestroy(pool));
+}
+
+Test(emulated_pool, work_goes_on_in_what_the_pool_keeps) {
+    uint64_t threshold = UINT64_MAX;
+    CUstream stream = NULL;
+    emulated_start(NULL);
+    check_success(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const CUmemoryPool pool = pool_make(0, 0);
+    check_success(drv.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    const CUdeviceptr first = allocate(pool, CHUNK, stream);
+    const CUdeviceptr second = allocate(pool, CHUNK, stream);
+    set_delay(DELAY_MS);
+    check_success(drv.cuMemsetD32Async(first, 1, 1, stream));
+    check_success(drv.cuMemFree(first));
+    check_success(drv.cuMemsetD32Async(second, 1, 1, stream));
+    check_success(drv.cuMemFreeAsync(second, stream));
+    check_success(drv.cuStreamSynchronize(stream));
+    check_success(drv.cuMemPoolDestroy(pool));
+    check_success(drv.cuStreamDestroy(stream));
+}
+
 Test(emulated_pool, ends_where_the_device_does) {
     CUdeviceptr more = 9;
     emulated_start("memory=48M");
