@@ -555,7 +555,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_set_access(gpuipc_buffer *
  * @param source the buffer that is read; it may be the same one, where the ranges do not overlap
  * @param source_offset in bytes, from its beginning
  * @param bytes how many; 0 does nothing
- * @param stream NULL: the default stream of the destination's device
+ * @param stream NULL: the default stream of the destination's device. One of another device that reaches both: it must
+ *        be allowed to write the destination (gpuipc_buffer_set_access())
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (the destination may only be read),
  *         ::GPUIPC_ERR_DRIVER_TOO_OLD (between devices without peer access: it has no host functions)
  * @ownership borrows; both buffers must stay until the stream has passed the copy

@@ -178,6 +178,31 @@ Test(buffer_copy, a_fill_on_a_stream_of_a_device_without_access_says_which) {
     check_ok(gpuipc_buffer_release(buffer));
 }
 
+/* Whether a GPU counts what it may only read as reached, so that its stream copies, was not measured. */
+Test(buffer_copy, a_copy_on_a_stream_of_a_device_that_may_not_write_says_which) {
+    core_need_emulated();
+    core_need_devices(2);
+    gpuipc_buffer *into = core_buffer(core_unit, 0);
+    gpuipc_buffer *from = core_buffer(core_unit, 0);
+    const driver *drv = core_driver();
+    CUstream stream;
+    core_enter_device(1);
+    cr_assert_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_copy_async(into, 0, from, 0, core_unit, stream)); /* by device 0 */
+    cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_set_access(into, 1, GPUIPC_ACCESS_READ));
+    check_ok(gpuipc_buffer_set_access(from, 1, GPUIPC_ACCESS_READ));
+    check_refused(GPUIPC_ERR_CUDA,
+                  "of device 0 on a stream of device 1, which needs access to write",
+                  gpuipc_buffer_copy_async(into, 0, from, 0, core_unit, stream));
+    check_ok(gpuipc_buffer_set_access(into, 1, GPUIPC_ACCESS_READ_WRITE));
+    check_ok(gpuipc_buffer_copy_async(into, 0, from, 0, core_unit, stream));
+    cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuStreamDestroy(stream), CUDA_SUCCESS);
+    check_ok(gpuipc_buffer_release(from));
+    check_ok(gpuipc_buffer_release(into));
+}
+
 /* Uses a buffer from a thread that CUDA has not seen before. */
 static void use_in_thread(void *argument) {
     gpuipc_buffer *const *buffer = argument;

@@ -14,9 +14,51 @@ static gpuipc_status enter(const buffer *self, gpuipc_stream stream, device_scop
     return device_enter_stream(self->context, stream, self->access_device, out_scope);
 }
 
+/* The number of the device whose CUDA context is current. */
+static uint32_t current_device(const context *ctx) {
+    CUdevice current;
+    if (ctx->driver.cuCtxGetDevice(&current) == CUDA_SUCCESS) {
+        for (uint32_t i = 0; i < ctx->device_count; i++) {
+            if (ctx->devices[i].ordinal == current) {
+                return i;
+            }
+        }
+    }
+    return GPUIPC_DEVICE_NONE;
+}
+
+/* The driver does not say that a stream is of a device that may not write the memory.
+ * @param doing what was done to the buffer, which is named behind it */
+static gpuipc_status write_refused(const buffer *self, CUresult result, const char *call,
+                                   const char *doing) {
+    char what[160];
+    const uint32_t current = current_device(self->context);
+    const bool may_write =
+        current == self->access_device && buffer_access(self) != GPUIPC_ACCESS_READ;
+    if (may_write || current == GPUIPC_DEVICE_NONE) {
+        (void)snprintf(what, sizeof(what), "%s a buffer", doing);
+    } else {
+        (void)snprintf(what, sizeof(what),
+                       "%s a buffer of device %" PRIu32 " on a stream of device %" PRIu32
+                       ", which needs access to write it (gpuipc_buffer_set_access)",
+                       doing, self->access_device, current);
+    }
+    return driver_failed(&self->context->driver, result, call, what);
+}
+
+/* Not by cuMemcpyDtoDAsync: either may be host memory, which that call is not for. */
+static gpuipc_status copy_here(const buffer *destination, CUdeviceptr into, CUdeviceptr from,
+                               uint64_t bytes, CUstream stream) {
+    const CUresult result = destination->context->driver.cuMemcpyAsync(into, from, bytes, stream);
+    return result == CUDA_SUCCESS ? GPUIPC_OK
+                                  : write_refused(destination, result, "cuMemcpyAsync",
+                                                  "copying from one buffer into");
+}
+
 /* By a device that reaches both while that of the caller's stream does not. */
-static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into, CUdeviceptr from,
-                                  uint64_t bytes, gpuipc_stream stream) {
+static gpuipc_status copy_besides(const buffer *destination, uint32_t index, CUdeviceptr into,
+                                  CUdeviceptr from, uint64_t bytes, gpuipc_stream stream) {
+    context *ctx = destination->context;
     const driver *drv = &ctx->driver;
     device_scope scope;
     CUstream other = NULL;
@@ -32,8 +74,7 @@ static gpuipc_status copy_besides(context *ctx, uint32_t index, CUdeviceptr into
     if ((status = detour_stream_new(drv, &other)) == GPUIPC_OK &&
         (status = detour_event_new(drv, &back)) == GPUIPC_OK &&
         (status = detour_enter(drv, left, other)) == GPUIPC_OK) {
-        status =
-            DRIVER_CALL(drv, cuMemcpyAsync, (into, from, bytes, other), "copying between buffers");
+        status = copy_here(destination, into, from, bytes, other);
     }
     device_leave(&scope);
     if (status == GPUIPC_OK) {
@@ -49,20 +90,16 @@ forget:
 static gpuipc_status copy_by(const copy_route *route, const buffer *destination,
                              uint64_t destination_offset, const buffer *source,
                              uint64_t source_offset, uint64_t bytes, gpuipc_stream stream) {
-    context *ctx = destination->context;
-    const driver *drv = &ctx->driver;
     const staging_end into = {destination->access_device,
                               buffer_address(destination, destination_offset)};
     const staging_end from = {source->access_device, buffer_address(source, source_offset)};
     switch (route->way) {
     case COPY_WAY_STAGED:
-        return staging_copy(ctx, &into, &from, bytes, stream);
+        return staging_copy(destination->context, &into, &from, bytes, stream);
     case COPY_WAY_BESIDES:
-        return copy_besides(ctx, route->device, into.address, from.address, bytes, stream);
+        return copy_besides(destination, route->device, into.address, from.address, bytes, stream);
     default:
-        /* not cuMemcpyDtoDAsync: either may be host memory, which that call is not for */
-        return DRIVER_CALL(drv, cuMemcpyAsync, (into.address, from.address, bytes, stream),
-                           "copying between buffers");
+        return copy_here(destination, into.address, from.address, bytes, stream);
     }
 }
 
@@ -114,32 +151,6 @@ gpuipc_status gpuipc_buffer_copy_async(gpuipc_buffer *destination_handle,
     return status;
 }
 
-/* The number of the device whose CUDA context is current. */
-static uint32_t current_device(const context *ctx) {
-    CUdevice current;
-    if (ctx->driver.cuCtxGetDevice(&current) == CUDA_SUCCESS) {
-        for (uint32_t i = 0; i < ctx->device_count; i++) {
-            if (ctx->devices[i].ordinal == current) {
-                return i;
-            }
-        }
-    }
-    return GPUIPC_DEVICE_NONE;
-}
-
-/* The driver does not say that a stream is of a device that may not use the memory. */
-static gpuipc_status fill_refused(const buffer *self, CUresult result) {
-    char what[160] = "filling a buffer";
-    const uint32_t current = current_device(self->context);
-    if (current != self->access_device && current != GPUIPC_DEVICE_NONE) {
-        (void)snprintf(what, sizeof(what),
-                       "filling a buffer of device %" PRIu32 " on a stream of device %" PRIu32
-                       ", which needs access to it (gpuipc_buffer_set_access)",
-                       self->access_device, current);
-    }
-    return driver_failed(&self->context->driver, result, "cuMemsetD*Async", what);
-}
-
 static CUresult fill_async(const driver *drv, CUdeviceptr address, uint64_t bytes, uint32_t value,
                            uint32_t width, gpuipc_stream stream) {
     switch (width) {
@@ -175,7 +186,7 @@ static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, u
     const CUresult result =
         fill_async(drv, buffer_address(self, offset), bytes, value, width, stream);
     if (result != CUDA_SUCCESS) {
-        status = fill_refused(self, result);
+        status = write_refused(self, result, "cuMemsetD*Async", "filling");
     }
     device_leave(&scope);
     return status;
