@@ -348,6 +348,46 @@ Test(channel_kernel, the_end_of_a_channel_lets_go_who_awaits_a_kernel) {
     stream_gate_end();
 }
 
+/* The writer's own next loan, for which a reader that keeps a frame is dropped. */
+static gpuipc_frame loan_that_drops(void) {
+    const gpuipc_frame other = channel_case_loan();
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    return other;
+}
+
+/* Of the kernel's frame, which the host stands in for, and of that loan. */
+static void end_after_drop(gpuipc_subscription *reader, const gpuipc_frame *made,
+                           const gpuipc_frame *other, CUstream makes, CUstream uses) {
+    check_ok(gpuipc_channel_publish(channel_case_channel, made, GPUIPC_NO_STREAM));
+    check_ok(gpuipc_channel_discard(channel_case_channel, other));
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(makes);
+    stream_gate_stream_end(uses);
+}
+
+/* A frame that the writer's stream does not come to is given back in order, and a kernel gets its slot. */
+static gpuipc_frame publish_behind_another(gpuipc_subscription *reader, CUstream makes,
+                                           CUstream uses) {
+    kernel_case writes = {.count = 0};
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    stream_gate_close(makes);
+    const gpuipc_frame before = kernel_case_loan(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &before, makes));
+    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    const gpuipc_frame made = kernel_case_loan(makes);
+    kernel_case_publish(&made, makes, &writes);
+    return made;
+}
+
+/* It has waited for that frame, and for nothing else. */
+static void check_goes_behind_the_other(CUstream makes, CUstream uses) {
+    stream_gate_check_waits(uses);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    stream_gate_synchronize(uses);
+}
+
 /* A reader that the writer drops, or that closes although its stream still waits, is not told any more of what stands in for
  * the kernel. */
 Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
@@ -372,26 +412,19 @@ Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
     stream_gate_check_waits(uses);
     stream_gate_check_waits(uses_of_closed);
     check_ok(gpuipc_subscription_close(closed));
-    const gpuipc_frame other = channel_case_loan();
-    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    const gpuipc_frame other = loan_that_drops();
     stream_gate_synchronize(uses);
     stream_gate_synchronize(uses_of_closed);
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_subscription_check(slow));
     check_refused(GPUIPC_ERR_LOST, "the writer dropped this reader",
                   gpuipc_subscription_give_back(slow, &frame, uses));
-    check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
-    check_ok(gpuipc_channel_discard(channel_case_channel, &other));
-    check_ok(gpuipc_subscription_close(slow));
-    stream_gate_stream_end(makes);
-    stream_gate_stream_end(uses);
+    end_after_drop(slow, &made, &other, makes, uses);
     stream_gate_stream_end(uses_of_closed);
     stream_gate_end();
 }
 
 /* What it gave back in order was promised, whatever becomes of the reader. */
 Test(channel_kernel, a_reader_that_is_dropped_goes_no_earlier_than_the_frame_before) {
-    kernel_case writes = {.count = 0};
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){
         .slots = 2, .max_held = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
@@ -400,58 +433,33 @@ Test(channel_kernel, a_reader_that_is_dropped_goes_no_earlier_than_the_frame_bef
     gpuipc_subscription *reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
     channel_case_send();
     (void)channel_case_take(reader); /* it keeps it */
-    stream_gate_close(makes);
-    const gpuipc_frame before = kernel_case_loan(makes);
-    check_ok(gpuipc_channel_publish(channel_case_channel, &before, makes));
-    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame));
-    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
-    const gpuipc_frame made = kernel_case_loan(makes);
-    kernel_case_publish(&made, makes, &writes);
+    const gpuipc_frame made = publish_behind_another(reader, makes, uses);
     channel *of;
     check_ok(channel_acquire(channel_case_channel, &of));
     point_page *page = of->readers[0].page;
     point_page_reference(page);
-    const gpuipc_frame other = channel_case_loan();
-    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
+    const gpuipc_frame other = loan_that_drops();
     const point_word awaited = channel_awaited_word(page, (uint32_t)(made.id & 255u), of->number);
     cr_assert_not(
         point_is_reached(&awaited)); /* a stream that was let go by it may not have gone on yet */
-    stream_gate_check_waits(uses);
     point_page_unreference(page, false);
     object_unreference(&of->object);
-    stream_gate_open();
-    stream_gate_synchronize(makes);
-    stream_gate_synchronize(uses);
-    check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
-    check_ok(gpuipc_channel_discard(channel_case_channel, &other));
-    check_ok(gpuipc_subscription_close(reader));
-    stream_gate_stream_end(makes);
-    stream_gate_stream_end(uses);
+    check_goes_behind_the_other(makes, uses);
+    end_after_drop(reader, &made, &other, makes, uses);
     stream_gate_end();
 }
 
 /* At the word of a slot readers may still wait for the frame before, which a stream has yet to say is ready. */
 Test(channel_kernel, the_end_of_a_channel_lets_nobody_go_too_early) {
-    kernel_case writes = {.count = 0};
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    stream_gate_close(makes);
-    const gpuipc_frame before = kernel_case_loan(makes);
-    check_ok(gpuipc_channel_publish(channel_case_channel, &before, makes));
-    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame));
-    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
-    const gpuipc_frame made = kernel_case_loan(makes);
-    kernel_case_publish(&made, makes, &writes);
+    (void)publish_behind_another(reader, makes, uses);
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
-    stream_gate_check_waits(uses);
-    stream_gate_open();
-    stream_gate_synchronize(makes);
-    stream_gate_synchronize(uses);
+    check_goes_behind_the_other(makes, uses);
     check_ok(gpuipc_subscription_close(reader));
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);
