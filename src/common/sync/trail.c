@@ -7,22 +7,13 @@
 #include "cuda/context.h"
 #include "cuda/device_event.h"
 #include "sync/point.h"
+#include "sync/trail_event.h"
 #include "sync/watch.h"
 
 /* An event may be late (device_event.h), and so may a thread on a machine that is busy. */
 #define SOON_NS  UINT64_C(100000000)
 #define SPIN_NS  UINT64_C(50000)
 #define PAUSE_US 50u
-
-typedef struct trail_event {
-    list_link link;
-    uint32_t device; /* GPUIPC_DEVICE_NONE: it is no event, but what stands for one */
-    CUevent event;
-    point_word passage; /* in its place, guarded by the mutex */
-    unsigned keepers; /* a turn, a mark, a milestone: without any it is parked. Guarded likewise */
-    atomic_bool
-        is_over; /* its CUDA context was reset, or is dead, and it is never recorded again */
-} trail_event;
 
 /* Each use of a slot is a turn: who asks meanwhile, and finds another one afterwards, has learned nothing. */
 typedef struct trail_mark {
@@ -43,15 +34,10 @@ typedef struct trail_progress {
 struct trail {
     atomic_uint references;
     struct context *context; /* no reference: whoever holds a trail holds the context */
-    os_mutex mutex;          /* guards the list, and who keeps what of it */
-    linked_list events;      /* all of them, until the end */
+    trail_events events;
     trail_mark marks[TRAIL_USES][TRAIL_SLOTS];
     trail_progress progress[TRAIL_USES];
 };
-
-static bool is_event(const trail_event *self) {
-    return self->device != GPUIPC_DEVICE_NONE;
-}
 
 gpuipc_status trail_new(struct context *ctx, trail **out_trail) {
     trail *self = calloc(1, sizeof(*self));
@@ -60,6 +46,7 @@ gpuipc_status trail_new(struct context *ctx, trail **out_trail) {
     }
     atomic_init(&self->references, 1u);
     self->context = ctx;
+    self->events.context = ctx;
     *out_trail = self;
     return GPUIPC_OK;
 }
@@ -73,70 +60,11 @@ void trail_unreference(trail *self, bool forked) {
         atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
         return;
     }
-    trail_event *event;
-    while ((event = LIST_ITEM(list_take(&self->events), trail_event, link)) != NULL) {
-        if (!forked && is_event(event)) {
-            /* Fails where its CUDA context is gone, and the event with it. */
-            (void)self->context->driver.cuEventDestroy(event->event);
-        }
-        free(event);
-    }
+    trail_events_end(&self->events, forked);
     free(self);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------ */
-
-static void keep(trail *self, trail_event *event) {
-    os_mutex_lock(&self->mutex);
-    event->keepers++;
-    os_mutex_unlock(&self->mutex);
-}
-
-/* NULL does nothing. */
-static void let_go(trail *self, trail_event *event) {
-    if (event != NULL) {
-        os_mutex_lock(&self->mutex);
-        event->keepers--;
-        os_mutex_unlock(&self->mutex);
-    }
-}
-
-/* What else the driver answers says that the CUDA context was reset or is dead, and nothing runs there (drop.c). */
-static bool may_pass_later(CUresult result) {
-    return result == CUDA_ERROR_NOT_READY || device_is_capture_error(result);
-}
-
-static point_word passage_of(trail *self, const trail_event *event) {
-    os_mutex_lock(&self->mutex);
-    const point_word passage = event->passage;
-    os_mutex_unlock(&self->mutex);
-    return passage;
-}
-
-/* Relaxed: else it would end a capture of another thread's in global mode (measured on an H100, driver 580). */
-static bool ask_event(const driver *drv, trail_event *event) {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (atomic_load(&event->is_over)) {
-        return true;
-    }
-    const bool is_relaxed = drv->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = drv->cuEventQuery(event->event);
-    if (is_relaxed) {
-        (void)drv->cuThreadExchangeStreamCaptureMode(&mode);
-    }
-    if (result != CUDA_SUCCESS && !may_pass_later(result)) {
-        atomic_store(&event->is_over, true);
-    }
-    return !may_pass_later(result);
-}
-
-static bool has_come(trail *self, trail_event *event) {
-    if (is_event(event)) {
-        return ask_event(&self->context->driver, event);
-    }
-    const point_word passage = passage_of(self, event);
-    return point_is_reached(&passage);
-}
 
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
     trail_mark *mark = &self->marks[use][slot];
@@ -148,7 +76,8 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
         return true;
     }
     trail_event *last = atomic_load(&mark->last);
-    if (last == NULL || !has_come(self, last) || atomic_load(&mark->turn) != turn) {
+    if (last == NULL || !trail_event_has_come(&self->events, last) ||
+        atomic_load(&mark->turn) != turn) {
         return false;
     }
     atomic_store(&mark->passed, turn);
@@ -163,11 +92,11 @@ static bool is_far_behind(trail *self, trail_progress *of) {
     if (event == NULL) {
         return false;
     }
-    if (!has_come(self, event)) {
+    if (!trail_event_has_come(&self->events, event)) {
         return true;
     }
     if (atomic_compare_exchange_strong(older, &event, NULL)) {
-        let_go(self, event);
+        trail_event_let_go(&self->events, event);
     }
     return false;
 }
@@ -178,10 +107,7 @@ bool trail_is_far_behind(trail *self) {
 }
 
 bool trail_is_untouched(trail *self) {
-    os_mutex_lock(&self->mutex);
-    const bool is_untouched = self->events.first == NULL;
-    os_mutex_unlock(&self->mutex);
-    return is_untouched;
+    return trail_events_are_none(&self->events);
 }
 
 bool trail_have_all_passed(trail *self, trail_set *seen) {
@@ -250,45 +176,6 @@ void trail_stream_leave(const trail_stream *self) {
     device_leave(&self->scope);
 }
 
-/* ---- events ------------------------------------------------------------------------------------ */
-
-GPUIPC_COLD static trail_event *take_parked(trail *self, uint32_t index) {
-    os_mutex_lock(&self->mutex);
-    trail_event *found = NULL;
-    for (list_link *at = self->events.first; at != NULL && found == NULL; at = at->next) {
-        trail_event *event = LIST_ITEM(at, trail_event, link);
-        if (event->keepers == 0 && event->device == index && !atomic_load(&event->is_over)) {
-            event->keepers = 1;
-            found = event;
-        }
-    }
-    os_mutex_unlock(&self->mutex);
-    return found;
-}
-
-/* @param index of no device: for a passage */
-GPUIPC_COLD static gpuipc_status make_event(trail *self, uint32_t index, trail_event **out_event) {
-    trail_event *made = calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return status_out_of_memory(sizeof(*made));
-    }
-    made->device = index;
-    made->keepers = 1;
-    gpuipc_status status =
-        index == GPUIPC_DEVICE_NONE
-            ? GPUIPC_OK
-            : device_event_new(self->context, CU_EVENT_DISABLE_TIMING, &made->event, &made->device);
-    if (status != GPUIPC_OK) {
-        free(made);
-        return status;
-    }
-    os_mutex_lock(&self->mutex);
-    list_prepend(&self->events, &made->link);
-    os_mutex_unlock(&self->mutex);
-    *out_event = made;
-    return GPUIPC_OK;
-}
-
 /* ---- turns ------------------------------------------------------------------------------------- */
 
 static bool is_milestone(const trail_turn *of, const trail_event *event) {
@@ -308,13 +195,16 @@ static gpuipc_status find_event(trail_turn *self) {
     }
     const bool is_good = last != NULL && last->device == index && !atomic_load(&last->is_over) &&
                          !is_milestone(self, last);
-    self->event = is_good ? last : take_parked(self->of, index);
-    return self->event != NULL ? GPUIPC_OK : make_event(self->of, index, &self->event);
+    if (is_good) {
+        self->event = last;
+        return GPUIPC_OK;
+    }
+    return trail_event_take(&self->of->events, index, &self->event);
 }
 
 /* Where streams do not wait for words, none waits for a peer: the host may wait for what is in its way. */
 GPUIPC_COLD static gpuipc_status wait_for_passage(const trail_turn *self, const trail_event *last) {
-    const point_word passage = passage_of(self->of, last);
+    const point_word passage = trail_event_passage(&self->of->events, last);
     return self->by->can_wait ? point_capture_waits(&passage, 1, self->by->stream)
                               : point_await(&passage, 1, NULL, os_deadline_after(-1));
 }
@@ -325,7 +215,7 @@ static gpuipc_status wait_for_former(const trail_turn *self, trail_use use, uint
         return GPUIPC_OK;
     }
     const trail_event *last = atomic_load(&self->mark->last);
-    if (!is_event(last)) {
+    if (trail_event_is_passage(last)) {
         return wait_for_passage(self, last);
     }
     return DRIVER_CALL(&self->of->context->driver, cuStreamWaitEvent,
@@ -361,7 +251,7 @@ gpuipc_status trail_turn_begin(trail *self, trail_use use, uint32_t slot, trail_
 /* The event is for others. */
 static void let_go_unused(const trail_turn *self) {
     if (self->event != atomic_load(&self->mark->last)) {
-        let_go(self->of, self->event);
+        trail_event_let_go(&self->of->events, self->event);
     }
 }
 
@@ -387,8 +277,10 @@ static void count_turn(const trail_turn *self, trail_event *stands_for_it) {
     const unsigned ended = atomic_load_explicit(&of->ended, memory_order_relaxed) + 1u;
     atomic_store_explicit(&of->ended, ended, memory_order_relaxed);
     if (ended % TRAIL_PERIOD == 0) {
-        keep(self->of, stands_for_it);
-        let_go(self->of, atomic_exchange(&of->milestones[ended / TRAIL_PERIOD % 2], stands_for_it));
+        trail_event_keep(&self->of->events, stands_for_it);
+        trail_event_let_go(
+            &self->of->events,
+            atomic_exchange(&of->milestones[ended / TRAIL_PERIOD % 2], stands_for_it));
     }
 }
 
@@ -397,7 +289,7 @@ static void end_with(const trail_turn *self, trail_event *stands_for_it) {
     trail_event *last = atomic_load(&self->mark->last);
     atomic_store_explicit(&self->mark->last, stands_for_it, memory_order_release);
     if (last != stands_for_it) {
-        let_go(self->of, last);
+        trail_event_let_go(&self->of->events, last);
     }
     count_turn(self, stands_for_it);
     turn_is_over(self, false);
@@ -420,17 +312,14 @@ static gpuipc_status write_passage(const trail_turn *self, trail_event *event) {
         status = point_submit_writes(ctx, NULL, 0, self->by->stream, &passage);
     }
     if (status == GPUIPC_OK) {
-        os_mutex_lock(&self->of->mutex);
-        event->passage = passage;
-        os_mutex_unlock(&self->of->mutex);
+        trail_event_set_passage(&self->of->events, event, &passage);
     }
     return status;
 }
 
 GPUIPC_COLD static gpuipc_status end_with_passage(const trail_turn *self) {
-    trail_event *event = take_parked(self->of, GPUIPC_DEVICE_NONE);
-    gpuipc_status status =
-        event != NULL ? GPUIPC_OK : make_event(self->of, GPUIPC_DEVICE_NONE, &event);
+    trail_event *event;
+    gpuipc_status status = trail_event_take(&self->of->events, GPUIPC_DEVICE_NONE, &event);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -439,7 +328,7 @@ GPUIPC_COLD static gpuipc_status end_with_passage(const trail_turn *self) {
         let_go_unused(self);
         end_with(self, event);
     } else {
-        let_go(self->of, event);
+        trail_event_let_go(&self->of->events, event);
     }
     return status;
 }
