@@ -10,6 +10,8 @@
 
 /* Some ten microseconds. */
 #define LOCK_TRIES 1000u
+/* How often the mutex of a writer is tried that is in its calls all the time: some ten microseconds. */
+#define LOOK_TRIES 1000u
 
 /* ---- what is asked for ------------------------------------------------------------------------ */
 
@@ -261,4 +263,13 @@ void channel_lock(channel *self) {
         }
     }
     os_mutex_lock(&self->mutex);
+}
+
+bool channel_try_lock(channel *self) {
+    for (unsigned tries = 0; tries < LOOK_TRIES; tries++) {
+        if (os_mutex_try_lock(&self->mutex)) {
+            return true;
+        }
+    }
+    return false;
 }

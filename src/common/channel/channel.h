@@ -82,6 +82,8 @@ gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
 /** Takes the mutex. Who has it has it for moments, mostly, so that nobody sleeps for it at once: to sleep, and to wake who
  *  sleeps, are system calls. */
 void channel_lock(channel *self);
+/** The same, for who may look again later: a writer that is never out of its calls is tried for a while. */
+bool channel_try_lock(channel *self);
 
 /* ---- slots: channel_slot.c; the mutex is held, and given up while a loan waits ------------------ */
 
@@ -123,11 +125,16 @@ void channel_kernel_let_go(const channel *self, const channel_reader *reader, ui
 /** The channel ends: nobody says any more that kernels were launched. */
 void channel_kernels_end(channel *self);
 
-/* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------ */
+/* ---- a reader that comes: channel_attach.c ------------------------------------------------------ */
 
 /** What the server calls. */
 extern const offer_channel channel_offered;
 
+/* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------- */
+
+/** By the process's thread (lookout.h), as long as there are any: a call of the writer's that is long looks by itself.
+ *  @return whether there are none */
+bool channel_readers_look(object *of);
 /** It reads no more: what it has is free. */
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why);
 /** Looks which have ended or closed. @return whether there are any left */
