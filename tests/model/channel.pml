@@ -24,6 +24,8 @@
  *  11: who finds that what it took was withdrawn does not say so
  *  12: who closes gives back what it has in a slot of which its stream still has the former frame
  *  13: who has closed counts as gone, although the writer's stream waits for a frame of before the one that is there
+ *  14: a channel that ends lets who awaits a kernel go, although its stream has yet to say that the frame before is ready
+ *  15: a channel that ends lets nobody go who awaits a kernel
  */
 #ifndef FAULT
 #define FAULT 0
@@ -36,6 +38,9 @@
 #endif
 #ifndef CLOSES
 #define CLOSES 2 /* 0, 1: this reader may close; 2: none does */
+#endif
+#ifndef KERNEL
+#define KERNEL 0 /* 1: a kernel that is never launched has the last frame, whose slot is its own when the channel ends */
 #endif
 #ifndef SLOTS
 #define SLOTS 2
@@ -62,7 +67,7 @@
 /* ---- what a reader and the writer share: a page for each reader ---- */
 byte having[READERS * SLOTS];   /* the reader's; all others but "returned" are the writer's */
 byte returned[READERS * SLOTS]; /* the last frame that was; the reader's, or its stream's */
-byte ready[READERS * SLOTS];    /* the last frame that was */
+byte ready[READERS * SLOTS];    /* one more than twice the last frame that was; twice a frame: it never will be */
 byte place[READERS * SLOTS];    /* ring: of an offer; 0: none, or withdrawn, or being written */
 byte said[READERS * SLOTS];     /* ring: the rest of an offer */
 byte tail;                      /* the newest; of the reader of the newest */
@@ -82,12 +87,16 @@ bool holds[READERS * SLOTS]; /* this reader may have this slot */
 bool waits[READERS];         /* of the slot that was found: a stream has to wait for this reader */
 bool offered[READERS];       /* likewise: this reader is to lose its offer */
 byte frame_of[SLOTS];
+byte written[SLOTS]; /* the last frame of which the writer's stream has said that it is ready: what its event says */
 
 bool is_ended[READERS];      /* this reader has left, and has nothing */
 byte awaited[READERS * SLOTS]; /* the latest frame that the writer's stream waits for */
 
 /* ---- a reader's own ---- */
 byte returns[READERS * SLOTS]; /* so many frames of this slot its stream has yet to return */
+
+#define IS_READY(r, s, n) (ready[AT(r, s)] >= 2 * (n))
+#define IS_LOST(r, s, n)  (ready[AT(r, s)] == 2 * (n))
 
 #if FAULT == 6
 #define IS_GONE(r) false
@@ -262,9 +271,37 @@ inline offer(r) {
     fi
 }
 
+/* In the order of the stream; not of a kernel, which is the caller's to launch. */
+inline publish_on_stream() {
+    d_step {
+        stream ! slot, n, frame_of[slot], waits[0], waits[1];
+#if CLOSES != 2
+        awaited[AT(CLOSES, slot)] = (waits[CLOSES] -> frame_of[slot] : awaited[AT(CLOSES, slot)]);
+#endif
+        frame_of[slot] = n
+    }
+}
+
+inline publish_by_kernel() {
+    d_step { former = frame_of[slot]; of_kernel = slot; frame_of[slot] = n }
+}
+
+/* The word of that slot may be awaited for the frame before, which the stream comes to soon. */
+inline let_go_who_awaits_the_kernel() {
+#if KERNEL != 0 && FAULT != 15
+    (FAULT == 14 || written[of_kernel] >= former);
+    ready[AT(0, of_kernel)] = 2 * FRAMES;
+    ready[AT(1, of_kernel)] = 2 * FRAMES
+#else
+    skip
+#endif
+}
+
 active proctype writer() {
     byte n = 1;
     byte slot;
+    byte former; /* of the slot that a kernel has */
+    byte of_kernel;
     byte who;
     byte first;
     byte holder; /* one that has to give something back before there is a slot */
@@ -274,13 +311,10 @@ active proctype writer() {
         :: n > FRAMES -> break
         :: else ->
             loan();
-            d_step {
-                stream ! slot, n, frame_of[slot], waits[0], waits[1];
-#if CLOSES != 2
-                awaited[AT(CLOSES, slot)] = (waits[CLOSES] -> frame_of[slot] : awaited[AT(CLOSES, slot)]);
-#endif
-                frame_of[slot] = n
-            };
+            if
+            :: KERNEL == 0 || n < FRAMES -> publish_on_stream()
+            :: KERNEL != 0 && n == FRAMES -> publish_by_kernel()
+            fi;
 #if ONLY != 1
             offer(0);
 #endif
@@ -291,6 +325,7 @@ active proctype writer() {
             wake_reader(1);
             d_step { slot = 0; n++ }
         od;
+        let_go_who_awaits_the_kernel();
         has_ended[0] = true;
         wake_reader(0);
         has_ended[1] = true;
@@ -308,16 +343,16 @@ active proctype writer_stream() {
     bool waits_1;
     {
         do
-        :: done == FRAMES -> break
+        :: done == FRAMES - KERNEL -> break
         :: else ->
             stream ? slot, n, before, waits_0, waits_1;
             (!waits_0 || is_killed[0] || is_ended[0] || IS_RETURNED(0, slot, before));
             (!waits_1 || is_killed[1] || is_ended[1] || IS_RETURNED(1, slot, before));
             contents[slot] = 0;
             contents[slot] = n;
-            ready[AT(0, slot)] = n;
-            ready[AT(1, slot)] = n;
-            d_step { slot = 0; n = 0; before = 0; waits_0 = false; waits_1 = false; done++ }
+            ready[AT(0, slot)] = 2 * n + 1;
+            ready[AT(1, slot)] = 2 * n + 1;
+            d_step { written[slot] = n; slot = 0; n = 0; before = 0; waits_0 = false; waits_1 = false; done++ }
         od
     } unless { writer_is_killed }
 }
@@ -370,8 +405,8 @@ inline take() {
 
 inline use() {
     if
-    :: FAULT == 3 || ready[AT(r, slot)] >= taken ->
-        assert(contents[slot] == taken);
+    :: FAULT == 3 || IS_READY(r, slot, taken) ->
+        assert(contents[slot] == taken || IS_LOST(r, slot, taken));
         seen = taken
     :: writer_is_killed /* it learns that the writer ended before the frame was ready */
     fi
@@ -416,9 +451,9 @@ proctype reader_stream(byte r) {
         do
         :: reader_streams[r] ? slot, n ->
             if
-            :: ready[AT(r, slot)] >= n ->
-                assert(contents[slot] == n);
-                assert(contents[slot] == n)
+            :: IS_READY(r, slot, n) ->
+                assert(contents[slot] == n || IS_LOST(r, slot, n));
+                assert(contents[slot] == n || IS_LOST(r, slot, n))
             :: writer_is_killed
             fi;
             RETURN(r, slot, n);
