@@ -110,8 +110,18 @@ static inline uint32_t subscription_count_held(const subscription *self) {
     return count;
 }
 
-/** The next frame for this reader, which it has not taken yet. The taking mutex is held. */
+/* ---- the next frame: subscription_next.c; the taking mutex is held ------------------------------ */
+
+/** The next one for this reader, which it has not taken yet. */
 bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t *out_slot);
+/** Asks the system now and then. */
+bool subscription_is_writer_gone(subscription *self);
+/** Waits until there is one, and takes it: its contents may not be there. Who is out of time and calls again goes on looking,
+ *  or sleeping. */
+gpuipc_status subscription_await_next(subscription *self, trail_stream *by, time_limit *limit,
+                                      uint32_t *out_slot);
+
+/* ---- what is said of its end: subscription.c ---------------------------------------------------- */
 
 /** There will be no more. @param why what the end word says: CHANNEL_IS_ON when only the process has ended
  *  @return the status that takes answer */
