@@ -478,6 +478,11 @@ typedef struct gpuipc_buffer_info {
         *attachment; /**< the bytes attached to the ticket that it was opened by; NULL: none. The
                                   buffer's, for as long as the caller holds it */
     size_t attachment_bytes; /**< how many they are */
+    int32_t
+        is_attachment_withheld; /**< 1: bytes are attached to what was shared, and it was opened by a ticket for
+                              a part (gpuipc_ticket_narrow()). Only who opens all of it gets them: they may say what
+                              lies where in it */
+    uint32_t reserved; /**< 0 */
 } gpuipc_buffer_info;
 /** The start of a ::gpuipc_buffer_info: struct_size is set, all else is zero. */
 #define GPUIPC_BUFFER_INFO_INIT GPUIPC_SIZED(gpuipc_buffer_info)

@@ -135,8 +135,8 @@ typedef struct gpuipc_share_config {
      *  does not count again. The process that shares never counts. */
     uint32_t max_processes;
     uint32_t reserved; /**< 0 */
-    const void
-        *attachment; /**< bytes that everybody who opens it gets: gpuipc_buffer_info::attachment */
+    const void *
+        attachment; /**< bytes that everybody who opens all of it gets: gpuipc_buffer_info::attachment */
     size_t attachment_bytes; /**< at most ::GPUIPC_MESSAGE_BYTES_MAX - 64 */
     gpuipc_stream stream;    /**< as gpuipc_outgoing::stream */
 } gpuipc_share_config;
@@ -307,7 +307,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_ticket_to_text(const gpuipc_ticke
 
 /**
  * Makes a ticket for a part of what another one stands for, without asking anybody. It guards against mistakes
- * only: whoever has it can make the other.
+ * only: whoever has it can make the other. What is attached to the whole does not come with a part, since it may say what
+ * lies where in the whole (gpuipc_buffer_info::is_attachment_withheld). Share the part itself to attach something to it.
  * @param whole the other ticket
  * @param offset of the part, in the range of @p whole, in bytes
  * @param bytes of the part; above 0

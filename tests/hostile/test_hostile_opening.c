@@ -112,14 +112,15 @@ static void answer_that_there_is_not(opening_peer *self) {
 }
 
 static void flag_that_there_is_not(opening_peer *self) {
-    static const uint16_t flags[] = {2, 0x8000};
+    static const uint16_t flags[] = {4, 0x8000};
     self->reply.flags = flags[self->round % COUNT(flags)];
     send_grant(self);
 }
 
 static void refuses_with_a_flag(opening_peer *self) {
+    static const uint16_t flags[] = {WIRE_REPLY_ONE_SHOT, WIRE_REPLY_WITHHELD};
     self->reply.answer = WIRE_REVOKED;
-    self->reply.flags = WIRE_REPLY_ONE_SHOT;
+    self->reply.flags = flags[self->round % COUNT(flags)];
     send_answer(self);
 }
 
@@ -276,8 +277,8 @@ static const opening_case cases[] = {
     CASE("an answer that there is not", REPLY "answer is 0 to 10", VERSION,
          answer_that_there_is_not, 3),
     CASE("a flag that there is not", REPLY "flags: others 0", PROTOCOL, flag_that_there_is_not, 2),
-    CASE("refuses, and says one-shot", REPLY "bit 0, only where granted", PROTOCOL,
-         refuses_with_a_flag, 0),
+    CASE("refuses, and has a flag of what is granted", REPLY "flags: only where granted", PROTOCOL,
+         refuses_with_a_flag, 2),
     CASE("an attachment of 1, 2^31, 2^32 - 1 bytes that is not there",
          REPLY "attachment: all that follows", PROTOCOL, attachment_that_is_not_there, 3),
     CASE("a reply of 2^31, 2^32 - 1 bytes", "Packet: total bytes at most 1,048,576", LIMIT,

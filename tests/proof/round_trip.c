@@ -173,6 +173,7 @@ static void reply_of(uint16_t answer, uint16_t flags) {
 void proves_reply(uint16_t answer) {
     reply_of(WIRE_GRANTED, 0);
     reply_of(WIRE_GRANTED, WIRE_REPLY_ONE_SHOT);
+    reply_of(WIRE_GRANTED, WIRE_REPLY_WITHHELD);
     if (answer > WIRE_GRANTED && answer <= WIRE_TOO_MANY) {
         reply_of(answer, 0);
     }

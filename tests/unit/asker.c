@@ -143,6 +143,7 @@ static gpuipc_status deliver(connection *from, asker_reply *out_reply) {
     }
     check_ok(wire_decode_reply(bytes, message.bytes_size, &record));
     reply.answer = (wire_answer)record.answer;
+    reply.flags = record.flags;
     memcpy(reply.attachment, bytes + WIRE_REPLY_BYTES, sizeof(reply.attachment));
     *out_reply = reply;
     return GPUIPC_OK;

@@ -16,6 +16,7 @@ typedef struct asker {
 /** What came. */
 typedef struct asker_reply {
     wire_answer answer;
+    uint16_t flags;        /**< WIRE_REPLY_* */
     char attachment[64];   /**< as text */
     uint16_t ready;        /**< wire_ready of the buffer */
     gpuipc_buffer *buffer; /**< NULL: none came */

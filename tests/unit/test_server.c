@@ -97,6 +97,40 @@ Test(server, opens_a_part_of_it_and_nothing_beside_it) {
     cr_assert_eq(asker_answer(&client, &of), WIRE_GRANTED);
 }
 
+/* It may say what lies where, and would say it wrongly of a part. */
+Test(server, gives_what_is_attached_to_who_opens_all_of_it) {
+    static const char note[] = "three tensors";
+    const gpuipc_share_config config = {.struct_size = sizeof(config),
+                                        .offset = core_unit,
+                                        .bytes = core_unit,
+                                        .flags = GPUIPC_SHARE_ONE_SHOT,
+                                        .attachment = note,
+                                        .attachment_bytes = sizeof(note)};
+    const gpuipc_share_config bare = {.struct_size = sizeof(bare)};
+    const gpuipc_ticket of = share_with(&config);
+    const gpuipc_ticket of_bare = share_with(&bare);
+    const uint64_t parts[][2] = {{0, 4096}, {4096, core_unit - 4096}, {1, 1}};
+    gpuipc_ticket part;
+    asker_begin(&client, other, &of);
+    for (size_t i = 0; i < 3; i++) {
+        check_ok(gpuipc_ticket_narrow(&of, parts[i][0], parts[i][1], &part));
+        const asker_reply reply = asker_ask(&client, &part);
+        cr_assert_eq(reply.answer, WIRE_GRANTED);
+        cr_assert_eq(reply.flags, WIRE_REPLY_ONE_SHOT | WIRE_REPLY_WITHHELD);
+        cr_assert_str_eq(reply.attachment, "");
+        check_ok(gpuipc_buffer_release(reply.buffer));
+    }
+    check_ok(gpuipc_ticket_narrow(&of, 0, core_unit, &part)); /* which is all of it */
+    asker_reply reply = asker_ask(&client, &part);
+    cr_assert_eq(reply.flags, WIRE_REPLY_ONE_SHOT);
+    cr_assert_str_eq(reply.attachment, note);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+    check_ok(gpuipc_ticket_narrow(&of_bare, 0, 4096, &part)); /* nothing is withheld */
+    reply = asker_ask(&client, &part);
+    cr_assert_eq(reply.flags, 0);
+    check_ok(gpuipc_buffer_release(reply.buffer));
+}
+
 Test(server, does_not_tell_a_wrong_secret_from_no_share) {
     const gpuipc_ticket of = asker_share(server, shared);
     const gpuipc_ticket forged = asker_forge(&of);

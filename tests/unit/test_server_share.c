@@ -373,8 +373,10 @@ Test(server_share, the_process_itself_gets_the_original) {
     cr_assert_eq(asker_answer_here(&of, &found), WIRE_GRANTED);
     cr_assert(found->access == GPUIPC_ACCESS_READ &&
               found->of->buffer_id == core_info(shared).buffer_id);
-    cr_assert_eq(memcmp(offer_attachment(found, &attached), note, sizeof(note)), 0);
+    cr_assert_eq(memcmp(offer_attachment(found, 512, 4096, &attached), note, sizeof(note)), 0);
     cr_assert_eq(attached, sizeof(note));
+    cr_assert_null(offer_attachment(found, 512, 4095, &attached));
+    cr_assert_eq(attached, 0);
     offer_unreference(found, false);
     ticket decoded = asker_decode(&of);
     decoded.bytes++;

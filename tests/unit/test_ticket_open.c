@@ -151,9 +151,11 @@ Test(ticket_open, what_was_attached_comes_with_it) {
     cr_assert_str_eq(core_info(opened[1]).attachment, "a manifest");
     drop(opened[1]);
     server.attachment = NULL;
+    server.reply_flags = WIRE_REPLY_WITHHELD;
     check_ok(open_while(grant, &wanted, &opened[0]));
     cr_assert(core_info(opened[0]).attachment == NULL &&
               core_info(opened[0]).attachment_bytes == 0);
+    cr_assert_eq(core_info(opened[0]).is_attachment_withheld, 1);
     drop(opened[0]);
     cr_assert(core_info(original).attachment == NULL);
 }

@@ -170,6 +170,33 @@ Test(ticket_own, what_was_attached_and_refusals_are_as_of_another_process) {
     drop(own);
 }
 
+Test(ticket_own, what_was_attached_comes_with_all_of_it_only) {
+    static const char attached[] = "shape";
+    gpuipc_buffer *own = make(GPUIPC_TRANSPORT_VMM);
+    const gpuipc_ticket wanted = share(
+        own, (gpuipc_share_config){
+                 .bytes = core_unit, .attachment = attached, .attachment_bytes = sizeof(attached)});
+    gpuipc_ticket part;
+    gpuipc_buffer *opened = open_in(other, &wanted, (gpuipc_open_config){0});
+    cr_assert_eq(core_info(opened).is_attachment_withheld, 0);
+    check_ok(gpuipc_ticket_narrow(&wanted, 256, 512, &part));
+    gpuipc_buffer *narrow = open_in(other, &part, (gpuipc_open_config){0});
+    gpuipc_buffer *again = open_in(other, &part, (gpuipc_open_config){0});
+    cr_assert_null(core_info(narrow).attachment);
+    cr_assert_eq(core_info(narrow).attachment_bytes, 0);
+    cr_assert_eq(core_info(narrow).is_attachment_withheld, 1);
+    cr_assert_eq(core_info(again).is_attachment_withheld, 1);
+    drop(opened);
+    drop(narrow);
+    drop(again);
+    const gpuipc_ticket bare = share(own, (gpuipc_share_config){0});
+    check_ok(gpuipc_ticket_narrow(&bare, 256, 512, &part));
+    narrow = open_in(other, &part, (gpuipc_open_config){0});
+    cr_assert_eq(core_info(narrow).is_attachment_withheld, 0);
+    drop(narrow);
+    drop(own);
+}
+
 Test(ticket_own, what_is_opened_so_can_be_sent_on) {
     gpuipc_buffer *own = make(GPUIPC_TRANSPORT_VMM);
     const gpuipc_ticket wanted = share(own, (gpuipc_share_config){0});

@@ -74,11 +74,24 @@ Test(wire, a_reply_is_the_frozen_bytes) {
     made[2] = WIRE_REPLY_ONE_SHOT;
     check_ok(wire_decode_reply(made, WIRE_REPLY_BYTES + 3, &found));
     cr_assert_eq(found.flags, WIRE_REPLY_ONE_SHOT);
-    for (unsigned bit = 1; bit < 16; bit++) { /* flags that there are not */
+    for (unsigned bit = 1; bit < 16;
+         bit++) { /* flags that there are not, or not beside an attachment */
         made[2] = (uint8_t)(1u << bit);
         made[3] = (uint8_t)((1u << bit) >> 8);
         check_status(GPUIPC_ERR_PROTOCOL, wire_decode_reply(made, WIRE_REPLY_BYTES + 3, &found));
     }
+}
+
+Test(wire, the_reply_of_a_part_has_no_attachment) {
+    const wire_reply wanted = {.answer = WIRE_GRANTED,
+                               .flags = WIRE_REPLY_ONE_SHOT | WIRE_REPLY_WITHHELD};
+    uint8_t made[WIRE_REPLY_BYTES + 1] = {0};
+    wire_reply found;
+    wire_encode_reply(&wanted, made);
+    check_ok(wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
+    cr_assert_eq(found.flags, wanted.flags);
+    made[4] = 1; /* its attachment, and the flag that says there is none */
+    check_status(GPUIPC_ERR_PROTOCOL, wire_decode_reply(made, sizeof(made), &found));
 }
 
 Test(wire, only_what_is_granted_has_an_attachment) {
@@ -92,9 +105,11 @@ Test(wire, only_what_is_granted_has_an_attachment) {
                      wire_decode_reply(made, sizeof(made), &found));
         wire_encode_reply(&alone, made);
         check_ok(wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
-        made[2] = WIRE_REPLY_ONE_SHOT;
-        check_status(answer == WIRE_GRANTED ? GPUIPC_OK : GPUIPC_ERR_PROTOCOL,
-                     wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
+        for (uint8_t flag = WIRE_REPLY_ONE_SHOT; flag <= WIRE_REPLY_WITHHELD; flag++) {
+            made[2] = flag;
+            check_status(answer == WIRE_GRANTED ? GPUIPC_OK : GPUIPC_ERR_PROTOCOL,
+                         wire_decode_reply(made, WIRE_REPLY_BYTES, &found));
+        }
         cr_assert_eq(found.answer, answer);
     }
     const wire_reply newer = {.answer = WIRE_TOO_MANY + 1};

@@ -91,11 +91,6 @@ std::vector<gpuipc_range> ranges_of(const memory &core) {
         status = gpuipc_manifest_read(core.attachment(), core.attachment_bytes(), core.bytes(),
                                       ranges.data(), ranges.size(), &count);
     }
-    if (status == GPUIPC_ERR_OUT_OF_RANGE) {
-        fail(
-            status, "open",
-            "the ticket's arrays do not lie in its memory, as after narrow(): use open_buffer(), and place() them");
-    }
     if (status == GPUIPC_ERR_PROTOCOL) {
         count = 0;
     } else {
@@ -140,6 +135,12 @@ nb::object array_of(const std::shared_ptr<memory> &core, const gpuipc_range &ran
 }
 
 nb::object arrays_of(const std::shared_ptr<memory> &core) {
+    if (core->is_attachment_withheld()) {
+        fail(
+            GPUIPC_ERR_OUT_OF_RANGE, "open",
+            "the ticket was made by narrow(), and the arrays are those of the whole: use open_buffer(), and place() "
+            "arrays in it");
+    }
     if (core->attachment_bytes() == 0) {
         return bytes_of(core);
     }

@@ -259,7 +259,8 @@ static void bind_properties(bound_class<buffer_object> &type) {
                 }
                 return nb::bytes(self.core->attachment(), self.core->attachment_bytes());
             },
-            "The bytes that came with the ticket by which it was opened; None: there were none.")
+            "The bytes that came with the ticket by which it was opened; None: there were none, or it is a part, made by "
+            "Ticket.narrow(), of what they came with.")
         .def_prop_ro(
             "is_ready",
             [](const buffer_object &self) { return self.core->info_now().is_ready != 0; },

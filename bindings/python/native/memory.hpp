@@ -224,6 +224,11 @@ class memory {
         return info_.attachment == nullptr ? 0 : info_.attachment_bytes;
     }
 
+    /** It is a part of what was shared, and what came with that may not be true of it. */
+    bool is_attachment_withheld() const {
+        return info_.is_attachment_withheld != 0;
+    }
+
     /** What the library says of it now. */
     gpuipc_buffer_info info_now() const;
     /** Throws unless it is open. */

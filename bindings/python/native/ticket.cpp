@@ -77,8 +77,9 @@ void bind_ticket(nb::module_ &m) {
             nb::sig("def __reduce__(self) -> tuple[object, ...]"))
         .def(
             "narrow", narrow, nb::arg("offset"), nb::arg("nbytes"),
-            "A ticket for nbytes bytes from offset on, made without asking anybody. open_buffer() opens it; what came with the "
-            "whole tells of arrays where those were. It guards against mistakes only: whoever has it can make the other.");
+            "A ticket for nbytes bytes from offset on, made without asking anybody. open_buffer() opens it. What comes with "
+            "the whole, such as which arrays there are, does not come with a part, and open() refuses it then. It guards "
+            "against mistakes only: whoever has it can make the other.");
 }
 
 } // namespace binding

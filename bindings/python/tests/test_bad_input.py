@@ -264,13 +264,44 @@ def test_a_value_that_is_too_wide_fills_nothing(value: int, width: int) -> None:
     assert buffer.read() == b"\xff" * 16
 
 
+def check_a_part_is_bare(ticket: gpuipc.Ticket, offset: int, nbytes: int) -> None:
+    part = ticket.narrow(offset, nbytes)
+    for _ in range(2):  # asked for, and found open
+        with pytest.raises(gpuipc.errors.OutOfRange, match=r"narrow\(\).*open_buffer\(\)"):
+            gpuipc.open(part)
+    opened = gpuipc.open_buffer(part)
+    assert opened.nbytes == nbytes and opened.attachment is None
+
+
 def test_the_ticket_of_a_part_of_an_array() -> None:
     array = gpuipc.empty(16, "uint8")
-    part = array.ticket().narrow(4, 8)
-    with pytest.raises(gpuipc.errors.OutOfRange, match=r"open_buffer\(\)"):
-        gpuipc.open(part)
+    check_a_part_is_bare(array.ticket(), 4, 8)
     array.buffer.fill(7, offset=4, nbytes=8)
-    assert gpuipc.open_buffer(part).read() == b"\7" * 8
+    assert gpuipc.open_buffer(array.ticket().narrow(4, 8)).read() == b"\7" * 8
+
+
+def test_no_array_is_placed_in_a_part_even_where_it_fits() -> None:
+    buffer = gpuipc.create(4096)
+    named = {"a": gpuipc.place(buffer, 16, "int32"), "b": gpuipc.place(buffer, 16, "int32", offset=1024)}
+    arena = gpuipc.Arena({"a": (16, "int32"), "b": (16, "int32")})
+    check_a_part_is_bare(gpuipc.share(named), 2048, 2048)  # all would fit
+    check_a_part_is_bare(gpuipc.share(named), 0, 2048)  # and would be right
+    check_a_part_is_bare(gpuipc.share({"a": named["a"]}), 2048, 64)
+    check_a_part_is_bare(arena.manifest.ticket(buffer), 1024, 2048)
+    check_a_part_is_bare(arena.ticket().narrow(0, arena.manifest.nbytes), 4, 256)
+    check_a_part_is_bare(buffer.share(attachment=b"no manifest"), 4, 256)
+
+
+def test_all_of_a_ticket_is_no_part() -> None:
+    array = gpuipc.empty((2, 8), "int32")
+    opened = gpuipc.open(array.ticket().narrow(0, 64))
+    assert isinstance(opened, gpuipc.Array) and (opened.shape, opened.dtype) == ((2, 8), "int32")
+
+
+def test_the_ticket_of_a_part_of_bare_memory() -> None:
+    with gpuipc.create(4096) as buffer:
+        opened = gpuipc.open(buffer.ticket().narrow(16, 32))
+    assert isinstance(opened, gpuipc.Array) and (opened.shape, opened.dtype, opened.nbytes) == ((32,), "uint8", 32)
 
 
 # ---- two copies of the library

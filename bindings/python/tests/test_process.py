@@ -89,6 +89,18 @@ def given(spawn: SpawnContext) -> Iterator[gpuipc.Ticket]:
     ended(process)
 
 
+def test_of_a_part_nobody_says_where_arrays_lie(given: gpuipc.Ticket) -> None:
+    whole = gpuipc.open(given)
+    part = given.narrow(16, 32)
+    with pytest.raises(gpuipc.errors.OutOfRange, match=r"open_buffer\(\)"):
+        gpuipc.open(part)
+    with gpuipc.open_buffer(part) as buffer:
+        assert buffer.attachment is None and struct.unpack("8i", buffer.read()) == tuple(range(4, 12))
+    with pytest.raises(gpuipc.errors.OutOfRange, match=r"open_buffer\(\)"):
+        gpuipc.open(part)  # of memory that is not open now
+    assert isinstance(whole, gpuipc.Array) and isinstance(gpuipc.open(pickle.loads(pickle.dumps(given))), gpuipc.Array)
+
+
 def test_what_is_open_is_opened_again_as_itself(given: gpuipc.Ticket) -> None:
     first = gpuipc.open_buffer(given)
     again = gpuipc.open_buffer(given, device=0)

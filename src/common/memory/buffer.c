@@ -391,6 +391,7 @@ void buffer_describe(buffer *self, gpuipc_buffer_info *out_info) {
     info.transport = self->transport->id;
     info.attachment = self->attachment;
     info.attachment_bytes = self->attachment_bytes;
+    info.is_attachment_withheld = self->is_attachment_withheld;
     memcpy(info.exporter_id, self->exporter_id, sizeof(info.exporter_id));
     struct_size_write(out_info, &info, sizeof(info));
 }

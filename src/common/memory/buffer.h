@@ -54,6 +54,7 @@ typedef struct buffer {
     range_node range;       /**< buffer_table.c; its end is 0: not entered */
     const void *attachment; /**< bytes of the ticket that it was opened by; NULL: none */
     size_t attachment_bytes;
+    bool is_attachment_withheld; /**< there are such bytes, for who opens all that is shared */
     const struct buffer_finder *finder; /**< NULL: it has no name by which it is opened again */
     struct cached_ticket *cached;       /**< how it was opened by a ticket; else NULL */
     uint8_t exporter_id[16];

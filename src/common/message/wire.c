@@ -334,9 +334,11 @@ gpuipc_status wire_decode_reply(const uint8_t *at, size_t size, wire_reply *out_
                            "the server answers something (%u) that this version does not know",
                            (unsigned)record->answer);
     }
-    const uint16_t flags = record->answer == WIRE_GRANTED ? WIRE_REPLY_ONE_SHOT : 0;
+    const bool is_granted = record->answer == WIRE_GRANTED;
+    const uint16_t flags = is_granted ? WIRE_REPLY_ONE_SHOT | WIRE_REPLY_WITHHELD : 0;
+    const bool may_attach = is_granted && (record->flags & WIRE_REPLY_WITHHELD) == 0;
     if ((record->flags & ~flags) != 0 || record->attachment_bytes != size - WIRE_REPLY_BYTES ||
-        (record->answer != WIRE_GRANTED && record->attachment_bytes != 0)) {
+        (!may_attach && record->attachment_bytes != 0)) {
         return bad("a reply has flags that mean nothing, or an attachment of another length than "
                    "it says");
     }

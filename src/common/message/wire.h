@@ -114,12 +114,14 @@ typedef struct wire_request {
 /** The bytes of a message of the kind WIRE_REPLY begin with it; the attachment follows. */
 typedef struct wire_reply {
     uint16_t answer; /**< wire_answer */
-    uint16_t flags;  /**< WIRE_REPLY_ONE_SHOT */
+    uint16_t flags;  /**< WIRE_REPLY_* */
     uint32_t attachment_bytes;
 } wire_reply;
 
 /** The share is one-shot: who has it open says so (WIRE_CONFIRM), and does not get it again. */
 #define WIRE_REPLY_ONE_SHOT 0x1u
+/** What is attached to the share is not sent, since the range is not all of it. */
+#define WIRE_REPLY_WITHHELD 0x2u
 
 /** A decoded packet; the pointers are into the packet's bytes. */
 typedef struct wire_packet {

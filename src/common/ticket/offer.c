@@ -164,9 +164,9 @@ static gpuipc_status choose_buffer(buffer *of, const gpuipc_share_config *config
 
 static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config) {
     const bool is_one_shot = (config->flags & GPUIPC_SHARE_ONE_SHOT) != 0;
-    const wire_reply reply = {.answer = WIRE_GRANTED,
-                              .flags = is_one_shot ? WIRE_REPLY_ONE_SHOT : 0,
-                              .attachment_bytes = (uint32_t)config->attachment_bytes};
+    wire_reply reply = {.answer = WIRE_GRANTED,
+                        .flags = is_one_shot ? WIRE_REPLY_ONE_SHOT : 0,
+                        .attachment_bytes = (uint32_t)config->attachment_bytes};
     self->reply_bytes = WIRE_REPLY_BYTES + config->attachment_bytes;
     self->reply = malloc(self->reply_bytes);
     if (self->reply == NULL) {
@@ -175,7 +175,10 @@ static gpuipc_status make_reply(offer *self, const gpuipc_share_config *config) 
     wire_encode_reply(&reply, self->reply);
     if (config->attachment_bytes > 0) {
         memcpy(self->reply + WIRE_REPLY_BYTES, config->attachment, config->attachment_bytes);
+        reply.flags |= WIRE_REPLY_WITHHELD;
+        reply.attachment_bytes = 0;
     }
+    wire_encode_reply(&reply, self->reply_of_part);
     return GPUIPC_OK;
 }
 
@@ -236,9 +239,17 @@ bool offer_has(const offer *self, uint64_t offset, uint64_t bytes) {
            bytes <= self->bytes - (offset - self->offset);
 }
 
-const void *offer_attachment(const offer *self, size_t *out_bytes) {
-    *out_bytes = self->reply_bytes - WIRE_REPLY_BYTES;
-    return *out_bytes == 0 ? NULL : self->reply + WIRE_REPLY_BYTES;
+static bool is_all(const offer *self, uint64_t offset, uint64_t bytes) {
+    return offset == self->offset && bytes == self->bytes;
+}
+
+bool offer_withholds(const offer *self, uint64_t offset, uint64_t bytes) {
+    return self->reply_bytes > WIRE_REPLY_BYTES && !is_all(self, offset, bytes);
+}
+
+const void *offer_attachment(const offer *self, uint64_t offset, uint64_t bytes, size_t *out_size) {
+    *out_size = is_all(self, offset, bytes) ? self->reply_bytes - WIRE_REPLY_BYTES : 0;
+    return *out_size == 0 ? NULL : self->reply + WIRE_REPLY_BYTES;
 }
 
 /* ---- sending it ---------------------------------------------------------------------------- */
@@ -271,9 +282,10 @@ gpuipc_status offer_send(offer *self, connection *to, uint64_t offset, uint64_t 
                        .bytes = bytes,
                        .buffers = &self->of,
                        .handed_over = out_point};
+    const bool whole = is_all(self, offset, bytes);
     gpuipc_outgoing message = {.struct_size = sizeof(message),
-                               .bytes = self->reply,
-                               .bytes_size = self->reply_bytes,
+                               .bytes = whole ? self->reply : self->reply_of_part,
+                               .bytes_size = whole ? self->reply_bytes : WIRE_REPLY_BYTES,
                                .buffer_count = 1,
                                .flags = GPUIPC_SEND_READY,
                                .access = self->access};

@@ -32,7 +32,8 @@ typedef struct offer {
     CUevent event;        /**< reached when they are; NULL: they were there from the start */
     uint8_t *reply;       /**< the bytes of the message: the record and the attachment */
     size_t reply_bytes;
-    list_link given_up; /**< in a list of those that a share gave up */
+    uint8_t reply_of_part[WIRE_REPLY_BYTES]; /**< likewise, for who opens a part: without it */
+    list_link given_up;                      /**< in a list of those that a share gave up */
 } offer;
 
 /** Makes an offer of a buffer, which gets a reference; waits for its contents, or records the place of the stream
@@ -62,7 +63,9 @@ gpuipc_status offer_promise(offer *self, point_word *out_ready);
 gpuipc_status offer_await(offer *self, const buffer *opened, const atomic_bool *is_over,
                           const gpuipc_open_config *how, os_deadline deadline);
 
-/** What is attached; NULL and 0: nothing. */
-const void *offer_attachment(const offer *self, size_t *out_bytes);
+/** Whether something is attached that who opens this range of the buffer does not get: it is not all that is offered. */
+bool offer_withholds(const offer *self, uint64_t offset, uint64_t bytes);
+/** What is attached, for who opens this range of the buffer; NULL and 0: nothing. */
+const void *offer_attachment(const offer *self, uint64_t offset, uint64_t bytes, size_t *out_size);
 
 #endif

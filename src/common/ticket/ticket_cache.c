@@ -92,6 +92,7 @@ gpuipc_status ticket_cache_add(buffer *of, const gpuipc_ticket *bytes,
     of->cached = self;
     of->attachment = came->attachment;
     of->attachment_bytes = came->attachment_bytes;
+    of->is_attachment_withheld = came->is_attachment_withheld;
     of->finder = &finder;
     if (is_found) {
         os_mutex_lock(&cache->mutex);

@@ -44,17 +44,18 @@ static gpuipc_status use_found(buffer *found, const gpuipc_open_config *config,
 
 /* ---- of this process itself ---------------------------------------------------------------- */
 
-static gpuipc_status copy_attachment(const offer *of, void **out_copy, size_t *out_size) {
-    const void *bytes = offer_attachment(of, out_size);
-    *out_copy = NULL;
+static gpuipc_status copy_attachment(const offer *of, const ticket *wanted, ticket_given *out) {
+    const uint64_t offset = wanted->offset;
+    const void *bytes = offer_attachment(of, offset, wanted->bytes, &out->attachment_bytes);
+    out->is_attachment_withheld = offer_withholds(of, offset, wanted->bytes);
     if (bytes == NULL) {
         return GPUIPC_OK;
     }
-    *out_copy = malloc(*out_size);
-    if (*out_copy == NULL) {
-        return status_out_of_memory(*out_size);
+    out->attachment = malloc(out->attachment_bytes);
+    if (out->attachment == NULL) {
+        return status_out_of_memory(out->attachment_bytes);
     }
-    memcpy(*out_copy, bytes, *out_size);
+    memcpy(out->attachment, bytes, out->attachment_bytes);
     return GPUIPC_OK;
 }
 
@@ -110,7 +111,7 @@ static gpuipc_status open_offer(context *ctx, const server *from, offer *of,
                                 buffer **out_opened) {
     ticket_given of_own = {.buffer = NULL};
     buffer *view;
-    gpuipc_status status = copy_attachment(of, &of_own.attachment, &of_own.attachment_bytes);
+    gpuipc_status status = copy_attachment(of, decoded, &of_own);
     if (status != GPUIPC_OK) {
         return status;
     }

@@ -69,6 +69,7 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
             from, true); /* its event was late, of which gpuipc's servers send none */
     }
     out->is_one_shot = (reply->flags & WIRE_REPLY_ONE_SHOT) != 0;
+    out->is_attachment_withheld = (reply->flags & WIRE_REPLY_WITHHELD) != 0;
     if (bytes == bare) {
         return status;
     }

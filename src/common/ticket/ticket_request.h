@@ -12,7 +12,8 @@ typedef struct ticket_given {
     struct buffer *buffer; /**< as connection_deliver() gives it */
     void *attachment;      /**< malloc; NULL: there is none */
     size_t attachment_bytes;
-    bool is_one_shot; /**< nobody gets it again after ticket_request_confirm() */
+    bool is_attachment_withheld; /**< there is one, for who opens all that is shared */
+    bool is_one_shot;            /**< nobody gets it again after ticket_request_confirm() */
 } ticket_given;
 
 /** @param bytes the ticket as it came  @param wish but for the ticket */
