@@ -19,12 +19,8 @@ numbers numbers_from(nb::handle argument) {
         return {nb::cast<int64_t>(argument)};
     }
     numbers found;
-    for (nb::handle each : argument) {
-        nb::object number = nb::steal(asked([&] { return PyNumber_Index(each.ptr()); }));
-        if (!number.is_valid()) {
-            throw nb::python_error();
-        }
-        found.push_back(nb::cast<int64_t>(number));
+    for (nb::handle each : list_of(argument)) {
+        found.push_back(nb::cast<int64_t>(answer_of([&] { return PyNumber_Index(each.ptr()); })));
     }
     return found;
 }

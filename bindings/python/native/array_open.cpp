@@ -197,7 +197,7 @@ nb::object share_any(nb::handle shared, nb::kwargs options) {
         if (!share.is_valid()) {
             throw nb::type_error("what is shared is a Buffer, an Array, or a dict of Arrays");
         }
-        return share(**options);
+        return asked([&] { return share(**options); });
     }
     std::shared_ptr<memory> core;
     const std::string manifest = manifest_of_named(nb::borrow<nb::dict>(shared), core);

@@ -37,6 +37,34 @@ inline nb::object attribute_of(nb::handle of, const char *name) {
     return nb::steal(found);
 }
 
+/** What such a call of Python's has answered. */
+template <typename call_type> nb::object answer_of(call_type call) {
+    PyObject *const answer = asked(call);
+    if (answer == nullptr) {
+        throw nb::python_error();
+    }
+    return nb::steal(answer);
+}
+
+/** What something goes through, to be gone through here without running what is its own. */
+inline nb::list list_of(nb::handle of) {
+    return nb::borrow<nb::list>(answer_of([&] { return PySequence_List(of.ptr()); }));
+}
+
+/** As of[at]. */
+inline nb::object item_of(nb::handle of, nb::handle at) {
+    return answer_of([&] { return PyObject_GetItem(of.ptr(), at.ptr()); });
+}
+
+inline nb::object item_of(nb::handle of, int at) {
+    return item_of(of, nb::int_(at));
+}
+
+/** As str(of). */
+inline nb::str text_of(nb::handle of) {
+    return nb::borrow<nb::str>(answer_of([&] { return PyObject_Str(of.ptr()); }));
+}
+
 /** For as long as it lives, a thread that may not be one of Python's has the GIL. */
 class with_gil {
   public:

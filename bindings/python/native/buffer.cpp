@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "asked.hpp"
 #include "lingering.hpp"
 #include "parcel.hpp"
 #include "server.hpp"
@@ -64,11 +65,11 @@ std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle
     std::vector<gpuipc_uuid> uuids;
     std::vector<uint32_t> devices;
     if (!openers.is_none()) {
-        for (nb::handle each : openers) {
+        for (nb::handle each : list_of(openers)) {
             uuids.push_back(uuid_from(*of, each));
         }
     }
-    for (nb::handle each : access_devices) {
+    for (nb::handle each : list_of(access_devices)) {
         devices.push_back(device_field(nb::cast<int64_t>(each)));
     }
     gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
@@ -117,7 +118,8 @@ static nb::bytes read(const buffer_object &self, uint64_t offset, std::optional<
 class host_bytes {
   public:
     explicit host_bytes(nb::handle object) {
-        if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS) != 0) {
+        if (asked([&] { return PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS); }) !=
+            0) {
             throw nb::python_error();
         }
     }

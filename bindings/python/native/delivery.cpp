@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "asked.hpp"
 #include "lingering.hpp"
 #include "open.hpp"
 #include "parcel.hpp"
@@ -265,7 +266,8 @@ class delivery {
             throw nb::python_error();
         }
         block.release(); /* the capsule's, until it is taken */
-        return make_(nb::steal(capsule));
+        const nb::object taken = nb::steal(capsule);
+        return asked([&] { return make_(taken); });
     }
 
     std::vector<segment> of_;

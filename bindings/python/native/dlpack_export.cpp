@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "array.hpp"
+#include "asked.hpp"
 #include "stream.hpp"
 
 namespace binding {
@@ -145,8 +146,7 @@ nb::object dlpack(const array_object &self, nb::handle stream, nb::handle max_ve
                   nb::handle dl_device, nb::handle copy) {
     self.check_open();
     check_place(self, dl_device, copy);
-    const bool is_versioned =
-        !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
+    const bool is_versioned = !max_version.is_none() && nb::cast<int>(item_of(max_version, 0)) >= 1;
     if (!is_versioned && self.core->is_read_only()) {
         throw nb::buffer_error(
             "this array may only be read, which DLPack before 1.0 cannot say: ask with "

@@ -98,7 +98,7 @@ element element_from(nb::handle argument) {
             return from_name(nb::cast<std::string>(name));
         }
     }
-    const std::string text = nb::cast<std::string>(nb::str(argument));
+    const std::string text = nb::cast<std::string>(text_of(argument));
     if (text.rfind("torch.", 0) == 0) {
         return from_name(text.substr(6));
     }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "asked.hpp"
 #include "buffer.hpp"
 
 namespace binding {
@@ -125,7 +126,7 @@ arrays_said arrays_said_in(const char *bytes, size_t size) {
 message message_of(const nb::bytes &data, nb::handle arrays) {
     message made;
     std::vector<array_object> items;
-    for (nb::handle each : arrays) {
+    for (nb::handle each : list_of(arrays)) {
         items.push_back(array_from(each));
     }
     /* Bytes that would be taken for what is said of arrays have that in front, of none. */

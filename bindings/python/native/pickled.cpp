@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "asked.hpp"
 #include "buffer.hpp"
 #include "open.hpp"
 #include "stream.hpp"
@@ -151,7 +152,7 @@ struct packing {
 
 nb::object pack(nb::handle arrays, nb::handle stream) {
     const gpuipc_stream on = stream_or_none_from(stream);
-    const nb::list kept(nb::borrow(arrays)); /* while the GIL is released */
+    const nb::list kept = list_of(arrays); /* while the GIL is released */
     packing all;
     for (nb::handle each : kept) {
         all.add(nb::cast<const array_object &>(each));

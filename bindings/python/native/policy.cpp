@@ -11,8 +11,8 @@ peer_rule::peer_rule(nb::handle users, nb::handle policy) {
         if (nb::isinstance<nb::str>(users)) { /* whose characters would be users */
             throw nb::type_error("users is several: numbers, or texts as of Connection.peer_user");
         }
-        for (nb::handle each : users) {
-            users_.insert(c_text(nb::cast<std::string>(nb::str(each))));
+        for (nb::handle each : list_of(users)) {
+            users_.insert(c_text(nb::cast<std::string>(text_of(each))));
         }
     }
     if (!policy.is_none()) {

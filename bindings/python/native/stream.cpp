@@ -15,7 +15,7 @@ static bool from_protocol(nb::handle argument, uintptr_t &out_handle) {
     /* Early versions of the protocol had an attribute here. */
     const nb::object pair =
         PyCallable_Check(method.ptr()) != 0 ? asked([&] { return method(); }) : method;
-    out_handle = nb::cast<uintptr_t>(nb::object(pair[1]));
+    out_handle = nb::cast<uintptr_t>(item_of(pair, 1));
     return true;
 }
 
@@ -85,7 +85,8 @@ gpuipc_stream current_stream(uint32_t device) {
     if (!stream_source().is_valid()) {
         return nullptr;
     }
-    return stream_of_handle(nb::cast<uintptr_t>(stream_source()(device)));
+    const nb::object handle = asked([&] { return stream_source()(device); });
+    return stream_of_handle(nb::cast<uintptr_t>(handle));
 }
 
 void bind_stream(nb::module_ &m) {

@@ -117,7 +117,8 @@ taken take_dlpack(nb::handle producer, const nb::object &method) {
         throw nb::type_error("what has __dlpack__ has __dlpack_device__, too");
     }
     const nb::object device = asked([&] { return ask(); });
-    check_device(nb::cast<int>(nb::object(nb::int_(nb::object(device[0])))));
+    const nb::object kind = item_of(device, 0);
+    check_device(nb::cast<int>(answer_of([&] { return PyNumber_Long(kind.ptr()); })));
     const nb::object capsule = capsule_from(method);
     if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
         return take_tensor<gpuipc_dlpack_versioned>(capsule, "dltensor_versioned",
@@ -129,7 +130,7 @@ taken take_dlpack(nb::handle producer, const nb::object &method) {
 /* ---- the CUDA array interface --------------------------------------------------------------- */
 
 nb::object entry(const nb::dict &interface, const char *name) {
-    return interface.contains(name) ? nb::object(interface[name]) : nb::none();
+    return interface.contains(name) ? item_of(interface, nb::str(name)) : nb::none();
 }
 
 numbers strides_in_elements(nb::handle strides, const element &type) {
@@ -146,14 +147,14 @@ numbers strides_in_elements(nb::handle strides, const element &type) {
 taken take_interface(nb::handle producer, const nb::object &described) {
     const nb::dict interface = nb::cast<nb::dict>(described);
     const element type =
-        element_from_typestr(nb::cast<std::string>(nb::object(interface["typestr"])));
-    const numbers shape = numbers_from(nb::object(interface["shape"]));
+        element_from_typestr(nb::cast<std::string>(item_of(interface, nb::str("typestr"))));
+    const numbers shape = numbers_from(item_of(interface, nb::str("shape")));
     const nb::object strides = entry(interface, "strides");
     if (!entry(interface, "mask").is_none()) {
         throw nb::value_error("a masked array is not shared: its mask is memory of its own");
     }
-    const nb::object data = nb::object(interface["data"]);
-    return {nb::cast<uint64_t>(nb::object(data[0])),
+    const nb::object data = item_of(interface, nb::str("data"));
+    return {nb::cast<uint64_t>(item_of(data, 0)),
             strides.is_none() ? layout_compact(type, shape)
                               : layout_strided(type, shape, strides_in_elements(strides, type), 0),
             owner_of(nb::borrow(producer))};

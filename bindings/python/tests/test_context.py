@@ -97,6 +97,12 @@ CALLS_OF_PYTHON = {
     "__dlpack__": "lambda: gpuipc.wrap(asked)",
     "__cuda_stream__": "lambda: gpuipc.empty(4, 'uint8').buffer.fill(0, stream=asked)",
     "__index__": "lambda: gpuipc.empty((asked,), 'uint8')",
+    "__iter__": "lambda: gpuipc.empty(asked, 'uint8')",
+    "__next__": "lambda: gpuipc.listen(f'stays-{os.getpid()}-too', users=asked)",
+    "__str__": "lambda: gpuipc.empty(4, asked)",
+    "__getitem__": "lambda: gpuipc.empty(4, 'uint8', transport='host').__dlpack__(max_version=asked)",
+    "share": "lambda: gpuipc.share(asked)",
+    "source": "lambda: gpuipc.Channel(None, 4, 'uint8').loan()",
     "shape": "lambda: gpuipc.Arena({'a': asked})",
     "policy": "lambda: listener.accept()",
     "unraisablehook": "lambda: listener.accept()",
@@ -109,13 +115,15 @@ def test_a_daemon_thread_in_a_function_of_its_own_leaves_the_end_alone(run_pytho
         run_python(
             "import gpuipc, os, sys, threading, time\n"
             "begun = threading.Event()\n"
-            "def stay(self, **_):\n"
+            "def stay(self, *_, **__):\n"
             "    begun.set()\n"
             "    while True: [1] * 10\n"
             "class Asked:\n"
             "    dtype = 'uint8'\n"
             "    def __dlpack_device__(self): return (2, 0)\n"
             f"    {name} = {'property(stay)' if name == 'shape' else 'stay'}\n"
+            f"{'Asked.__iter__ = lambda self: self' if name == '__next__' else ''}\n"
+            f"{'gpuipc._native.set_stream_source(stay)' if name == 'source' else ''}\n"
             "asked = Asked()\n"
             f"policy = {'lambda peer: 1 / 0' if name == 'unraisablehook' else 'stay'}\n"
             f"sys.unraisablehook = {'stay' if name == 'unraisablehook' else 'sys.unraisablehook'}\n"
