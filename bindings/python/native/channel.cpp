@@ -213,10 +213,15 @@ void leave(const loan_object &self, nb::handle error, nb::args) {
     if (self.loan().is_over) {
         return;
     }
-    if (error.is_none()) {
-        publish(self, nb::none());
-    } else {
+    if (!error.is_none()) {
         check(self.loan().discard());
+        return;
+    }
+    try {
+        publish(self, nb::none());
+    } catch (const std::exception &) { /* who has the loan still does not keep its slot */
+        (void)self.loan().discard();   /* what went wrong first is what is told */
+        throw;
     }
 }
 

@@ -236,6 +236,16 @@ def test_it_is_over_once() -> None:
     assert frame.is_over and frame.sequence == 1 and "over" in repr(frame)
 
 
+def test_a_loan_that_cannot_be_published_gives_its_slot_up() -> None:
+    channel = made(slots=1)
+    with pytest.raises(ValueError, match="header is too long"), channel.loan() as loan:
+        loan.header = bytes(513)
+    with pytest.raises(gpuipc.errors.ReleasedError):
+        loan.publish()
+    with channel.loan(timeout=0):
+        pass
+
+
 def test_headers_have_an_end() -> None:
     channel = made()
     reader = gpuipc.subscribe(channel.ticket())

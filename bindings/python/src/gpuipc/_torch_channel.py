@@ -157,10 +157,15 @@ class _Loaned(_Borrowed):
     def __exit__(self, *error: object) -> None:
         if self._frame.is_over:
             return
-        if error[0] is None:
-            self.publish()
-        else:
+        if error[0] is not None:
             self.discard()
+            return
+        try:
+            self.publish()
+        except BaseException:
+            if not self._frame.is_over:
+                self.discard()  # who has the loan still does not keep its slot
+            raise
 
 
 class Loan(_Loaned, _Tensor):

@@ -100,6 +100,23 @@ def test_what_is_written_after_pytorch_moved_it_is_published(by_hand: bool) -> N
                 assert (frame["a"].unique().tolist(), frame["b"].unique().tolist()) == ([value], [-value])
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_loan_that_cannot_be_published_gives_its_slot_up(several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    like = {"a": torch.zeros(2, 3)} if several else torch.zeros(2, 3)
+    with gpuipc.torch.Channel(like=like, slots=1) as channel:
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("there is no memory")
+
+        monkeypatch.setattr(gpuipc._torch_channel._Known, "bring_back", fail)
+        with pytest.raises(RuntimeError, match="no memory"), channel.loan(timeout=PATIENCE) as loan:
+            (loan["a"] if several else loan).share_memory_()
+        with pytest.raises(gpuipc.errors.ReleasedError):
+            loan.publish()
+        with channel.loan(timeout=PATIENCE):
+            pass
+
+
 def test_more_shapes_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpuipc._torch_channel, "_KNOWN_MAX", 4)
     with gpuipc.torch.Channel(like=torch.zeros(16), slots=4) as channel:
