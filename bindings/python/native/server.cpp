@@ -2,6 +2,8 @@
 #include "server.hpp"
 
 #include <algorithm>
+#include <future>
+#include <thread>
 
 #include "ticket.hpp"
 #include "waiting.hpp"
@@ -26,6 +28,8 @@ class server_object {
     const std::shared_ptr<context> &of() const {
         return of_;
     }
+    /** At the end of Python. A policy that does not return is left to itself: it stands still when it is to go on. */
+    void end();
     /** Waits for the thread that serves, which may be in a policy: without the GIL. */
     void close() {
         if (!is_closed_.exchange(true)) {
@@ -50,14 +54,28 @@ std::vector<server_object *> &those_with_policies() {
     return only;
 }
 
-void close_those_with_policies() {
+void end_those_with_policies() {
     const std::vector<server_object *> ended = those_with_policies();
     for (server_object *each : ended) {
-        each->close();
+        each->end();
     }
 }
 
 } // namespace
+
+void server_object::end() {
+    if (is_closed_.exchange(true)) {
+        return;
+    }
+    std::packaged_task<void()> ending([ended = handle_] { (void)gpuipc_server_destroy(ended); });
+    const std::future<void> done = ending.get_future();
+    std::thread(std::move(ending)).detach();
+    constexpr std::chrono::seconds patience(1);
+    const without_gil without;
+    if (done.wait_for(patience) == std::future_status::timeout) {
+        (void)rule_.release(); /* for the thread that is in it, to the end of the process */
+    }
+}
 
 server_object::~server_object() {
     {
@@ -184,7 +202,7 @@ void bind_server(nb::module_ &m) {
         .def(
             "__exit__", [](server_object &self, nb::args) { self.close(); },
             nb::sig("def __exit__(self, *args: object) -> None"));
-    nb::module_::import_("atexit").attr("register")(nb::cpp_function(close_those_with_policies));
+    nb::module_::import_("atexit").attr("register")(nb::cpp_function(end_those_with_policies));
 }
 
 } // namespace binding

@@ -162,6 +162,23 @@ def test_a_server_with_a_policy_ends_before_python(run_python: Run) -> None:
     )
 
 
+def test_a_policy_that_never_returns_does_not_keep_the_process(run_python: Run) -> None:
+    run_python(
+        "import gpuipc, subprocess, sys, threading\n"
+        "begun = threading.Event()\n"
+        "def policy(peer):\n"
+        "    begun.set()\n"
+        "    while True: [1] * 10\n"
+        "server = gpuipc.Server(policy=policy)\n"
+        "ticket = server.share(gpuipc.create(4096))\n"
+        "code = 'import gpuipc, sys; gpuipc.open(sys.argv[1], timeout=60)'\n"
+        "opener = subprocess.Popen([sys.executable, '-c', code, str(ticket)], stderr=subprocess.DEVNULL)\n"
+        "assert begun.wait(60)\n"
+        "opener.kill()\n"
+        "opener.wait()",
+    )
+
+
 def test_listeners_have_policies(name: str) -> None:
     asked = []
 
