@@ -13,6 +13,7 @@ from gpuipc._torch_streams import start
 
 _from_dlpack: Any = torch._C._from_dlpack
 _make_subclass: Any = torch.Tensor._make_subclass
+_frame_place = _native.frame_place
 _KNOWN_MAX = 256
 """How many tensors are kept: of each slot, for each shape that frames have had."""
 
@@ -38,12 +39,16 @@ class _Known:
 
     def __init__(self, tensors: Any):
         self.tensors = tensors
-        self._addresses = [each.data_ptr() for each in _each(tensors) if each.device.type == "cpu"]
+        self.places = [(each, each.data_ptr()) for each in _each(tensors) if each.device.type == "cpu"]
+        """Of those that can move: none on a GPU, so that nobody asks."""
 
     def has_moved(self) -> bool:
         """PyTorch moves what it shares of the CPU's memory into memory of its own (a queue, share_memory_()), and all tensors
         over it: those are not over the slot any more."""
-        return bool(self._addresses) and self._addresses != [each.data_ptr() for each in _each(self.tensors)]
+        for each, address in self.places:
+            if each.data_ptr() != address:
+                return True
+        return False
 
     def bring_back(self, frame: _native.FrameBase) -> None:
         """What was written after they were moved, into the slot."""
@@ -59,42 +64,55 @@ class _Slots:
         """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
         self._one, self._several = one, several
         self._known: dict[tuple[int, int], _Known] = {}
-        self._spare: dict[tuple[int, int], Any] = {}
-        self._last = (0, 0)
+        self._spare: dict[_Known, Any] = {}
+        self._last: _Known | None = None
 
     def of(self, frame: Any) -> Any:
         """What is had now: a new object, so that nothing that was done to the last one is seen. It keeps the frame. No
         stream is ordered by this: the channel does that."""
-        place = self._last = _native.frame_place(frame)
-        made = self._spare.pop(place, None)
+        place = _frame_place(frame)
         known = self._known.get(place)
-        if known is None or known.has_moved():
-            made, known = None, self._make(frame, place)
+        if known is None or (known.places and known.has_moved()):
+            known = self._make(frame, place)
+        self._last = known
+        made = self._spare.pop(known, None)
         if made is None:
-            made = self._new(known.tensors)
-        for each in (made, *made.values()) if type(made) is self._several else (made,):
-            each._frame, each._known = frame, known
+            made = self._new(known)
+        made._frame = frame
+        if type(made) is self._several:
+            for each in made.values():
+                each._frame = frame
         return made
 
     def prepare(self) -> None:
         """The next one for the slot that was had last, while nobody waits for it."""
-        place = self._last
-        known = self._known.get(place)
-        if known is not None and place not in self._spare:
-            self._spare[place] = self._new(known.tensors)
+        known = self._last
+        if known is not None and known not in self._spare:
+            self._spare[known] = self._new(known)
 
-    def _new(self, tensors: Any) -> Any:
-        if type(tensors) is dict:
-            return self._several({name: _make_subclass(self._one, each) for name, each in tensors.items()})
-        return _make_subclass(self._one, tensors)
+    def _new(self, known: _Known) -> Any:
+        made: Any
+        if type(known.tensors) is dict:
+            made = self._several({name: _make_subclass(self._one, each) for name, each in known.tensors.items()})
+            for each in made.values():
+                each._known = known
+        else:
+            made = _make_subclass(self._one, known.tensors)
+        made._known = known
+        return made
 
     def _make(self, frame: _native.FrameBase, place: tuple[int, int]) -> _Known:
+        self._forget(place)
         if len(self._known) >= _KNOWN_MAX:
-            for oldest in list(self._known)[: _KNOWN_MAX // 2]:  # another thread may do the same
-                self._known.pop(oldest, None)
-                self._spare.pop(oldest, None)
+            for oldest in list(self._known)[: _KNOWN_MAX // 2]:
+                self._forget(oldest)
         known = self._known[place] = _Known(_over(frame))
         return known
+
+    def _forget(self, place: tuple[int, int]) -> None:
+        known = self._known.pop(place, None)  # another thread may do the same
+        if known is not None:
+            self._spare.pop(known, None)
 
 
 class _Borrowed:
@@ -141,8 +159,9 @@ class _Loaned(_Borrowed):
         """All readers see it from now on, and its contents are ready when the stream comes to this. None: the one that
         the loan was made for, or PyTorch's current one. What PyTorch has moved out of the slot meanwhile (share_memory_(), its
         queues) is copied into it."""
-        if self._known.has_moved() and not self._frame.is_over:
-            self._known.bring_back(self._frame)
+        known = self._known
+        if known.places and known.has_moved() and not self._frame.is_over:
+            known.bring_back(self._frame)
         self._frame.publish(stream)
 
     def discard(self) -> None:
