@@ -7,8 +7,8 @@
 #include "sync/pace.h"
 
 #define SMALL_BYTES 4096u
-/* More than a side puts on its streams at once. All of it is copied when the streams go on. */
-#define LARGE_BYTES ((PACE_MOST + 2u) * STAGING_SLOT_BYTES)
+/* More than a side puts on its streams at once, and what finds room in slots. All of it is copied when the streams go on. */
+#define LARGE_BYTES ((PACE_MOST + STAGING_SLOTS + 2u) * STAGING_SLOT_BYTES)
 #define SHORT_MS    20
 
 TestSuite(contents_room, .init = core_start, .fini = core_finish, .timeout = 60);
