@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "check.h"
+#include "contents/contents_pace.h"
 #include "copy/staging.h"
 #include "marks.h"
 #include "message/wire.h"
 #include "os.h"
 #include "partner.h"
 #include "raw_peer.h"
-#include "sync/pace.h"
 
 static process_case at;
 static partner other;
@@ -465,7 +465,7 @@ Test(contents, of_a_sender_that_runs_ahead) {
     begin_raw();
     gpuipc_buffer *mine = process_case_buffer(&at, 0, 64, 0, 3, 0);
     uint64_t *words = send_words();
-    for (uint64_t n = 0; n < PACE_MOST; n++, record.number++) {
+    for (uint64_t n = 0; n < CONTENTS_PACE_MOST; n++, record.number++) {
         const bool is_dropped = n % 2 == 1;
         cr_assert(send_record(&record, n, n == 0 ? SLOTS : 0));
         check_status(is_dropped ? GPUIPC_ERR_SIZE_MISMATCH : GPUIPC_OK,
@@ -475,7 +475,7 @@ Test(contents, of_a_sender_that_runs_ahead) {
     check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 32));
     check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 64));
     for (size_t slot = 0; slot < STAGING_SLOTS; slot++) {
-        words[slot * 2] = PACE_MOST + 1; /* filled (contents_lane.h), for all contents */
+        words[slot * 2] = CONTENTS_PACE_MOST + 1; /* filled (contents_lane.h), for all contents */
     }
     check_ok(receive_all(mine, 64));
     check_stream_goes_on();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Contents where calls fail, and where streams cannot wait for words. */
+#include "contents/contents_pace.h"
 #include "contents_ends.h"
 
 #include <stdio.h>
@@ -296,4 +297,43 @@ Test(contents_fault, a_ring_ends_although_its_device_cannot_be_entered) {
     two.other = NULL;
     contents_ends_close(&two);
     core_is_emulated = false; /* so that nobody looks for what was left behind on purpose */
+}
+
+/* The words stay mapped then (contents_flow.c, let_go): so nobody looks for what is left behind. */
+TestSuite(contents_left_mapped, .init = core_start, .timeout = 60);
+
+/* Nothing that the stream was to write came to it. It takes no room of those that come later. */
+Test(contents_left_mapped, takes_no_room) {
+    contents_ends two;
+    core_need_emulated();
+    contents_ends_open(&two, FEW);
+    check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    core_set_failures("cuStreamWriteValue64:*=2");
+    check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+                 contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    core_set_failures("");
+    for (unsigned i = 0; i < 2 * CONTENTS_PACE_MOST; i++) {
+        check_ok(contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+        check_ok(contents_receive_range(&two, 0, FEW, GPUIPC_TRANSPORT_HOST));
+    }
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+}
+
+/* The receiver has heard of them, and may read what the sender takes for its own again. */
+Test(contents_fault, a_stream_that_cannot_wait_for_the_return_breaks_the_connection) {
+    contents_ends two;
+    core_need_emulated();
+    contents_ends_open(&two, FEW);
+    core_set_failures("cuStreamBatchMemOp:1=2");
+    check_status(GPUIPC_ERR_OUT_OF_DEVICE_MEMORY,
+                 contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    core_set_failures("");
+    cr_assert_not_null(strstr(gpuipc_error_get()->sentence, "the contents have left"));
+    check_status(GPUIPC_ERR_CONNECTION_BROKEN,
+                 contents_send_range(&two, 0, FEW, GPUIPC_TRANSPORT_VMM));
+    check_ok(gpuipc_connection_close(two.pair.client));
+    two.pair.client = NULL;
+    contents_both_pass(&two);
+    contents_ends_close(&two);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /** @file Contents that nobody takes: the calls keep to their time-outs, whatever room the driver has for waits. A peer that is
  *  another process and ends, or keeps to no rule: process.contents. */
+#include "contents/contents_pace.h"
 #include "contents_ends.h"
 #include "copy/staging.h"
 #include "stream_gate.h"
-#include "sync/pace.h"
 
 #define SMALL_BYTES 4096u
 /* More than a side puts on its streams at once, and what finds room in slots. All of it is copied when the streams go on. */
-#define LARGE_BYTES ((PACE_MOST + STAGING_SLOTS + 2u) * STAGING_SLOT_BYTES)
+#define LARGE_BYTES ((CONTENTS_PACE_MOST + STAGING_SLOTS + 2u) * STAGING_SLOT_BYTES)
 #define SHORT_MS    20
 
 TestSuite(contents_room, .init = core_start, .fini = core_finish, .timeout = 60);
@@ -43,7 +43,7 @@ static gpuipc_status receive_range(void *argument) {
 /* As many as go, and no more. */
 static void fill(const one_call *one) {
     const os_deadline deadline = os_deadline_after(SOON_MS);
-    for (unsigned sent = 0; sent < PACE_MOST; sent++) {
+    for (unsigned sent = 0; sent < CONTENTS_PACE_MOST; sent++) {
         check_ok(send_range((void *)one));
     }
     check_status(GPUIPC_ERR_TIMEOUT, send_range((void *)one));
@@ -51,7 +51,7 @@ static void fill(const one_call *one) {
 }
 
 static void take_all(const one_call *one) {
-    for (unsigned taken = 0; taken < PACE_MOST; taken++) {
+    for (unsigned taken = 0; taken < CONTENTS_PACE_MOST; taken++) {
         check_ok(receive_range((void *)one));
     }
 }
@@ -118,6 +118,59 @@ Test(contents_room, the_streams_of_the_sender_are_late) {
     stream_gate_end();
 }
 
+/* The room is the stream's, whatever goes over it. */
+Test(contents_room, of_a_stream_is_shared_by_many_connections) {
+    contents_ends two;
+    core_pair more[8];
+    unsigned sent = 0;
+    gpuipc_status status;
+    contents_ends_open(&two, SMALL_BYTES);
+    for (size_t i = 0; i < 8; i++) {
+        core_pair_open(&more[i], core_context, two.other);
+    }
+    const one_call one = {&two, SMALL_BYTES, SHORT_MS, GPUIPC_TRANSPORT_VMM};
+    const gpuipc_contents contents = range_of(&one, two.from, two.sends);
+    while ((status = gpuipc_connection_send_contents(more[sent % 8].server, &contents,
+                                                     one.timeout_ms)) == GPUIPC_OK) {
+        sent++;
+        cr_assert_leq(sent, CONTENTS_PACE_MOST);
+    }
+    check_status(GPUIPC_ERR_TIMEOUT, status);
+    cr_assert_eq(sent, CONTENTS_PACE_MOST);
+    for (size_t i = 0; i < 8; i++) {
+        core_pair_close(&more[i]);
+    }
+    contents_both_pass(&two);
+    contents_ends_close(&two);
+}
+
+/* What is late on one stream keeps nothing that goes on another one, out of the sender's memory. */
+Test(contents_room, of_a_stream_is_not_taken_by_another_stream) {
+    contents_ends two;
+    stream_gate_make();
+    contents_ends_open(&two, SMALL_BYTES);
+    const one_call one = {&two, SMALL_BYTES, SOON_MS, GPUIPC_TRANSPORT_VMM};
+    CUstream late[] = {stream_gate_stream(), stream_gate_stream()};
+    const gpuipc_contents first = range_of(&one, two.from, late[0]);
+    const gpuipc_contents first_in = range_of(&one, two.into, late[1]);
+    stream_gate_close(late[0]);
+    check_ok(gpuipc_connection_send_contents(two.pair.server, &first, one.timeout_ms));
+    check_ok(gpuipc_connection_receive_contents(two.pair.client, &first_in, one.timeout_ms));
+    for (unsigned i = 0; i < 2 * CONTENTS_PACE_MOST; i++) {
+        check_ok(send_range((void *)&one));
+        check_ok(receive_range((void *)&one));
+        contents_both_pass(&two);
+    }
+    stream_gate_check_waits(late[1]);
+    stream_gate_open();
+    for (size_t i = 0; i < 2; i++) {
+        stream_gate_synchronize(late[i]);
+        stream_gate_stream_end(late[i]);
+    }
+    contents_ends_close(&two);
+    stream_gate_end();
+}
+
 /* In another thread than the one that closes. */
 static void start_to_wait(core_waiter *waiting, one_call *one) {
     fill(one);
@@ -125,11 +178,11 @@ static void start_to_wait(core_waiter *waiting, one_call *one) {
     core_waiter_start(waiting, send_range, one);
 }
 
-Test(contents_room, a_close_lets_the_call_go) {
+static void check_close(gpuipc_transport way) {
     contents_ends two;
     core_waiter waiting;
     contents_ends_open(&two, SMALL_BYTES);
-    one_call one = {&two, SMALL_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
+    one_call one = {&two, SMALL_BYTES, SHORT_MS, way};
     start_to_wait(&waiting, &one);
     gpuipc_connection *sender = two.pair.server;
     check_ok(gpuipc_connection_close(sender));
@@ -140,16 +193,28 @@ Test(contents_room, a_close_lets_the_call_go) {
     contents_ends_close(&two);
 }
 
-Test(contents_room, a_close_of_the_receiver_lets_the_call_go) {
+Test(contents_room, a_close_lets_the_call_go) {
+    for (size_t i = 0; i < 2; i++) {
+        check_close(contents_ways[i]);
+    }
+}
+
+static void check_close_of_receiver(gpuipc_transport way) {
     contents_ends two;
     core_waiter waiting;
     contents_ends_open(&two, SMALL_BYTES);
-    one_call one = {&two, SMALL_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
+    one_call one = {&two, SMALL_BYTES, SHORT_MS, way};
     start_to_wait(&waiting, &one);
     close_end(&two.pair.client);
     check_status(GPUIPC_ERR_PEER_CLOSED, core_waiter_end(&waiting));
     contents_both_pass(&two);
     contents_ends_close(&two);
+}
+
+Test(contents_room, a_close_of_the_receiver_lets_the_call_go) {
+    for (size_t i = 0; i < 2; i++) {
+        check_close_of_receiver(contents_ways[i]);
+    }
 }
 
 Test(contents_room, part_of_a_large_range_has_left) {

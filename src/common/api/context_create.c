@@ -8,6 +8,7 @@
 
 #include "base/struct_size.h"
 #include "contents/contents.h"
+#include "contents/contents_pace.h"
 #include "copy/staging.h"
 #include "memory/buffer_table.h"
 #include "memory/import.h"
@@ -34,9 +35,10 @@
 /* In the order in which they are made; they end in the reverse. Streams that wait are let go before the points that
  * they wait for end, and with these what was deferred, of which some is memory of the parts above. */
 static const context_part *const parts[] = {
-    &answers_part, &deferred_part,     &drop_part,     &kept_handles_part, &keep_alive_part,
-    &import_part,  &buffer_table_part, &registry_part, &staging_part,      &mark_part,
-    &loan_part,    &point_part,        &watch_part,    &ticket_cache_part, &server_links_part,
+    &answers_part,    &deferred_part,     &drop_part,         &kept_handles_part,
+    &keep_alive_part, &import_part,       &buffer_table_part, &registry_part,
+    &staging_part,    &mark_part,         &loan_part,         &point_part,
+    &watch_part,      &ticket_cache_part, &server_links_part, &contents_streams_part,
 };
 
 #define PART_COUNT (sizeof(parts) / sizeof(parts[0]))

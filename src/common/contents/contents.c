@@ -51,14 +51,13 @@ gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted
     return GPUIPC_OK;
 }
 
-contents_flow contents_flow_of(const connection *by, pace *paced, const buffer *self,
-                               const gpuipc_contents *wanted, os_deadline deadline) {
+contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
+                               const atomic_bool *interrupted, os_deadline deadline) {
     contents_flow flow = {.address = buffer_address(self, wanted->offset),
                           .bytes = wanted->bytes,
                           .stream = wanted->stream,
                           .device = self->access_device,
-                          .pace = paced,
-                          .interrupted = &by->ended,
+                          .interrupted = interrupted,
                           .deadline = deadline};
     if (self->transport->lies_in_host) {
         flow.host = (uint8_t *)self->segments[0].host + self->offset + wanted->offset;

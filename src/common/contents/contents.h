@@ -14,8 +14,8 @@ extern const connection_contents contents_of_connections;
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
                              buffer **out_buffer);
 
-/** The range on its way through a ring. @param paced of the direction */
-contents_flow contents_flow_of(const connection *by, pace *paced, const buffer *self,
-                               const gpuipc_contents *wanted, os_deadline deadline);
+/** The range on its way through a ring. */
+contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
+                               const atomic_bool *interrupted, os_deadline deadline);
 
 #endif

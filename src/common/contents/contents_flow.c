@@ -63,22 +63,22 @@ static gpuipc_status await_word(const work *self, CUstream stream, const point_w
 }
 
 /* In the device's primary context. */
-static gpuipc_status tell(const point_word *word, CUstream stream, pace *paced) {
+static gpuipc_status tell(contents_ring *ring, const point_word *word, CUstream stream) {
     point_word passage;
     gpuipc_status status = point_write_async(word, 1, stream, &passage);
-    if (status == GPUIPC_OK && paced != NULL) {
-        pace_add(paced, &passage);
+    if (status == GPUIPC_OK) {
+        contents_pace_add(&ring->pace, &passage);
     }
     return status;
 }
 
-void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count, pace *paced) {
+void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count) {
     device_scope scope;
     const bool has_stream =
         self->last != NULL && device_enter(self->context, self->last->device, &scope) == GPUIPC_OK;
     for (uint64_t n = first_of_last(end - count, end); n < end; n++) {
         const point_word word = told(self, n);
-        if (!has_stream || tell(&word, self->last->copies, paced) != GPUIPC_OK) {
+        if (!has_stream || tell(self, &word, self->last->copies) != GPUIPC_OK) {
             point_store(&word);
         }
     }
@@ -165,7 +165,8 @@ static gpuipc_status put_piece(const work *self, uint64_t n) {
     const point_word word = told(self->ring, n);
     gpuipc_status status;
     const contents_flow *flow = self->flow;
-    if ((status = pace_await(flow->pace, 1, flow->interrupted, flow->deadline)) != GPUIPC_OK ||
+    if ((status = contents_pace_await(&self->ring->pace, 1, flow->interrupted, flow->deadline)) !=
+            GPUIPC_OK ||
         (status = wait_for_slot(self, n)) != GPUIPC_OK ||
         (status = copy_piece(self, n)) != GPUIPC_OK) {
         return status;
@@ -177,7 +178,7 @@ static gpuipc_status put_piece(const work *self, uint64_t n) {
     }
     return is_last && self->by_stream /* the flow's own passage comes soon behind it */
                ? point_submit_writes(self->ctx, &word, 1, lane->copies, &POINT_PASSED)
-               : tell(&word, is_last ? lane->copies : lane->signals, flow->pace);
+               : tell(self->ring, &word, is_last ? lane->copies : lane->signals);
 }
 
 /* The sender's stream passes when the receiver has all of it. */
@@ -210,8 +211,12 @@ static gpuipc_status end_watch(const work *self) {
     if (passed->page == NULL) {
         return GPUIPC_OK;
     }
-    pace_add(self->flow->pace, passed);
-    return point_submit_writes(self->ctx, passed, 1, self->lane->copies, &POINT_PASSED);
+    gpuipc_status status =
+        point_submit_writes(self->ctx, passed, 1, self->lane->copies, &POINT_PASSED);
+    if (status == GPUIPC_OK) {
+        contents_pace_add(&self->ring->pace, passed);
+    }
+    return status;
 }
 
 /* What came before may be on another device's streams. */
@@ -260,7 +265,7 @@ static void give_up(const work *self) {
     if (self->flow->lost != NULL) {
         atomic_store(&self->flow->lost->is_lost, true);
     }
-    contents_tell_end(ring, self->end, self->end - self->first, self->flow->pace);
+    contents_tell_end(ring, self->end, self->end - self->first);
     status_restore(&why);
 }
 
@@ -273,6 +278,11 @@ static void let_go(const work *self) {
     (void)end_watch(self);
     (void)come_back(self);
     status_restore(&why);
+}
+
+gpuipc_status contents_ring_await_room(const contents_ring *self, uint64_t bytes,
+                                       const atomic_bool *interrupted, os_deadline deadline) {
+    return contents_pace_await(&self->pace, contents_piece_count(bytes), interrupted, deadline);
 }
 
 gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow) {
@@ -333,8 +343,8 @@ stay:
     return status;
 }
 
-void contents_ring_skip(contents_ring *self, uint64_t bytes, pace *paced) {
+void contents_ring_skip(contents_ring *self, uint64_t bytes) {
     const uint64_t count = contents_piece_count(bytes);
     self->next += count;
-    contents_tell_end(self, self->next, count, paced);
+    contents_tell_end(self, self->next, count);
 }

@@ -25,8 +25,7 @@ struct contents_lane {
 };
 
 /** After contents of which nothing may be awaited any more: lets the peer's stream go on, in the order
- *  of what is on this side's. @param end the number after their last piece
- *  @param paced NULL: nothing comes after it */
-void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count, pace *paced);
+ *  of what is on this side's. @param end the number after their last piece */
+void contents_tell_end(contents_ring *self, uint64_t end, uint64_t count);
 
 #endif

@@ -78,13 +78,7 @@ static gpuipc_status receive_memory(connection *from, buffer *into, const gpuipc
                                     const wire_contents *record, os_deadline deadline) {
     buffer *opened;
     gpuipc_status status = open_memory(from, into, contents, deadline, &opened);
-    if (status == GPUIPC_OK) {
-        status = copy_and_close(from, into, contents, record, opened);
-    }
-    const gpuipc_error why = status_save();
-    (void)pace_add_place(&from->pace_in, from->context, contents->stream, into->access_device);
-    status_restore(&why);
-    return status;
+    return status == GPUIPC_OK ? copy_and_close(from, into, contents, record, opened) : status;
 }
 
 /* ---- through a ring ----------------------------------------------------------------------- */
@@ -126,7 +120,7 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into, conten
         import_record_unreference(flow.lost, false);
     }
     if (status != GPUIPC_OK) {
-        contents_ring_skip(ring, flow.bytes, flow.pace);
+        contents_ring_skip(ring, flow.bytes);
         return status;
     }
     contents_ring_note(ring, ring->next + contents_piece_count(flow.bytes), flow.lost);
@@ -176,11 +170,11 @@ static gpuipc_status deliver_ring(connection *from, buffer *into, const gpuipc_c
     status = check_record(contents, record);
     connection_clear_message(from, false);
     if (status != GPUIPC_OK) {
-        contents_ring_skip(from->ring_in, record->bytes, &from->pace_in);
+        contents_ring_skip(from->ring_in, record->bytes);
         return status;
     }
     return receive_through_ring(from, into,
-                                contents_flow_of(from, &from->pace_in, into, contents, deadline));
+                                contents_flow_of(into, contents, &from->ended, deadline));
 }
 
 static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc_contents *contents,
@@ -193,12 +187,49 @@ static gpuipc_status deliver_memory(connection *from, buffer *into, const gpuipc
     return receive_memory(from, into, contents, record, deadline);
 }
 
-/* Also for what is dropped, since the sender's stream is told so. */
-static gpuipc_status await_room(connection *from, const wire_contents *record,
+/* What has come whole says of contents what can be. */
+static gpuipc_status read_record(connection *from, wire_contents *out_record) {
+    const incoming *in = &from->in;
+    gpuipc_status status = wire_decode_contents(in->bytes, in->byte_count, out_record);
+    if (status == GPUIPC_OK && out_record->memory != SEGMENT_MEMORY_HOST &&
+        (in->byte_count != WIRE_CONTENTS_BYTES || in->buffer_count != 1 ||
+         in->buffers[0].memory != out_record->memory)) {
+        status = bad("contents came without the one buffer that they are in");
+    }
+    if (status != GPUIPC_OK) {
+        connection_clear_message(from, true);
+        connection_break(from);
+        status_add("; the connection is broken");
+    }
+    return status;
+}
+
+/* On the ring's own streams, also for what is dropped: the sender's are told so. */
+static gpuipc_status await_room(const connection *from, const wire_contents *record,
                                 os_deadline deadline) {
-    const uint64_t pieces =
-        record->memory == SEGMENT_MEMORY_HOST ? contents_piece_count(record->bytes) : 1;
-    return connection_answer(from, pace_await(&from->pace_in, pieces, &from->ended, deadline));
+    return record->memory == SEGMENT_MEMORY_HOST && from->ring_in != NULL
+               ? contents_ring_await_room(from->ring_in, record->bytes, &from->ended, deadline)
+               : GPUIPC_OK;
+}
+
+/* Until there is room for them the message stays. */
+static gpuipc_status receive_on_stream(connection *from, buffer *into,
+                                       const gpuipc_contents *contents, const wire_contents *record,
+                                       os_deadline deadline) {
+    contents_stream *on;
+    gpuipc_status status = await_room(from, record, deadline);
+    if (status == GPUIPC_OK) {
+        status = contents_stream_enter(from->context, contents->stream, into->access_device,
+                                       &from->ended, deadline, &on);
+    }
+    if (status != GPUIPC_OK) {
+        return connection_answer(from, status);
+    }
+    status = record->memory == SEGMENT_MEMORY_HOST
+                 ? deliver_ring(from, into, contents, record, deadline)
+                 : deliver_memory(from, into, contents, record, deadline);
+    contents_stream_leave(from->context, on);
+    return status;
 }
 
 static gpuipc_status receive_contents(connection *from, const gpuipc_contents *contents,
@@ -209,31 +240,11 @@ static gpuipc_status receive_contents(connection *from, const gpuipc_contents *c
     if (status != GPUIPC_OK) {
         return status;
     }
-    if ((status = buffer_check_writable(into)) != GPUIPC_OK ||
-        (status = connection_receive_whole(from, WIRE_CONTENTS, false, deadline)) != GPUIPC_OK) {
-        goto unreference;
+    if ((status = buffer_check_writable(into)) == GPUIPC_OK &&
+        (status = connection_receive_whole(from, WIRE_CONTENTS, false, deadline)) == GPUIPC_OK &&
+        (status = read_record(from, &record)) == GPUIPC_OK) {
+        status = receive_on_stream(from, into, contents, &record, deadline);
     }
-    const incoming *in = &from->in;
-    status = wire_decode_contents(in->bytes, in->byte_count, &record);
-    if (status == GPUIPC_OK && record.memory != SEGMENT_MEMORY_HOST &&
-        (in->byte_count != WIRE_CONTENTS_BYTES || in->buffer_count != 1 ||
-         in->buffers[0].memory != record.memory)) {
-        status = bad("contents came without the one buffer that they are in");
-    }
-    if (status != GPUIPC_OK) {
-        connection_clear_message(from, true);
-        connection_break(from);
-        status_add("; the connection is broken");
-        goto unreference;
-    }
-    status = await_room(from, &record, deadline);
-    if (status != GPUIPC_OK) {
-        goto unreference; /* the message stays */
-    }
-    status = record.memory == SEGMENT_MEMORY_HOST
-                 ? deliver_ring(from, into, contents, &record, deadline)
-                 : deliver_memory(from, into, contents, &record, deadline);
-unreference:
     buffer_unreference(into);
     return status;
 }

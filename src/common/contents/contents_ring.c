@@ -245,7 +245,7 @@ void contents_ring_destroy(contents_ring *self, bool forked) {
     if (!self->sends && ring_is_idle(self)) {
         contents_words_destroy(self->words);
     } else if (!self->sends) {
-        contents_tell_end(self, FOR_EVER, STAGING_SLOTS, NULL);
+        contents_tell_end(self, FOR_EVER, STAGING_SLOTS);
     }
     if (self->device == GPUIPC_DEVICE_NONE && ring_is_idle(self)) {
         ring_destroy(self, false); /* which makes no call that waits */

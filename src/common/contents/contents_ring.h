@@ -8,10 +8,10 @@
 #ifndef GPUIPC_CONTENTS_RING_H
 #define GPUIPC_CONTENTS_RING_H
 
+#include "contents/contents_pace.h"
 #include "copy/staging.h"
 #include "sync/deferred.h"
 #include "sync/import_record.h"
-#include "sync/pace.h"
 #include "sync/point.h"
 
 #define CONTENTS_RING_BYTES (STAGING_SLOTS * STAGING_SLOT_BYTES)
@@ -31,6 +31,7 @@ typedef struct contents_ring {
     uint32_t
         device;    /**< in whose primary context the slots are registered; or GPUIPC_DEVICE_NONE */
     uint64_t next; /**< number of the next piece */
+    contents_pace pace;    /**< of the lanes' streams: each piece counts */
     contents_lane **lanes; /**< one for each device of the context; NULL until used */
     contents_lane *last;   /**< whose streams have what came last */
 } contents_ring;
@@ -42,7 +43,6 @@ typedef struct contents_flow {
     uint64_t bytes;
     gpuipc_stream stream;
     uint32_t device;
-    pace *pace;                     /**< of the direction: each piece counts */
     import_record *lost;            /**< receiving: marked when the sender ends first */
     const atomic_bool *interrupted; /**< for waits on the host */
     os_deadline deadline;           /**< for waits on the host that streams could have done */
@@ -67,6 +67,11 @@ gpuipc_status contents_ring_prepare(contents_ring *self, uint32_t device);
 /** How many pieces a range has. */
 uint64_t contents_piece_count(uint64_t bytes);
 
+/** Waits on the host until contents find room on the lanes' streams, so far as they can before they have begun themselves: of a
+ *  range of more than CONTENTS_PACE_MOST pieces the rest waits in contents_ring_put(). As contents_pace_await(). */
+gpuipc_status contents_ring_await_room(const contents_ring *self, uint64_t bytes,
+                                       const atomic_bool *interrupted, os_deadline deadline);
+
 /** Marks the place of the caller's stream after which the contents go: all that can be wrong with the
  *  caller's wishes is found here, before the peer has heard of them. */
 gpuipc_status contents_ring_leave(const contents_ring *self, contents_flow *flow);
@@ -82,7 +87,7 @@ void contents_ring_stay(const contents_ring *self, const contents_flow *flow);
 gpuipc_status contents_ring_put(contents_ring *self, const contents_flow *flow);
 
 /** Receiving: drops the next contents. @p bytes as the sender says. The sender's stream goes on. */
-void contents_ring_skip(contents_ring *self, uint64_t bytes, pace *paced);
+void contents_ring_skip(contents_ring *self, uint64_t bytes);
 
 /** Receiving: notes in a record the words that tell whether contents that end before piece @p end were given up by the
  *  sender. */

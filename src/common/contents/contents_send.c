@@ -10,26 +10,18 @@
 
 /* ---- out of the sender's memory ----------------------------------------------------------- */
 
-static gpuipc_status await_on_host(connection *to, const point_word *word) {
+static gpuipc_status await_on_host(const connection *to, const point_word *word) {
     gpuipc_status status = point_await(word, 1, &to->ended, os_deadline_after(-1));
     return status == GPUIPC_ERR_LOST ? GPUIPC_OK : status; /* nobody reads any more */
 }
 
-/* The buffer was marked as ready on the stream, and then the message could not leave. */
-static void count_failure(connection *to, const buffer *self, const gpuipc_contents *contents) {
-    const gpuipc_error why = status_save();
-    (void)pace_add_place(&to->pace_out, self->context, contents->stream, self->access_device);
-    status_restore(&why);
-}
-
 /* The stream goes on when the receiver has returned the buffer: this hand-over of it, not others. */
-static gpuipc_status await_return(connection *to, const buffer *self,
+static gpuipc_status await_return(const connection *to, const buffer *self,
                                   const gpuipc_contents *contents, const point *at) {
     const point_waiter by = {.context = self->context,
                              .stream = contents->stream,
                              .device = self->access_device,
-                             .is_alone = true,
-                             .in_any_case = true};
+                             .is_alone = true};
     const point_word word = point_returned_word(at);
     point_word passage;
     bool can = false;
@@ -37,14 +29,16 @@ static gpuipc_status await_return(connection *to, const buffer *self,
     if (status != GPUIPC_OK) {
         return status;
     }
-    if (!can) {
-        return await_on_host(to, &word);
+    return can ? point_wait(&by, &word, 1, &passage) : await_on_host(to, &word);
+}
+
+/* The receiver has heard of them. */
+static gpuipc_status break_off(connection *to, gpuipc_status status) {
+    if (status != GPUIPC_OK && status != GPUIPC_ERR_RELEASED) {
+        connection_break(to);
+        status_add("; the contents have left, and the connection is broken");
     }
-    status = point_wait(&by, &word, 1, &passage);
-    if (status == GPUIPC_OK) {
-        pace_add(&to->pace_out, &passage);
-    }
-    return status;
+    return connection_answer(to, status);
 }
 
 static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_contents *contents,
@@ -63,15 +57,10 @@ static gpuipc_status send_memory(connection *to, buffer *self, const gpuipc_cont
     wire_encode_contents(&record, bytes);
     point at = {NULL, 0, 0};
     const letter as = {.kind = WIRE_CONTENTS, .buffers = &self, .handed_over = &at};
-    gpuipc_status status = pace_await(&to->pace_out, 1, &to->ended, deadline);
-    if (status != GPUIPC_OK) {
-        return connection_answer(to, status);
-    }
-    status = connection_send_message(to, &message, &as, os_deadline_left_ms(deadline));
+    gpuipc_status status =
+        connection_send_message(to, &message, &as, os_deadline_left_ms(deadline));
     if (status == GPUIPC_OK) {
-        status = await_return(to, self, contents, &at);
-    } else {
-        count_failure(to, self, contents);
+        status = break_off(to, await_return(to, self, contents, &at));
     }
     point_page_unreference(at.page, false);
     return status;
@@ -147,11 +136,11 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
 
 static gpuipc_status send_through_ring(connection *to, const buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
-    contents_flow flow = contents_flow_of(to, &to->pace_out, self, contents, deadline);
+    contents_flow flow = contents_flow_of(self, contents, &to->ended, deadline);
     gpuipc_status status = prepare_ring(to, flow.device);
     if (status != GPUIPC_OK ||
-        (status = pace_await(flow.pace, contents_piece_count(flow.bytes), flow.interrupted,
-                             deadline)) != GPUIPC_OK ||
+        (status = contents_ring_await_room(to->ring_out, contents->bytes, &to->ended, deadline)) !=
+            GPUIPC_OK ||
         (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
         return connection_answer(to, status);
     }
@@ -177,28 +166,53 @@ static gpuipc_status send_through_ring(connection *to, const buffer *self,
 
 /* ---- the call ----------------------------------------------------------------------------- */
 
+/* @param out_in_host that memory is sent as a way, not as what is there */
+static gpuipc_status check_way(const connection *to, const buffer *self,
+                               const gpuipc_contents *contents, bool *out_in_host) {
+    const transport *by = contents->transport == GPUIPC_TRANSPORT_DEFAULT
+                              ? self->transport
+                              : transport_find(contents->transport);
+    gpuipc_status status = GPUIPC_OK;
+    *out_in_host = by->lies_in_host;
+    if (!by->lies_in_host && by != self->transport) {
+        status = status_fail(GPUIPC_ERR_NO_TRANSPORT,
+                             "the buffer's contents go by %s or by host, not by %s",
+                             self->transport->name, by->name);
+    } else if (!by->lies_in_host && buffer_check_export(self, &to->peer) != GPUIPC_OK) {
+        status = status_change(GPUIPC_ERR_NO_TRANSPORT);
+        status_add("; GPUIPC_TRANSPORT_HOST carries its contents");
+    }
+    return status;
+}
+
+static gpuipc_status send_on_stream(connection *to, buffer *self, const gpuipc_contents *contents,
+                                    os_deadline deadline) {
+    contents_stream *on;
+    bool in_host = false;
+    gpuipc_status status = check_way(to, self, contents, &in_host);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = contents_stream_enter(to->context, contents->stream, self->access_device, &to->ended,
+                                   deadline, &on);
+    if (status != GPUIPC_OK) {
+        return connection_answer(to, status);
+    }
+    status = in_host ? send_through_ring(to, self, contents, deadline)
+                     : send_memory(to, self, contents, deadline);
+    contents_stream_leave(to->context, on);
+    return status;
+}
+
 static gpuipc_status send_contents(connection *to, const gpuipc_contents *contents,
-                                   os_deadline deadline) {
+                                   int timeout_ms) {
+    const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
     buffer *self;
     gpuipc_status status = connection_check(to);
     if (status != GPUIPC_OK || (status = contents_check(to, contents, &self)) != GPUIPC_OK) {
         return status;
     }
-    const transport *by = contents->transport == GPUIPC_TRANSPORT_DEFAULT
-                              ? self->transport
-                              : transport_find(contents->transport);
-    if (by->lies_in_host) { /* that memory is sent as a way, not as what is there */
-        status = send_through_ring(to, self, contents, deadline);
-    } else if (by != self->transport) {
-        status = status_fail(GPUIPC_ERR_NO_TRANSPORT,
-                             "the buffer's contents go by %s or by host, not by %s",
-                             self->transport->name, by->name);
-    } else if (buffer_check_export(self, &to->peer) != GPUIPC_OK) {
-        status = status_change(GPUIPC_ERR_NO_TRANSPORT);
-        status_add("; GPUIPC_TRANSPORT_HOST carries its contents");
-    } else {
-        status = send_memory(to, self, contents, deadline);
-    }
+    status = send_on_stream(to, self, contents, deadline);
     buffer_unreference(self);
     return status;
 }
@@ -219,8 +233,7 @@ gpuipc_status gpuipc_connection_send_contents(gpuipc_connection *handle,
     os_interrupt interrupt;
     status = connection_lock_sending(to, &interrupt);
     if (status == GPUIPC_OK) {
-        const os_deadline deadline = {os_deadline_after(timeout_ms).at_ns, to->send_interrupt};
-        status = send_contents(to, &known, deadline);
+        status = send_contents(to, &known, timeout_ms);
         status = connection_unlock_sending(to, &interrupt, status);
     }
     connection_unreference(to);

@@ -58,6 +58,7 @@ typedef struct context {
     struct loan_table *loans;
     struct ticket_cache *tickets;
     struct server_links *links;
+    struct contents_streams *contents_streams;
 } context;
 
 /** What an area keeps in a context: zeroed memory, which api/context_create.c makes and frees. */

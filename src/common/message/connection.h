@@ -9,7 +9,6 @@
 #include "message/group_set.h"
 #include "message/incoming.h"
 #include "sync/export_record.h"
-#include "sync/pace.h"
 
 typedef struct connection {
     object object;
@@ -28,7 +27,6 @@ typedef struct connection {
     uint64_t next_out;     /**< number of the next message */
     export_table *exports; /**< what was handed over; NULL until a buffer is sent */
     struct contents_ring *ring_out; /**< NULL until contents are sent through host memory */
-    pace pace_out;                  /**< of contents, in whatever way */
     group_set sent_groups;          /**< pools whose handles the peer has */
     os_mutex receive_mutex;         /**< held by the one receiver; guards the rest */
     uint8_t *packet_in;             /**< OS_PACKET_BYTES_MAX */
@@ -38,7 +36,6 @@ typedef struct connection {
     bool is_settled;               /**< connection_settle() has been here */
     point_page *ring_words;        /**< of the peer's ring; NULL before it has come, and after */
     struct contents_ring *ring_in; /**< likewise, of the ring with its words */
-    pace pace_in;                  /**< of contents, in whatever way */
     bool awaits_channel;           /**< a page of a channel may come */
     os_handle channel_page;        /**< which has come, until it is taken; or none */
     import_source from;            /**< the peer, as the memory that it sends is concerned */

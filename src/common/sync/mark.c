@@ -380,7 +380,7 @@ gpuipc_status mark_wait(const point_waiter *by, const mark *self, const point_wo
     point_word passage;
     device_scope scope;
     point_waiter waiter = *by;
-    waiter.in_any_case = self->repeats;
+    waiter.goes_back = self->repeats;
     gpuipc_status status = point_wait(&waiter, word, 1, &passage);
     if (status != GPUIPC_OK || !self->repeats) {
         return status;

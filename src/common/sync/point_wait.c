@@ -84,7 +84,7 @@ static size_t copy_awaited(const point_waiter *self, const point_word *words, si
                            point_word *out) {
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
-        if (self->in_any_case || !point_is_reached(&words[i])) {
+        if (self->goes_back || !point_is_reached(&words[i])) {
             out[left++] = words[i];
         }
     }

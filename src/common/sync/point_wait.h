@@ -16,9 +16,7 @@ typedef struct point_waiter {
         of; /**< marked as lost when nobody is there any more who would write the words; NULL: nothing is */
     bool
         is_alone; /**< nothing else waits for these words: they may be stored when the driver fails */
-    bool
-        in_any_case; /**< also for words that are reached: they may go back until the stream comes to it, or the passage is
-                           wanted */
+    bool goes_back; /**< the words do, when a stream comes to it: what they are now says nothing */
 } point_waiter;
 
 /** Whether the waiter's stream can wait for words by itself; else its host has to. ERR_CUDA: it is being captured

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/**
+ * @file How much of contents is on streams at once. A driver keeps the call that is the 1,022nd on a stream until an earlier
+ * one has passed (measured on an H200, driver 580), whatever the caller's time-out says. Before it comes to that the host
+ * waits, with the caller's deadline. Behind each thing on a stream is a passage: a word that no other process writes. What a
+ * failure leaves on a stream may have none.
+ */
+#ifndef GPUIPC_CONTENTS_PACE_H
+#define GPUIPC_CONTENTS_PACE_H
+
+#include <gpuipc/gpuipc.h>
+
+#include "os.h"
+#include "sync/passage.h"
+
+/** Ten calls for each of them find room on one stream. */
+#define CONTENTS_PACE_MOST 96u
+
+/** All zero: nothing is on a stream. Guarded by its owner. */
+typedef struct contents_pace {
+    point_word passages[CONTENTS_PACE_MOST]; /**< one that is reached is room for another */
+    uint32_t next;                           /**< mostly the oldest */
+} contents_pace;
+
+/** Waits on the host until so many more things find room; more than there are at most: until that many do. ERR_TIMEOUT;
+ *  ERR_RELEASED when *interrupted becomes true. */
+gpuipc_status contents_pace_await(const contents_pace *self, uint64_t count,
+                                  const atomic_bool *interrupted, os_deadline deadline);
+
+/** One more is on a stream, which has this passage behind it. After failures it may be one too many: then another is
+ *  forgotten. */
+void contents_pace_add(contents_pace *self, const point_word *passage);
+
+/** The pace of a caller's stream, over whichever connections contents go. */
+typedef struct contents_stream contents_stream;
+
+/** Those of a context. */
+extern const struct context_part contents_streams_part;
+
+/** Waits until the stream has room for contents, as contents_pace_await(). contents_stream_leave() is owed.
+ *  @param index of the device whose default stream it is, if it is one */
+gpuipc_status contents_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                    const atomic_bool *interrupted, os_deadline deadline,
+                                    contents_stream **out_stream);
+/** Puts a passage behind what the stream was given. The error record stays. */
+void contents_stream_leave(struct context *ctx, contents_stream *self);
+
+#endif
