@@ -138,7 +138,7 @@ nb::object arrays_of(const std::shared_ptr<memory> &core) {
     if (core->is_attachment_withheld()) {
         fail(
             GPUIPC_ERR_OUT_OF_RANGE, "open",
-            "the ticket was made by narrow(), and the arrays are those of the whole: use open_buffer(), and place() "
+            "the ticket was made by narrow(), and what is attached describes the whole: use open_buffer(), and place() "
             "arrays in it");
     }
     if (core->attachment_bytes() == 0) {

@@ -55,9 +55,12 @@ std::vector<server_object *> &those_with_policies() {
 }
 
 void end_those_with_policies() {
-    const std::vector<server_object *> ended = those_with_policies();
-    for (server_object *each : ended) {
-        each->end();
+    std::vector<server_object *> &left = those_with_policies();
+    while (!left.empty()) { /* the list as it is: other threads may run while one ends */
+        server_object *last = left.back();
+        left.pop_back();
+        const nb::object kept = nb::find(last); // another thread may give it up meanwhile
+        last->end();
     }
 }
 

@@ -8,10 +8,8 @@
 
 #include "base/struct_size.h"
 
-/* Some ten microseconds. */
-#define LOCK_TRIES 1000u
 /* How often the mutex of a writer is tried that is in its calls all the time: some ten microseconds. */
-#define LOOK_TRIES 1000u
+#define LOCK_TRIES 1000u
 
 /* ---- what is asked for ------------------------------------------------------------------------ */
 
@@ -256,20 +254,17 @@ gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel) {
     return status;
 }
 
-void channel_lock(channel *self) {
-    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
-        if (os_mutex_try_lock(&self->mutex)) {
-            return;
-        }
-    }
-    os_mutex_lock(&self->mutex);
-}
-
 bool channel_try_lock(channel *self) {
-    for (unsigned tries = 0; tries < LOOK_TRIES; tries++) {
+    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
         if (os_mutex_try_lock(&self->mutex)) {
             return true;
         }
     }
     return false;
+}
+
+void channel_lock(channel *self) {
+    if (!channel_try_lock(self)) {
+        os_mutex_lock(&self->mutex);
+    }
 }

@@ -41,6 +41,8 @@ class _Known:
         self.tensors = tensors
         self.places = [(each, each.data_ptr()) for each in _each(tensors) if each.device.type == "cpu"]
         """Of those that can move: none on a GPU, so that nobody asks."""
+        self.spare: list[Any] = []
+        """The next one that is had, where it was made before."""
 
     def has_moved(self) -> bool:
         """PyTorch moves what it shares of the CPU's memory into memory of its own (a queue, share_memory_()), and all tensors
@@ -64,7 +66,6 @@ class _Slots:
         """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
         self._one, self._several = one, several
         self._known: dict[tuple[int, int], _Known] = {}
-        self._spare: dict[_Known, Any] = {}
         self._last: _Known | None = None
 
     def of(self, frame: Any) -> Any:
@@ -75,8 +76,9 @@ class _Slots:
         if known is None or (known.places and known.has_moved()):
             known = self._make(frame, place)
         self._last = known
-        made = self._spare.pop(known, None)
-        if made is None:
+        try:
+            made = known.spare.pop()  # one step: another thread may do the same
+        except IndexError:
             made = self._new(known)
         made._frame = frame
         if type(made) is self._several:
@@ -87,8 +89,8 @@ class _Slots:
     def prepare(self) -> None:
         """The next one for the slot that was had last, while nobody waits for it."""
         known = self._last
-        if known is not None and known not in self._spare:
-            self._spare[known] = self._new(known)
+        if known is not None and not known.spare:
+            known.spare.append(self._new(known))
 
     def _new(self, known: _Known) -> Any:
         made: Any
@@ -110,9 +112,7 @@ class _Slots:
         return known
 
     def _forget(self, place: tuple[int, int]) -> None:
-        known = self._known.pop(place, None)  # another thread may do the same
-        if known is not None:
-            self._spare.pop(known, None)
+        self._known.pop(place, None)  # another thread may do the same
 
 
 class _Borrowed:
