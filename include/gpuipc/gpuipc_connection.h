@@ -436,12 +436,12 @@ typedef struct gpuipc_contents {
  * @errors as gpuipc_connection_send(), ::GPUIPC_ERR_OUT_OF_RANGE,
  *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can),
  *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured; nothing leaves then),
- *         ::GPUIPC_ERR_DRIVER_TOO_OLD (through host memory: it pins none, or has no host functions),
- *         ::GPUIPC_ERR_CONNECTION_BROKEN (also when anything failed after the receiver had heard of them)
+ *         ::GPUIPC_ERR_DRIVER_TOO_OLD (through host memory: it pins none, or has no host functions). After a
+ *         failure behind which the receiver had heard of them the connection is broken, and the record says so
  * @ownership borrows; buffer and context must stay until the stream has passed
  * @threads one sender at a time
  * @blocking up to timeout_ms in all: for the connection, and while the stream has 96 contents that it has not passed, over
- *           whichever connections. Through host memory likewise while 96 pieces of 1 to 8 MiB of this direction are under way.
+ *           whichever connections of the context. Through host memory likewise while 96 pieces of 1 to 8 MiB of this direction are under way.
  *           After ::GPUIPC_ERR_TIMEOUT nothing has left. Only of a range above 768 MiB through host memory a part may have: then
  *           it is ::GPUIPC_ERR_CONNECTION_BROKEN, and no gpuipc_context_wake() ends that wait. Two who each send so much before
  *           they receive wait for each other. What else the stream was given by its owner may fill its queue as well, which is

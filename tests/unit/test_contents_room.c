@@ -104,7 +104,6 @@ static void check_late_sender(gpuipc_transport way) {
     fill(&one);
     take_all(&one);
     check_status(GPUIPC_ERR_TIMEOUT, send_range((void *)&one));
-    check_status(GPUIPC_ERR_TIMEOUT, receive_range((void *)&one));
     stream_gate_open();
     contents_both_pass(&two);
     contents_ends_close(&two);
@@ -154,9 +153,11 @@ Test(contents_room, of_a_stream_is_not_taken_by_another_stream) {
     const gpuipc_contents first = range_of(&one, two.from, late[0]);
     const gpuipc_contents first_in = range_of(&one, two.into, late[1]);
     stream_gate_close(late[0]);
-    check_ok(gpuipc_connection_send_contents(two.pair.server, &first, one.timeout_ms));
-    check_ok(gpuipc_connection_receive_contents(two.pair.client, &first_in, one.timeout_ms));
-    for (unsigned i = 0; i < 2 * CONTENTS_PACE_MOST; i++) {
+    for (unsigned i = 0; i < CONTENTS_PACE_MOST; i++) {
+        check_ok(gpuipc_connection_send_contents(two.pair.server, &first, one.timeout_ms));
+        check_ok(gpuipc_connection_receive_contents(two.pair.client, &first_in, one.timeout_ms));
+    }
+    for (unsigned i = 0; i < CONTENTS_PACE_MOST + 1u; i++) {
         check_ok(send_range((void *)&one));
         check_ok(receive_range((void *)&one));
         contents_both_pass(&two);

@@ -55,12 +55,22 @@ std::vector<server_object *> &those_with_policies() {
 }
 
 void end_those_with_policies() {
-    std::vector<server_object *> &left = those_with_policies();
-    while (!left.empty()) { /* the list as it is: other threads may run while one ends */
-        server_object *last = left.back();
-        left.pop_back();
-        const nb::object kept = nb::find(last); // another thread may give it up meanwhile
-        last->end();
+    for (;;) { // the list as it is: other threads may run while one ends
+        server_object *last;
+        nb::object kept; // another thread may give it up meanwhile
+        {
+            const exclusive others;
+            std::vector<server_object *> &left = those_with_policies();
+            if (left.empty()) {
+                return;
+            }
+            last = left.back();
+            left.pop_back();
+            kept = nb::find(last);
+        }
+        if (kept.is_valid()) { // else that thread is just ending it
+            last->end();
+        }
     }
 }
 

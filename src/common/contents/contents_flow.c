@@ -205,16 +205,16 @@ static gpuipc_status begin_watch(work *self) {
     return point_wait_begin(&by, self->ring->words, words, count, &self->passage);
 }
 
-/* When the stream that copies comes here, all three have passed. */
-static gpuipc_status end_watch(const work *self) {
-    const point_word *passed = &self->passage;
-    if (passed->page == NULL) {
+/* When the stream that copies comes here, all three have passed. Once: written twice, it might be another's by then. */
+static gpuipc_status end_watch(work *self) {
+    if (self->passage.page == NULL) {
         return GPUIPC_OK;
     }
     gpuipc_status status =
-        point_submit_writes(self->ctx, passed, 1, self->lane->copies, &POINT_PASSED);
+        point_submit_writes(self->ctx, &self->passage, 1, self->lane->copies, &POINT_PASSED);
     if (status == GPUIPC_OK) {
-        contents_pace_add(&self->ring->pace, passed);
+        contents_pace_add(&self->ring->pace, &self->passage);
+        self->passage = POINT_PASSED;
     }
     return status;
 }
@@ -270,7 +270,7 @@ static void give_up(const work *self) {
 }
 
 /* The streams, and the caller's, go on. Where that fails as well, the words stay mapped for ever. */
-static void let_go(const work *self) {
+static void let_go(work *self) {
     const contents_lane *lane = self->lane;
     const gpuipc_error why = status_save();
     (void)after(self, lane->copies, lane->waits, lane->came[0]);

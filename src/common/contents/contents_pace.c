@@ -4,10 +4,11 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/list.h"
 #include "base/table.h"
 #include "cuda/context.h"
-#include "sync/point.h"
+#include "sync/point_wait.h"
 
 #define SPIN_NS UINT64_C(50000)
 /* How many streams are looked at whenever one is entered: more than one, so that idle ones never become many. */
@@ -34,8 +35,7 @@ typedef struct waiting {
 /* Between two looks. */
 static gpuipc_status pause_a_while(waiting *self) {
     if (atomic_load(self->interrupted)) {
-        return status_fail(GPUIPC_ERR_RELEASED,
-                           "the connection was closed, or the context destroyed");
+        return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed");
     }
     if (os_deadline_passed(self->deadline)) {
         return status_fail(GPUIPC_ERR_TIMEOUT,
@@ -70,29 +70,28 @@ void contents_pace_add(contents_pace *self, const point_word *passage) {
 
 /* ---- streams of callers ------------------------------------------------------------------------ */
 
-struct contents_stream {
-    table_link by_stream;
+typedef struct contents_stream {
+    table_link by_id;
     list_link in_turn;
-    gpuipc_stream stream;
-    uint32_t index;
-    unsigned calls;   /* so many are between enter and leave */
-    unsigned entered; /* of these, so many have found room */
+    uint64_t id;
+    unsigned calls; /* so many have a turn, or wait for one */
+    unsigned begun; /* so many have one */
     contents_pace pace;
-};
+} contents_stream;
 
 typedef struct contents_streams {
     os_mutex mutex; /* guards the rest */
-    hash_table by_stream;
+    hash_table by_id;
     linked_list in_turn; /* not looked at for longest: first */
 } contents_streams;
 
 static void forget(contents_streams *self, contents_stream *of) {
-    table_remove(&self->by_stream, &of->by_stream);
+    table_remove(&self->by_id, &of->by_id);
     list_remove(&of->in_turn);
     free(of);
 }
 
-/* A stream whose handle means another one by now is idle as well. */
+/* Streams that were destroyed come to their end as well. */
 static void forget_some(contents_streams *self) {
     for (int i = 0; i < LOOKS && self->in_turn.count > 0; i++) {
         contents_stream *of = LIST_ITEM(list_turn(&self->in_turn), contents_stream, in_turn);
@@ -102,25 +101,32 @@ static void forget_some(contents_streams *self) {
     }
 }
 
-static uint64_t hash_of(gpuipc_stream stream, uint32_t index) {
-    return (uint64_t)(uintptr_t)stream ^ (uint64_t)index << 48;
+/* The driver's number where it has them. Else a handle, which may be another stream's by now, and means a default stream of
+ * some device if it is small (cuda.h). */
+static gpuipc_status find_id(struct context *ctx, const contents_turn *of, uint64_t *out_id) {
+    const point_waiter by = {.context = ctx, .stream = of->stream, .device = of->index};
+    const uint64_t handle = (uint64_t)(uintptr_t)of->stream;
+    bool can;
+    gpuipc_status status = point_can_wait(&by, &can, out_id);
+    if (status == GPUIPC_OK && *out_id == 0) {
+        *out_id = handle > 2 ? handle : hash_word(of->index, handle == 2);
+    }
+    return status;
 }
 
 /* NULL: no memory. */
-static contents_stream *find_or_add(contents_streams *self, gpuipc_stream stream, uint32_t index) {
-    const uint64_t hash = hash_of(stream, index);
-    for (table_link *at = table_find(&self->by_stream, hash); at != NULL;
-         at = table_find_next(at)) {
-        contents_stream *found = TABLE_ITEM(at, contents_stream, by_stream);
-        if (found->stream == stream && found->index == index) {
+static contents_stream *find_or_add(contents_streams *self, uint64_t id) {
+    const uint64_t hash = hash_word(0, id);
+    for (table_link *at = table_find(&self->by_id, hash); at != NULL; at = table_find_next(at)) {
+        contents_stream *found = TABLE_ITEM(at, contents_stream, by_id);
+        if (found->id == id) {
             return found;
         }
     }
     contents_stream *made = calloc(1, sizeof(*made));
     if (made != NULL) {
-        made->stream = stream;
-        made->index = index;
-        table_add(&self->by_stream, &made->by_stream, hash);
+        made->id = id;
+        table_add(&self->by_id, &made->by_id, hash);
         list_append(&self->in_turn, &made->in_turn);
     }
     return made;
@@ -130,39 +136,40 @@ static contents_stream *find_or_add(contents_streams *self, gpuipc_stream stream
 static gpuipc_status await_room(contents_streams *of, contents_stream *self, waiting *wait) {
     gpuipc_status status = GPUIPC_OK;
     self->calls++;
-    while (status == GPUIPC_OK && count_free(&self->pace) <= self->entered) {
+    while (status == GPUIPC_OK && count_free(&self->pace) <= self->begun) {
         os_mutex_unlock(&of->mutex);
         status = pause_a_while(wait);
         os_mutex_lock(&of->mutex);
     }
     if (status == GPUIPC_OK) {
-        self->entered++;
+        self->begun++;
     } else {
         self->calls--;
     }
     return status;
 }
 
-gpuipc_status contents_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                    const atomic_bool *interrupted, os_deadline deadline,
-                                    contents_stream **out_stream) {
-    contents_streams *of = ctx->contents_streams;
+gpuipc_status contents_turn_begin(struct context *ctx, contents_turn *self,
+                                  const atomic_bool *interrupted, os_deadline deadline) {
+    contents_streams *all = ctx->contents_streams;
     waiting wait = {interrupted, deadline, os_clock_ns(), 0};
-    os_mutex_lock(&of->mutex);
-    forget_some(of);
-    contents_stream *self = find_or_add(of, stream, index);
-    gpuipc_status status =
-        self == NULL ? status_out_of_memory(sizeof(*self)) : await_room(of, self, &wait);
-    os_mutex_unlock(&of->mutex);
-    if (status == GPUIPC_OK) {
-        *out_stream = self;
+    uint64_t id;
+    gpuipc_status status = find_id(ctx, self, &id);
+    if (status != GPUIPC_OK) {
+        return status;
     }
+    os_mutex_lock(&all->mutex);
+    forget_some(all);
+    self->of = find_or_add(all, id);
+    status = self->of == NULL ? status_out_of_memory(sizeof(*self->of))
+                              : await_room(all, self->of, &wait);
+    os_mutex_unlock(&all->mutex);
     return status;
 }
 
 /* Where a stream neither waits for words nor calls the host, nothing waits on it for a peer, and to write a passage would
  * be to wait for it. */
-static gpuipc_status put_passage(struct context *ctx, const contents_stream *self,
+static gpuipc_status put_passage(struct context *ctx, const contents_turn *self,
                                  point_word *out_passage) {
     device_scope scope;
     gpuipc_status status = device_enter_stream(ctx, self->stream, self->index, &scope);
@@ -179,18 +186,18 @@ static gpuipc_status put_passage(struct context *ctx, const contents_stream *sel
     return status;
 }
 
-void contents_stream_leave(struct context *ctx, contents_stream *self) {
+void contents_turn_end(struct context *ctx, const contents_turn *self) {
     const gpuipc_error why = status_save();
-    contents_streams *of = ctx->contents_streams;
+    contents_streams *all = ctx->contents_streams;
     point_word passage = POINT_PASSED;
     const bool is_put = put_passage(ctx, self, &passage) == GPUIPC_OK;
-    os_mutex_lock(&of->mutex);
+    os_mutex_lock(&all->mutex);
     if (is_put) {
-        contents_pace_add(&self->pace, &passage);
+        contents_pace_add(&self->of->pace, &passage);
     }
-    self->entered--;
-    self->calls--;
-    os_mutex_unlock(&of->mutex);
+    self->of->begun--;
+    self->of->calls--;
+    os_mutex_unlock(&all->mutex);
     status_restore(&why);
 }
 
@@ -202,7 +209,7 @@ static void end(struct context *ctx, bool is_forked) {
     while (self->in_turn.first != NULL) {
         forget(self, LIST_ITEM(self->in_turn.first, contents_stream, in_turn));
     }
-    table_clear(&self->by_stream);
+    table_clear(&self->by_id);
 }
 
 const context_part contents_streams_part = {CONTEXT_PART(contents_streams, contents_streams),

@@ -31,18 +31,21 @@ gpuipc_status contents_pace_await(const contents_pace *self, uint64_t count,
  *  forgotten. */
 void contents_pace_add(contents_pace *self, const point_word *passage);
 
-/** The pace of a caller's stream, over whichever connections contents go. */
-typedef struct contents_stream contents_stream;
-
-/** Those of a context. */
+/** The paces of the streams of a context's callers, over whichever connections contents go. */
 extern const struct context_part contents_streams_part;
 
-/** Waits until the stream has room for contents, as contents_pace_await(). contents_stream_leave() is owed.
- *  @param index of the device whose default stream it is, if it is one */
-gpuipc_status contents_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                    const atomic_bool *interrupted, os_deadline deadline,
-                                    contents_stream **out_stream);
+/** What a call gives to a stream. */
+typedef struct contents_turn {
+    struct contents_stream *of;
+    gpuipc_stream stream;
+    uint32_t index; /**< of the device whose default stream it is, if it is one */
+} contents_turn;
+
+/** Waits until the turn's stream has room for contents, as contents_pace_await(). contents_turn_end() is owed.
+ *  @param self with stream and index */
+gpuipc_status contents_turn_begin(struct context *ctx, contents_turn *self,
+                                  const atomic_bool *interrupted, os_deadline deadline);
 /** Puts a passage behind what the stream was given. The error record stays. */
-void contents_stream_leave(struct context *ctx, contents_stream *self);
+void contents_turn_end(struct context *ctx, const contents_turn *self);
 
 #endif

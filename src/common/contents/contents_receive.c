@@ -216,11 +216,10 @@ static gpuipc_status await_room(const connection *from, const wire_contents *rec
 static gpuipc_status receive_on_stream(connection *from, buffer *into,
                                        const gpuipc_contents *contents, const wire_contents *record,
                                        os_deadline deadline) {
-    contents_stream *on;
+    contents_turn turn = {.stream = contents->stream, .index = into->access_device};
     gpuipc_status status = await_room(from, record, deadline);
     if (status == GPUIPC_OK) {
-        status = contents_stream_enter(from->context, contents->stream, into->access_device,
-                                       &from->ended, deadline, &on);
+        status = contents_turn_begin(from->context, &turn, &from->ended, deadline);
     }
     if (status != GPUIPC_OK) {
         return connection_answer(from, status);
@@ -228,7 +227,7 @@ static gpuipc_status receive_on_stream(connection *from, buffer *into,
     status = record->memory == SEGMENT_MEMORY_HOST
                  ? deliver_ring(from, into, contents, record, deadline)
                  : deliver_memory(from, into, contents, record, deadline);
-    contents_stream_leave(from->context, on);
+    contents_turn_end(from->context, &turn);
     return status;
 }
 

@@ -137,12 +137,9 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
 static gpuipc_status send_through_ring(connection *to, const buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
     contents_flow flow = contents_flow_of(self, contents, &to->ended, deadline);
-    gpuipc_status status = prepare_ring(to, flow.device);
-    if (status != GPUIPC_OK ||
-        (status = contents_ring_await_room(to->ring_out, contents->bytes, &to->ended, deadline)) !=
-            GPUIPC_OK ||
-        (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
-        return connection_answer(to, status);
+    gpuipc_status status = contents_ring_leave(to->ring_out, &flow);
+    if (status != GPUIPC_OK) {
+        return status;
     }
     if ((status = send_words(to, deadline)) != GPUIPC_OK ||
         (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
@@ -185,22 +182,32 @@ static gpuipc_status check_way(const connection *to, const buffer *self,
     return status;
 }
 
+/* On the ring's own streams. */
+static gpuipc_status await_ring(connection *to, const buffer *self, const gpuipc_contents *contents,
+                                os_deadline deadline) {
+    gpuipc_status status = prepare_ring(to, self->access_device);
+    return status == GPUIPC_OK
+               ? contents_ring_await_room(to->ring_out, contents->bytes, &to->ended, deadline)
+               : status;
+}
+
 static gpuipc_status send_on_stream(connection *to, buffer *self, const gpuipc_contents *contents,
                                     os_deadline deadline) {
-    contents_stream *on;
+    contents_turn turn = {.stream = contents->stream, .index = self->access_device};
     bool in_host = false;
     gpuipc_status status = check_way(to, self, contents, &in_host);
-    if (status != GPUIPC_OK) {
-        return status;
+    if (status == GPUIPC_OK && in_host) {
+        status = await_ring(to, self, contents, deadline);
     }
-    status = contents_stream_enter(to->context, contents->stream, self->access_device, &to->ended,
-                                   deadline, &on);
+    if (status == GPUIPC_OK) {
+        status = contents_turn_begin(to->context, &turn, &to->ended, deadline);
+    }
     if (status != GPUIPC_OK) {
         return connection_answer(to, status);
     }
     status = in_host ? send_through_ring(to, self, contents, deadline)
                      : send_memory(to, self, contents, deadline);
-    contents_stream_leave(to->context, on);
+    contents_turn_end(to->context, &turn);
     return status;
 }
 

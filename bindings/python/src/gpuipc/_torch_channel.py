@@ -80,9 +80,11 @@ class _Slots:
             made = known.spare.pop()  # one step: another thread may do the same
         except IndexError:
             made = self._new(known)
+        made._known = known
         made._frame = frame
         if type(made) is self._several:
             for each in made.values():
+                each._known = known
                 each._frame = frame
         return made
 
@@ -96,11 +98,8 @@ class _Slots:
         made: Any
         if type(known.tensors) is dict:
             made = self._several({name: _make_subclass(self._one, each) for name, each in known.tensors.items()})
-            for each in made.values():
-                each._known = known
         else:
             made = _make_subclass(self._one, known.tensors)
-        made._known = known
         return made
 
     def _make(self, frame: _native.FrameBase, place: tuple[int, int]) -> _Known:

@@ -131,11 +131,12 @@ def test_more_shapes_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_thread_forgets_meanwhile(channel: gpuipc.torch.Channel) -> None:
     class Forgetting(dict[Any, Any]):
-        def pop(self, *arguments: Any) -> Any:
-            channel._slots._known.clear()
-            return super().pop(*arguments)
+        def get(self, *arguments: Any) -> Any:
+            found = super().get(*arguments)
+            self.clear()
+            return found
 
-    channel._slots._spare = Forgetting()
+    channel._slots._known = Forgetting()
     with gpuipc.torch.subscribe(channel.ticket()) as frames:
         for value in range(4):
             publish(channel, value)
