@@ -454,11 +454,8 @@ static uint64_t *send_words(void) {
     return words;
 }
 
-/* On one of two default streams, neither of which has to wait for room. */
-static gpuipc_status receive_briefly(gpuipc_buffer *buffer, uint64_t bytes, bool on_other) {
-    gpuipc_contents contents = contents_of(buffer, bytes, GPUIPC_TRANSPORT_DEFAULT);
-    contents.stream =
-        on_other ? (gpuipc_stream)(uintptr_t)2 /* cuda.h, CU_STREAM_PER_THREAD */ : NULL;
+static gpuipc_status receive_briefly(gpuipc_buffer *buffer, uint64_t bytes) {
+    const gpuipc_contents contents = contents_of(buffer, bytes, GPUIPC_TRANSPORT_DEFAULT);
     return gpuipc_connection_receive_contents(connection, &contents, 20);
 }
 
@@ -472,11 +469,11 @@ Test(contents, of_a_sender_that_runs_ahead) {
         const bool is_dropped = n % 3 == 1;
         cr_assert(send_record(&record, n, n == 0 ? SLOTS : 0));
         check_status(is_dropped ? GPUIPC_ERR_SIZE_MISMATCH : GPUIPC_OK,
-                     receive_briefly(mine, is_dropped ? 32 : 64, n % 2 == 1));
+                     receive_briefly(mine, is_dropped ? 32 : 64));
     }
     cr_assert(send_record(&record, record.number, 0));
-    check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 32, false));
-    check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 64, true));
+    check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 32));
+    check_status(GPUIPC_ERR_TIMEOUT, receive_briefly(mine, 64));
     for (size_t slot = 0; slot < STAGING_SLOTS; slot++) {
         words[slot * 2] = CONTENTS_PACE_MOST + 1; /* filled (contents_lane.h), for all contents */
     }
