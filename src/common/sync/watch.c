@@ -21,6 +21,7 @@ typedef struct watch_entry {
 /* The streams that wait for the words of a channel's page. */
 typedef struct watch_page {
     list_link link;
+    struct watch_group *by;        /* that it is in */
     point_page *page;              /* a reference */
     uint64_t slots;                /* a bit for each that a stream may be waiting for */
     bool is_kept;                  /* only a graph may, which is not to be launched any more */
@@ -128,8 +129,8 @@ static void let_abandoned_go(const watch_group *by, const watch_entry *entry) {
 }
 
 /* Of one that was given up, too: a peer that lives may take back what let the streams go. */
-static void let_abandoned_page_go(const watch_group *by, const watch_page *page) {
-    if (is_abandoned(by, page->page) || atomic_load(&page->page->is_given_up)) {
+static void let_abandoned_page_go(const watch_page *page) {
+    if (is_abandoned(page->by, page->page) || atomic_load(&page->page->is_given_up)) {
         let_page_go(page);
     }
 }
@@ -141,7 +142,7 @@ static void group_set_end(watch_group *self, peer_end end) {
         let_abandoned_go(self, entry_of(at));
     }
     for (list_link *at = self->pages.first; at != NULL; at = at->next) {
-        let_abandoned_page_go(self, page_at(at));
+        let_abandoned_page_go(page_at(at));
     }
 }
 
@@ -178,7 +179,7 @@ static void look_at_page(watch_page *self) {
 static void look_at_pages(watch_group *self) {
     for (size_t left = self->pages.count < LOOKS ? self->pages.count : LOOKS; left > 0; left--) {
         watch_page *page = page_at(list_turn(&self->pages));
-        let_abandoned_page_go(self, page);
+        let_abandoned_page_go(page);
         look_at_page(page);
     }
 }
@@ -381,54 +382,62 @@ static bool counts(const point_page *page) {
     return page->watched != NULL && !page->watched->is_kept;
 }
 
-/* Those for one page count as one that waits for another process. The mutex is held. */
-static gpuipc_status add_slot(watch *self, const point_word *word, uint32_t slot) {
-    point_page *page = word->page;
+/* The mutex is held. */
+static gpuipc_status add_page(watch *self, point_page *page) {
     watch_group *group = NULL;
     gpuipc_status status = start(self);
     if (status == GPUIPC_OK) {
         status = group_of(self, page->peer, &group);
     }
-    if (status == GPUIPC_OK && page->watched == NULL) {
-        watch_page *made = calloc(1, sizeof(*made));
-        if (made == NULL) {
-            return status_out_of_memory(sizeof(*made));
-        }
-        point_page_reference(page);
-        made->page = page;
-        page->watched = made;
-        list_append(&group->pages, &made->link);
+    if (status != GPUIPC_OK || page->watched != NULL) {
+        return status;
     }
+    watch_page *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(sizeof(*made));
+    }
+    point_page_reference(page);
+    made->by = group;
+    made->page = page;
+    page->watched = made;
+    list_append(&group->pages, &made->link);
+    return GPUIPC_OK;
+}
+
+/* Of a page that is watched. The mutex is held. */
+static void add_slot(const point_word *word, uint32_t slot) {
+    watch_page *page = word->page->watched;
+    page->is_kept = false;
+    page->slots |= UINT64_C(1) << slot;
+    page->words[slot] = *word;
+    let_abandoned_page_go(page);
+}
+
+/* Those for one page count as one that waits for another process. */
+static gpuipc_status begin_page(watch *self, const point_word *word, uint32_t slot) {
+    deferred_wait_begins(); /* under no lock; another thread may have come first meanwhile */
+    os_mutex_lock(&self->mutex);
+    const bool is_counted = counts(word->page);
+    const gpuipc_status status = add_page(self, word->page);
     if (status == GPUIPC_OK) {
-        page->watched->is_kept = false;
-        page->watched->slots |= UINT64_C(1) << slot;
-        page->watched->words[slot] = *word;
-        let_abandoned_page_go(group, page->watched);
+        add_slot(word, slot);
+    }
+    os_mutex_unlock(&self->mutex);
+    if (status != GPUIPC_OK || is_counted) {
+        deferred_wait_ends();
     }
     return status;
 }
 
 gpuipc_status watch_add_slot(struct context *ctx, const point_word *word, uint32_t slot) {
     watch *self = ctx->watch;
-    gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&self->mutex);
-    bool is_counted = counts(word->page);
+    const bool is_counted = counts(word->page);
     if (is_counted) {
-        status = add_slot(self, word, slot);
+        add_slot(word, slot);
     }
     os_mutex_unlock(&self->mutex);
-    if (is_counted) {
-        return status;
-    }
-    deferred_wait_begins(); /* under no lock; another thread may have come first meanwhile */
-    os_mutex_lock(&self->mutex);
-    is_counted = counts(word->page);
-    status = add_slot(self, word, slot);
-    os_mutex_unlock(&self->mutex);
-    if (status != GPUIPC_OK || is_counted) {
-        deferred_wait_ends();
-    }
-    return status;
+    return is_counted ? GPUIPC_OK : begin_page(self, word, slot);
 }
 
 void watch_sweep(struct context *ctx) {
