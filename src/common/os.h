@@ -76,7 +76,10 @@ typedef struct os_deadline {
         interrupt; /**< with which it passes early; NULL: with nothing. Lives as long as the call */
 } os_deadline;
 
-uint64_t os_clock_ns(void);                    /**< monotonic */
+uint64_t os_clock_ns(void); /**< monotonic */
+/** Another one, which goes on by some milliseconds at a time and is asked in a few nanoseconds. (The finer one took 16 to 50
+ *  in virtual machines.) Each is compared with itself alone. */
+uint64_t os_clock_coarse_ns(void);
 os_deadline os_deadline_after(int timeout_ms); /**< 0: now, negative: never */
 bool os_deadline_passed(os_deadline deadline);
 int os_deadline_left_ms(os_deadline deadline); /**< rounded up; -1: never passes */

@@ -67,6 +67,10 @@ uint64_t os_clock_ns(void) {
     return now_ns;
 }
 
+uint64_t os_clock_coarse_ns(void) {
+    return os_clock_ns();
+}
+
 uint64_t os_time_unix_ms(void) {
     return UNIX_MS + now_ns / NS_PER_MS;
 }

@@ -26,7 +26,7 @@ bool subscription_find(const subscription *self, uint64_t *out_number, uint32_t 
 }
 
 bool subscription_is_writer_gone(subscription *self) {
-    const uint64_t now_ns = os_clock_ns();
+    const uint64_t now_ns = os_clock_coarse_ns();
     if (!self->is_writer_gone && now_ns - self->looked_ns > LOOK_NS) {
         self->looked_ns = now_ns;
         self->is_writer_gone = point_page_is_abandoned(self->page);
