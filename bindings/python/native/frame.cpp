@@ -284,10 +284,12 @@ void bind_frame(nb::module_ &m) {
     define(
         m, "frame_place",
         [](const frame_object &self) {
-            return std::pair<uint64_t, uint64_t>(self.of->frame.address, self.of->form->number);
+            const frame_lease &of = *self.of;
+            const uint64_t slot = (of.frame.address - of.slots->address()) / of.frame.capacity;
+            return of.form->number * GPUIPC_CHANNEL_SLOTS_MAX + slot;
         },
-        nb::arg("frame"), nb::sig("def frame_place(frame: FrameBase) -> tuple[int, int]"),
-        "Which slot, and which form: what was made of both once is right again.");
+        nb::arg("frame"), nb::sig("def frame_place(frame: FrameBase) -> int"),
+        "A number for its slot and its form: what was made of both once is right again.");
     define(
         m, "frame_capsules", capsules, nb::arg("frame"),
         nb::sig("def frame_capsules(frame: FrameBase) -> list[tuple[str, object, str | None]]"),

@@ -65,7 +65,7 @@ class _Slots:
     def __init__(self, one: Any, several: Any) -> None:
         """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
         self._one, self._several = one, several
-        self._known: dict[tuple[int, int], _Known] = {}
+        self._known: dict[int, _Known] = {}
         self._last: _Known | None = None
 
     def of(self, frame: Any) -> Any:
@@ -102,7 +102,7 @@ class _Slots:
             made = _make_subclass(self._one, known.tensors)
         return made
 
-    def _make(self, frame: _native.FrameBase, place: tuple[int, int]) -> _Known:
+    def _make(self, frame: _native.FrameBase, place: int) -> _Known:
         self._forget(place)
         if len(self._known) >= _KNOWN_MAX:
             for oldest in list(self._known)[: _KNOWN_MAX // 2]:
@@ -110,7 +110,7 @@ class _Slots:
         known = self._known[place] = _Known(_over(frame))
         return known
 
-    def _forget(self, place: tuple[int, int]) -> None:
+    def _forget(self, place: int) -> None:
         self._known.pop(place, None)  # another thread may do the same
 
 
