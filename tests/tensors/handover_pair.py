@@ -16,6 +16,7 @@ import pickle
 import socket
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -331,19 +332,19 @@ class OfGpuipc:
         stamp(self.tensor[at : at + count], value)
         return self.known[at : at + count] if block.case == "part" else self.known
 
-    def handed(self, made: Any, case: str) -> Any:
-        """What is put into the channel: this is a part of the hand-over."""
-        if case.startswith("bundle"):
-            return self.gpuipc.torch.Bundle(made)
-        if case == "wrapped":
-            return self.gpuipc.wrap(made)
-        if case == "ready":  # as it is: what makes the contents was waited for
-            return made.after(-1)
-        if isinstance(made, dict):
+    def handing(self, block: Block) -> Callable[[Any], Any]:
+        """What is done to what is put into the channel: this is a part of the hand-over. Which it is, a program knows."""
+        if block.case.startswith("bundle"):
+            return self.gpuipc.torch.Bundle
+        if block.case == "wrapped":
+            return self.gpuipc.wrap
+        if block.case == "ready":  # as it is: what makes the contents was waited for
+            return lambda made: made.after(-1)
+        if block.case.startswith("state"):
             from gpuipc import _native
 
-            return list(made), _native.pack(made.values())
-        return made
+            return lambda made: (list(made), _native.pack(made.values()))
+        return as_it_is
 
 
 END_OF_FRAMES = b"end"
@@ -352,6 +353,10 @@ END_OF_FRAMES = b"end"
 def frames_of(plan: Plan) -> str:
     """The name of the owner's channel."""
     return plan.name + "-frames"
+
+
+def as_it_is(item: Any) -> Any:
+    return item
 
 
 def has_pools(plan: Plan) -> bool:
@@ -399,6 +404,7 @@ def run_block(block: Block, plan: Plan, channels: Channels, system: Any, sends: 
     if plan.system != "bare":
         system.library.await_room(block.nbytes)
     system.prepare(block)
+    handing = system.handing(block) if plan.system == "gpuipc" else as_it_is
     link.send(block)
     end = clock() + block.seconds * 1e9
     for number in range(6 * block.rounds):
@@ -409,11 +415,12 @@ def run_block(block: Block, plan: Plan, channels: Channels, system: Any, sends: 
         if with_text:
             stamp(system.library.own, number + 1)
         made = TEXT if with_text else system.make(block, number + 1)
+        hand = as_it_is if with_text else handing
         if plan.system != "bare":
             system.library.synchronize()
         begin = clock()
         try:
-            send(system.handed(made, block.case) if plan.system == "gpuipc" and not with_text else made)
+            send(hand(made))
         except Exception:
             result.failure = traceback.format_exc(limit=4)
             number -= 1  # the other side still waits for it
@@ -491,25 +498,25 @@ class User:
             self.frames = self.gpuipc.torch.subscribe(frames_of(self.plan), device=self.plan.user, **options)
 
     def take(self) -> Any:
-        frame = self.frames.take()
-        return frame if frame.header != END_OF_FRAMES else None
+        return self.frames.take()
 
-    def usable(self, item: Any) -> Any:
-        """A tensor for this process's stream, of what came; or many. Of a text nothing."""
-        if isinstance(item, bytes):
-            return item
-        if self.plan.system == "gpuipc":
-            if self.plan.on_host and isinstance(item, self.gpuipc.Frame):
-                return self.library.of(item)
-            if isinstance(item, tuple):
-                names, text = item
-                return dict(zip(names, self.library.of_many(self.unpack(text))))
-            if isinstance(item, self.array):
-                return self.library.of(item)
-            return item.tensors if hasattr(item, "tensors") else item  # a Bundle; a tensor is one already
+    def using(self, block: Block) -> Callable[[Any], Any]:
+        """What makes a tensor for this process's stream of what comes; or many. Which it is, a program knows."""
         if self.plan.system == "cuda.core":
-            return self.library.torch.from_dlpack(item[1]).view(self.library.torch.int32)
-        return item
+            return lambda item: self.library.torch.from_dlpack(item[1]).view(self.library.torch.int32)
+        if self.plan.system != "gpuipc":
+            return as_it_is
+        if block.case in FRAMES:
+            return self.library.of if self.plan.on_host else as_it_is
+        return self._tensors_of
+
+    def _tensors_of(self, item: Any) -> Any:
+        if isinstance(item, tuple):
+            names, text = item
+            return dict(zip(names, self.library.of_many(self.unpack(text))))
+        if isinstance(item, self.array):
+            return self.library.of(item)
+        return item.tensors if hasattr(item, "tensors") else item  # a Bundle; a tensor is one already
 
     def contents(self, tensor: Any) -> tuple[list[int], int]:
         if isinstance(tensor, bytes):
@@ -526,8 +533,7 @@ class User:
 
 def receivers(plan: Plan, channels: Channels, user: User) -> dict[str, Any]:
     def from_socket() -> Any:
-        text = channels.socket.recv(len(TEXT), socket.MSG_WAITALL)
-        return None if text == END_OF_TEXTS else text
+        return channels.socket.recv(len(TEXT), socket.MSG_WAITALL)
 
     receive: dict[str, Any] = {"queue": channels.queue.get, "pipe": channels.pipe.recv, "socket": from_socket}
     if plan.system == "gpuipc":
@@ -572,20 +578,32 @@ def use(plan: Plan, channels: Channels) -> None:
     os._exit(0)
 
 
+def is_end(item: Any, block: Block) -> bool:
+    """The last of a block brings nothing."""
+    if isinstance(item, bytes):
+        return item == END_OF_TEXTS
+    return block.case in FRAMES and item.header == END_OF_FRAMES
+
+
 def use_block(block: Block, user: User, receives: dict[str, Any], link: Any) -> None:
     if block.case in FRAMES:
         user.subscribe(look=LOOK_SECONDS if block.case == "frame, looking" else None)
     kept: Any = None  # what is known is open somewhere
+    using = user.using(block)
     is_known = block.case in ("part", "again", "ready", "state", "known pool", "pool, again", "bundle")
     for number in itertools.count():
         item = tensor = None
         with_text = is_text(block, user.plan, number)
+        make = as_it_is if with_text else using
         try:
             if (item := receives[channel_of(block, user.plan, number)]()) is None:
                 break
             taken = clock()
-            tensor = user.usable(item)
+            tensor = make(item)
             now = clock()
+            if is_end(item, block):  # looked at when the time is taken: a program does not ask
+                del item, tensor
+                break
             answer: Any = taken, now, *user.contents(tensor)
             if kept is None and is_known and not with_text:
                 kept = item, tensor
