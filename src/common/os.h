@@ -90,9 +90,18 @@ os_deadline os_deadline_inherit(os_deadline self, os_deadline from);
 void os_sleep_ms(unsigned milliseconds);
 /** Windows sleeps for whole milliseconds. */
 void os_sleep_us(unsigned microseconds);
-/** The next pause between two tries: 1, 2, 4 and so on to 20 milliseconds, never beyond the
- *  deadline. */
+/** Who looks for what nothing wakes it for sleeps no longer at a time. */
+#define OS_PAUSE_MS 20u
+/** The next pause between two tries: 1, 2, 4 and so on to OS_PAUSE_MS, never beyond the deadline. For tries that cost
+ *  more than a look at memory. */
 unsigned os_backoff_next(unsigned *milliseconds, os_deadline deadline);
+
+/** Who waits looks again and again for so long before it sleeps, since what is awaited often comes at once. */
+#define OS_LOOK_NS UINT64_C(50000)
+/** Between two looks at memory, in a wait that began then. After OS_LOOK_NS it sleeps for half of the time that has gone by,
+ *  most_ms at most, and never beyond the deadline. So who waits is late by half at most. (On Windows a sleep takes a tick of
+ *  the system.) */
+void os_pause(uint64_t begun_ns, unsigned most_ms, os_deadline deadline);
 
 /* ---- threads: posix_thread.c, win32_thread.c --------------------------------------------- */
 

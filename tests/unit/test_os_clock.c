@@ -64,6 +64,36 @@ Test(os_clock, a_sleep_is_not_shorter_than_asked_for) {
     }
 }
 
+static uint64_t pause_after_us(unsigned waited_us, unsigned most_ms, os_deadline deadline) {
+    const uint64_t start = os_clock_ns();
+    os_pause(start - waited_us * UINT64_C(1000), most_ms, deadline);
+    return os_clock_ns() - start;
+}
+
+/* Those that must not be long would be a minute. */
+Test(os_clock, a_pause_is_half_of_what_was_waited) {
+    const os_deadline never = os_deadline_after(-1);
+    const unsigned long_us = 120u * 1000000u;
+    const uint64_t short_ns = UINT64_C(30000000000);
+    cr_assert_geq(pause_after_us(20000, 1000, never), UINT64_C(10000000));
+    cr_assert_geq(pause_after_us(long_us, 2, never), UINT64_C(2000000));
+    cr_assert_lt(pause_after_us(long_us, 2, never), short_ns);
+    cr_assert_lt(pause_after_us(long_us, 60000, os_deadline_after(0)), short_ns);
+    const os_deadline soon = os_deadline_after(5);
+    cr_assert_lt(pause_after_us(long_us, 60000, soon), short_ns);
+    cr_assert(os_deadline_passed(soon));
+}
+
+/* The shortest of many, as a thread may lose its processor in any. */
+Test(os_clock, who_has_just_begun_to_wait_does_not_sleep) {
+    uint64_t shortest_ns = UINT64_MAX;
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t pause_ns = pause_after_us(0, 1000, os_deadline_after(-1));
+        shortest_ns = pause_ns < shortest_ns ? pause_ns : shortest_ns;
+    }
+    cr_assert_lt(shortest_ns, OS_LOOK_NS);
+}
+
 Test(os_clock, the_time_of_day_is_the_c_librarys_in_milliseconds) {
     uint64_t before = (uint64_t)time(NULL);
     uint64_t now = os_time_unix_ms();

@@ -4,8 +4,8 @@
 
 #include "os.h"
 
-#define NS_PER_MS      UINT64_C(1000000)
-#define BACKOFF_MAX_MS 20u
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
 
 static const uint64_t never = UINT64_MAX;
 
@@ -48,16 +48,30 @@ int os_deadline_left_ms(os_deadline deadline) {
 /* The pause of every other wait for what only memory tells: a wake-up need not be quicker, and so needs no handle. */
 int os_deadline_slice_ms(os_deadline deadline) {
     const int left = os_deadline_left_ms(deadline);
-    return deadline.interrupt == NULL || (left >= 0 && left <= (int)BACKOFF_MAX_MS)
-               ? left
-               : (int)BACKOFF_MAX_MS;
+    return deadline.interrupt == NULL || (left >= 0 && left <= (int)OS_PAUSE_MS) ? left
+                                                                                 : (int)OS_PAUSE_MS;
 }
 
 unsigned os_backoff_next(unsigned *milliseconds, os_deadline deadline) {
     *milliseconds = *milliseconds == 0 ? 1 : *milliseconds * 2;
-    if (*milliseconds > BACKOFF_MAX_MS) {
-        *milliseconds = BACKOFF_MAX_MS;
+    if (*milliseconds > OS_PAUSE_MS) {
+        *milliseconds = OS_PAUSE_MS;
     }
     int left = os_deadline_left_ms(deadline);
     return left >= 0 && (unsigned)left < *milliseconds ? (unsigned)left : *milliseconds;
+}
+
+static uint64_t smaller(uint64_t one, uint64_t other) {
+    return one < other ? one : other;
+}
+
+void os_pause(uint64_t begun_ns, unsigned most_ms, os_deadline deadline) {
+    const uint64_t now_ns = os_clock_ns();
+    const uint64_t waited_ns = now_ns - begun_ns;
+    if (waited_ns <= OS_LOOK_NS || now_ns >= deadline.at_ns) {
+        return;
+    }
+    const uint64_t most_ns = smaller(most_ms * NS_PER_MS, deadline.at_ns - now_ns);
+    const uint64_t pause_ns = smaller(waited_ns / 2, most_ns);
+    os_sleep_us((unsigned)((pause_ns + NS_PER_US - 1) / NS_PER_US));
 }

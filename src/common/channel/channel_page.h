@@ -13,10 +13,9 @@
 /** Of a channel of turns (turn.h), whose slot has but the two words. */
 #define CHANNEL_TURNS_MAGIC UINT64_C(0x322020736e727574) /* "turns  2" */
 
-/** Who waits looks for so long before it sleeps. */
-#define CHANNEL_SPIN_NS UINT64_C(50000)
-/** Who waits for a stream sleeps at most so long at a time: streams wake nobody. */
-#define CHANNEL_PAUSE_US 1000u
+/** Who waits for a stream sleeps at most so long at a time: streams wake nobody. And as os_pause() sleeps for half of the time
+ *  that has gone by, a stream that was behind by twice what is awaited is never without work. */
+#define CHANNEL_PAUSE_MS 1u
 
 /** The numbers of words. */
 enum {
@@ -168,17 +167,6 @@ static inline point_word channel_ready_word(point_page *page, uint32_t slot, uin
 
 static inline point_word channel_returned_word(point_page *page, uint32_t slot, uint64_t number) {
     return (point_word){page, channel_entry(slot, CHANNEL_RETURNED), number};
-}
-
-/** Between two looks of who waits for a stream: it begins with looking again and again, and sleeps for half of the time that
- *  has gone by. So it is late by half at most, and a stream that was behind by twice what is awaited is never without work. (On
- *  Windows a sleep takes a tick of the system.) A deadline may be passed by as much. */
-static inline void channel_pause(uint64_t begun_ns) {
-    const uint64_t waited_ns = os_clock_ns() - begun_ns;
-    if (waited_ns > CHANNEL_SPIN_NS) {
-        const uint64_t half_us = waited_ns / 2000u;
-        os_sleep_us(half_us < CHANNEL_PAUSE_US ? (unsigned)half_us : CHANNEL_PAUSE_US);
-    }
 }
 
 /** Behind news for the other side, which may be asleep, and a fence. */

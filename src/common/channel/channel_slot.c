@@ -250,16 +250,9 @@ static unsigned slice_ms(const slot_search *what, os_deadline deadline) {
 
 /* Until the holder rings, or it is time to look again. The mutex is held, and given up meanwhile. The page stays, whatever
  * becomes of the reader. */
-GPUIPC_COLD static void sleep_for(channel *self, slot_search *what, uint64_t begun_ns,
-                                  os_deadline deadline) {
+GPUIPC_COLD static void sleep_for(channel *self, slot_search *what, os_deadline deadline) {
     channel_reader *awaited = first_in_the_way(self, what);
     const unsigned milliseconds = slice_ms(what, deadline);
-    if (awaited == NULL) {
-        os_mutex_unlock(&self->mutex);
-        channel_pause(begun_ns);
-        channel_lock(self);
-        return;
-    }
     point_page *page = awaited->page;
     os_bell bell = OS_BELL_NONE;
     channel_will_sleep(page, CHANNEL_WRITER_SLEEPS);
@@ -319,10 +312,11 @@ gpuipc_status channel_await_slot(channel *self, slot_search *what, time_limit *l
             return no_slot(self, GPUIPC_ERR_BUSY, what);
         } else if (os_deadline_passed(time_limit_deadline(limit))) {
             return no_slot(self, GPUIPC_ERR_TIMEOUT, what);
-        } else if (now_ns - begun_ns > CHANNEL_SPIN_NS) {
-            sleep_for(self, what, begun_ns, time_limit_deadline(limit));
+        } else if (what->in_the_way != 0 && now_ns - begun_ns > OS_LOOK_NS) {
+            sleep_for(self, what, time_limit_deadline(limit));
         } else {
             os_mutex_unlock(&self->mutex); /* others may want to publish */
+            os_pause(begun_ns, CHANNEL_PAUSE_MS, time_limit_deadline(limit));
             channel_lock(self);
         }
     }

@@ -40,7 +40,7 @@ static gpuipc_status await_turn(channel *self, gpuipc_stream stream, os_deadline
     while ((status = turn_begin(&end, stream)) == GPUIPC_ERR_TIMEOUT && !self->has_ended &&
            !os_deadline_passed(deadline)) {
         os_mutex_unlock(&self->mutex);
-        channel_pause(begun_ns);
+        os_pause(begun_ns, CHANNEL_PAUSE_MS, deadline);
         channel_lock(self);
         turn_clear(&self->turn,
                    false); /* nothing is on the stream: who has come meanwhile has this turn, too */

@@ -59,10 +59,11 @@ static gpuipc_status pause_for(const subscription *self, const char *what, uint6
     if (atomic_load(&self->is_over)) {
         return status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile");
     }
-    if (os_deadline_passed(time_limit_deadline(limit))) {
+    const os_deadline deadline = time_limit_deadline(limit);
+    if (os_deadline_passed(deadline)) {
         return status_fail(GPUIPC_ERR_TIMEOUT, "%s", what);
     }
-    channel_pause(begun_ns);
+    os_pause(begun_ns, CHANNEL_PAUSE_MS, deadline);
     return GPUIPC_OK;
 }
 

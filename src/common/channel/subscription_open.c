@@ -13,7 +13,7 @@
 #include "ticket/ticket_request.h"
 
 #define DEFAULT_TIMEOUT_MS 5000
-#define DEFAULT_LOOK_US    ((uint32_t)(CHANNEL_SPIN_NS / 1000))
+#define DEFAULT_LOOK_US    ((uint32_t)(OS_LOOK_NS / 1000))
 
 /* ---- of this process itself -------------------------------------------------------------------- */
 

@@ -10,7 +10,6 @@
 #include "cuda/context.h"
 #include "sync/point_wait.h"
 
-#define SPIN_NS UINT64_C(50000)
 /* How many streams are looked at whenever one is entered: more than one, so that idle ones never become many. */
 #define LOOKS 2
 
@@ -29,11 +28,10 @@ typedef struct waiting {
     const atomic_bool *interrupted;
     os_deadline deadline;
     uint64_t begun_ns;
-    unsigned pause_ms;
 } waiting;
 
 /* Between two looks. */
-static gpuipc_status pause_a_while(waiting *self) {
+static gpuipc_status pause_a_while(const waiting *self) {
     if (atomic_load(self->interrupted)) {
         return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed");
     }
@@ -42,16 +40,14 @@ static gpuipc_status pause_a_while(waiting *self) {
                            "streams of this process have not passed %u pieces of contents before",
                            CONTENTS_PACE_MOST);
     }
-    if (os_clock_ns() - self->begun_ns > SPIN_NS) {
-        os_sleep_ms(os_backoff_next(&self->pause_ms, self->deadline));
-    }
+    os_pause(self->begun_ns, OS_PAUSE_MS, self->deadline);
     return GPUIPC_OK;
 }
 
 gpuipc_status contents_pace_await(const contents_pace *self, uint64_t count,
                                   const atomic_bool *interrupted, os_deadline deadline) {
     const uint64_t wanted = count < CONTENTS_PACE_MOST ? count : CONTENTS_PACE_MOST;
-    waiting wait = {interrupted, deadline, os_clock_ns(), 0};
+    const waiting wait = {interrupted, deadline, os_clock_ns()};
     gpuipc_status status = GPUIPC_OK;
     while (status == GPUIPC_OK && count_free(self) < wanted) {
         status = pause_a_while(&wait);
@@ -133,7 +129,7 @@ static contents_stream *find_or_add(contents_streams *self, uint64_t id) {
 }
 
 /* The mutex is held, and given up meanwhile. */
-static gpuipc_status await_room(contents_streams *of, contents_stream *self, waiting *wait) {
+static gpuipc_status await_room(contents_streams *of, contents_stream *self, const waiting *wait) {
     gpuipc_status status = GPUIPC_OK;
     self->calls++;
     while (status == GPUIPC_OK && count_free(&self->pace) <= self->begun) {
@@ -152,7 +148,7 @@ static gpuipc_status await_room(contents_streams *of, contents_stream *self, wai
 gpuipc_status contents_turn_begin(struct context *ctx, contents_turn *self,
                                   const atomic_bool *interrupted, os_deadline deadline) {
     contents_streams *all = ctx->contents_streams;
-    waiting wait = {interrupted, deadline, os_clock_ns(), 0};
+    const waiting wait = {interrupted, deadline, os_clock_ns()};
     uint64_t id;
     gpuipc_status status = find_id(ctx, self, &id);
     if (status != GPUIPC_OK) {

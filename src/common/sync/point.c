@@ -20,8 +20,6 @@
 /* What a done word is given when nothing will be opened any more: beyond every value of a point, and
  * the comparison is cyclic (cuda.h, CU_STREAM_WAIT_VALUE_GEQ), so less than half of 64 bits. */
 #define POINT_RETURNED_FOR_EVER (UINT64_C(1) << 62)
-/* Waiting on the host begins with looking again and again, since a word often comes at once. */
-#define SPIN_NS UINT64_C(50000)
 
 /* So many pages that graphs had captured stay after their end, the latest ones: those of all readers of a channel at least,
  * which end at the same time, and whose launches may not be over. */
@@ -91,8 +89,7 @@ void point_words_destroy(point_words *self, bool forked) {
 /* The process is looked at before the word: what it wrote before its end is there when its end is seen. */
 static gpuipc_status await_one(const point_word *word, const atomic_bool *interrupted,
                                os_deadline deadline) {
-    const uint64_t begun = os_clock_ns();
-    unsigned pause = 0;
+    const uint64_t begun_ns = os_clock_ns();
     while (!point_is_reached(word)) {
         if (interrupted != NULL && atomic_load(interrupted)) {
             return status_fail(GPUIPC_ERR_RELEASED,
@@ -106,9 +103,7 @@ static gpuipc_status await_one(const point_word *word, const atomic_bool *interr
             return status_fail(GPUIPC_ERR_TIMEOUT,
                                "the other process's work on the buffer was not done in time");
         }
-        if (os_clock_ns() - begun > SPIN_NS) {
-            os_sleep_ms(os_backoff_next(&pause, deadline));
-        }
+        os_pause(begun_ns, OS_PAUSE_MS, deadline);
     }
     return GPUIPC_OK;
 }

@@ -11,9 +11,8 @@
 #include "sync/watch.h"
 
 /* An event may be late (device_event.h), and so may a thread on a machine that is busy. */
-#define SOON_NS  UINT64_C(100000000)
-#define SPIN_NS  UINT64_C(50000)
-#define PAUSE_US 50u
+#define SOON_MS  100
+#define PAUSE_MS 1u
 
 /* Each use of a slot is a turn: who asks meanwhile, and finds another one afterwards, has learned nothing. */
 typedef struct trail_mark {
@@ -125,16 +124,14 @@ bool trail_have_all_passed(trail *self, trail_set *seen) {
 }
 
 bool trail_passes_soon(trail *self, trail_use use, uint32_t slot) {
-    bool has_passed = trail_has_passed(self, use, slot);
-    const uint64_t begun_ns =
-        has_passed ? 0 : os_clock_ns(); /* mostly it has, and needs no clock */
-    uint64_t waited_ns = 0;
-    while (!has_passed && waited_ns < SOON_NS) {
-        if (waited_ns > SPIN_NS) {
-            os_sleep_us(PAUSE_US);
-        }
-        has_passed = trail_has_passed(self, use, slot);
-        waited_ns = os_clock_ns() - begun_ns;
+    if (trail_has_passed(self, use, slot)) {
+        return true; /* mostly, which needs no clock */
+    }
+    const uint64_t begun_ns = os_clock_ns();
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    bool has_passed;
+    while (!(has_passed = trail_has_passed(self, use, slot)) && !os_deadline_passed(deadline)) {
+        os_pause(begun_ns, PAUSE_MS, deadline);
     }
     return has_passed;
 }
