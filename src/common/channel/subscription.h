@@ -46,6 +46,7 @@ typedef struct subscription_wait {
     os_mutex mutex; /**< guards the rest; may be taken inside the one of who takes */
     os_condition changed;
     subscription_awaits awaits;
+    uint64_t begun_ns; /**< when it began to await that */
     bool is_told;
     point_word contents;
 } subscription_wait;

@@ -27,6 +27,7 @@ static void tell_and_rest(subscription_wait *wait) {
 static void set_out(subscription_wait *wait, subscription_awaits what) {
     tell(wait, false);
     wait->awaits = what;
+    wait->begun_ns = os_clock_ns();
     os_condition_signal_all(&wait->changed);
 }
 
@@ -38,22 +39,22 @@ static bool has_news(subscription *self) {
            channel_read(page, CHANNEL_END) != CHANNEL_IS_ON || point_page_is_abandoned(page);
 }
 
-static bool has_contents(const subscription *self, const point_word *contents, unsigned *pause) {
-    os_sleep_ms(os_backoff_next(pause, os_deadline_after(-1)));
+static bool has_contents(const subscription *self, const point_word *contents, uint64_t begun_ns) {
+    os_pause(begun_ns, OS_PAUSE_MS, os_deadline_after(-1));
     return point_is_reached(contents) || point_page_is_abandoned(self->page);
 }
 
 /* The mutex is held, and given up meanwhile. */
-static void look_out(subscription *self, unsigned *pause) {
+static void look_out(subscription *self) {
     subscription_wait *wait = &self->waited;
     const subscription_awaits what = wait->awaits;
     const point_word contents = wait->contents;
+    const uint64_t begun_ns = wait->begun_ns;
     os_mutex_unlock(&wait->mutex);
     const bool has_come =
-        what == AWAITS_NEWS ? has_news(self) : has_contents(self, &contents, pause);
+        what == AWAITS_NEWS ? has_news(self) : has_contents(self, &contents, begun_ns);
     os_mutex_lock(&wait->mutex);
     if (has_come && wait->awaits == what) {
-        *pause = 0;
         tell_and_rest(wait);
     } else if (has_come && what == AWAITS_NEWS && wait->awaits == AWAITS_NOTHING) {
         os_bell_ring(&self->reader_bell, &self->page->words[CHANNEL_READER_SLEEPS]);
@@ -63,13 +64,11 @@ static void look_out(subscription *self, unsigned *pause) {
 static void attend(void *argument) {
     subscription *self = argument;
     subscription_wait *wait = &self->waited;
-    unsigned pause = 0;
     os_mutex_lock(&wait->mutex);
     while (wait->awaits != AWAITS_NO_MORE) {
         if (wait->awaits == AWAITS_NEWS || wait->awaits == AWAITS_CONTENTS) {
-            look_out(self, &pause);
+            look_out(self);
         } else {
-            pause = 0;
             (void)os_condition_wait(&wait->changed, &wait->mutex, os_deadline_after(-1));
         }
     }
