@@ -210,7 +210,7 @@ gpuipc_status gpuipc_context_create(const gpuipc_context_config *config,
 void context_destroy(context *self) {
     const bool is_forked = object_is_forked(&self->object);
     if (!is_forked) {
-        atomic_store(&self->is_over, true); /* which wakes who waits for contents */
+        atomic_store(&self->is_over, true); /* wakes who opens, or awaits a mark or a loan */
     }
     server_links_close(self, is_forked); /* which hold the context */
     ticket_cache_close(self, is_forked); /* likewise */

@@ -186,7 +186,8 @@ void point_store(const point_word *word);
 void point_raise(const point_word *word);
 
 /** Waits on the host until all have their values. ERR_TIMEOUT; ERR_LOST when the peer is gone first; ERR_RELEASED when
- *  *interrupted becomes true (may be NULL). */
+ *  *interrupted becomes true (may be NULL). That is a connection's flag, which its close sets, or a context's, which its end
+ *  sets: who waits with the one is not told of the other. */
 gpuipc_status point_await(const point_word *words, size_t count, const atomic_bool *interrupted,
                           os_deadline deadline);
 

@@ -142,8 +142,7 @@ static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer
                                  "waiting for another process's event");
         }
         if (atomic_load(interrupted)) {
-            return status_fail(GPUIPC_ERR_RELEASED,
-                               "the connection was closed, or the context destroyed");
+            return status_fail(GPUIPC_ERR_RELEASED, "the connection was closed");
         }
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT,
