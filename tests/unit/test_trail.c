@@ -90,6 +90,22 @@ Test(trail, a_stream_that_cannot_be_marked_at_all_is_waited_for) {
     cr_assert(trail_has_passed(subject, TRAIL_WRITE, 0));
 }
 
+/* A turn that goes on has not passed; those before it may have. */
+Test(trail, what_was_before_a_turn_is_known_while_it_goes_on) {
+    cr_assert(trail_had_passed(subject, TRAIL_WRITE, 0));
+    stream_gate_close(stream);
+    make_turns(1);
+    cr_assert_not(trail_had_passed(subject, TRAIL_WRITE, 0));
+    const trail_turn turn = begin_turn();
+    cr_assert_not(trail_had_passed(subject, TRAIL_WRITE, 0));
+    stream_gate_open();
+    stream_gate_synchronize(stream);
+    cr_assert_not(trail_has_passed(subject, TRAIL_WRITE, 0));
+    cr_assert(trail_had_passed(subject, TRAIL_WRITE, 0));
+    trail_turn_cancel(&turn);
+    cr_assert(trail_has_passed(subject, TRAIL_WRITE, 0));
+}
+
 Test(trail, what_has_passed_is_not_looked_at_again) {
     trail_set seen = {{0}};
     trail_turn turn;

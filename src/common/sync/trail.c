@@ -65,13 +65,11 @@ void trail_unreference(trail *self, bool forked) {
 
 /* ---- asking ------------------------------------------------------------------------------------ */
 
-bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
-    trail_mark *mark = &self->marks[use][slot];
-    const uint64_t turn = atomic_load(&mark->turn);
-    if ((turn & 1u) != 0) {
-        return false;
-    }
-    if (atomic_load(&mark->passed) == turn) {
+/* Of a turn that goes on nothing is recorded yet: the event stands behind the one that ended last.
+ * @param turn the mark's, by now */
+static bool has_ended_one_passed(trail *self, trail_mark *mark, uint64_t turn) {
+    const uint64_t ended = turn & ~UINT64_C(1);
+    if (atomic_load(&mark->passed) == ended) {
         return true;
     }
     trail_event *last = atomic_load(&mark->last);
@@ -79,8 +77,19 @@ bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
         atomic_load(&mark->turn) != turn) {
         return false;
     }
-    atomic_store(&mark->passed, turn);
+    atomic_store(&mark->passed, ended);
     return true;
+}
+
+bool trail_has_passed(trail *self, trail_use use, uint32_t slot) {
+    trail_mark *mark = &self->marks[use][slot];
+    const uint64_t turn = atomic_load(&mark->turn);
+    return (turn & 1u) == 0 && has_ended_one_passed(self, mark, turn);
+}
+
+bool trail_had_passed(trail *self, trail_use use, uint32_t slot) {
+    trail_mark *mark = &self->marks[use][slot];
+    return has_ended_one_passed(self, mark, atomic_load(&mark->turn));
 }
 
 /* While a period goes on, the last but one is over. */

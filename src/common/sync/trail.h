@@ -94,7 +94,9 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, const trail_st
 
 /** Whether streams have done all that they were given with a slot in this way. False where the driver does not say. */
 bool trail_has_passed(trail *self, trail_use use, uint32_t slot);
-/** The same for who has waited for the stream: looks again for up to 100 ms. */
+/** The same of what they were given before a turn that has begun and not ended: nobody ends it meanwhile. */
+bool trail_had_passed(trail *self, trail_use use, uint32_t slot);
+/** As trail_has_passed(), for who has waited for the stream: looks again for up to 100 ms. */
 bool trail_passes_soon(trail *self, trail_use use, uint32_t slot);
 /** Whether streams are so far behind that they may have no room: who would give them more waits, and asks again. The driver is
  *  asked once in a period of turns, or as long as they are. */
