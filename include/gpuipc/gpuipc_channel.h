@@ -457,7 +457,8 @@ gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t 
  *
  * **When the writer ends** while a kernel waits, the reader's context stores the value itself, some 20 ms later, and the
  * kernel goes on. gpuipc_channel_destroy() stores it at once, for frames whose kernel was not said to be launched. So does a writer
- * that drops a reader, for that one's, but not while its streams still wait for the frame before in that slot. The writer
+ * that drops a reader, or learns that one has closed, for that one's. Where a stream has yet to publish the frame before in that slot,
+ * it does so (again) some 20 ms behind that. The writer
  * would have stored one more than that value. So a word that equals the value says: there are no contents. The host
  * learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later, and from the next take in
  * any case (::GPUIPC_ERR_PEER_CLOSED; dropped: ::GPUIPC_ERR_CONNECTION_BROKEN). A kernel that never stores is like a

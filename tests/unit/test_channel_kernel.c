@@ -434,6 +434,8 @@ Test(channel_kernel, a_reader_that_is_dropped_goes_no_earlier_than_the_frame_bef
     channel_case_send();
     (void)channel_case_take(reader); /* it keeps it */
     const gpuipc_frame made = publish_behind_another(reader, makes, uses);
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame)); /* the kernel's */
     channel *of;
     check_ok(channel_acquire(channel_case_channel, &of));
     point_page *page = of->readers[0].page;

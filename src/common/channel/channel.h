@@ -25,6 +25,12 @@ typedef struct channel_reader {
     uint32_t captured; /**< so many publications that were captured in graphs go to it */
 } channel_reader;
 
+/** A reader that has ended, and whose streams or kernels may still wait: channel_left.c. */
+typedef struct channel_left {
+    point_page *page; /**< a reference */
+    uint64_t slots;   /**< a bit for each whose word a stream has yet to write */
+} channel_left;
+
 typedef struct channel_slot {
     list_link by_age;
     bool is_on_loan;
@@ -68,12 +74,15 @@ typedef struct channel {
     uint64_t looked_ns; /**< when it was last looked which readers live */
     uint64_t
         full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
-    lookout lookout; /**< while there are readers */
+    lookout lookout; /**< while there are readers, or such that have left and are waited for */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     linked_list by_age; /**< the slots: first that of the oldest frame */
     uint32_t places;    /**< so many had a reader ever; those behind are not looked at */
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
-    turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
+    uint32_t left_count;
+    channel_left left
+        [GPUIPC_CHANNEL_READERS_MAX]; /**< no more than these, and readers, are there together */
+    turn_state turn;                  /**< of a channel of turns: what is on loan goes to these */
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
 } channel;
 
@@ -120,10 +129,29 @@ bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t
 /** It does not: what publishes the frame in its place says so.
  *  @param stream the one that was named for the kernel, or none: else ERR_INVALID_ARGUMENT */
 gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream stream);
-/** A reader's streams and kernels wait no more for the frame that a kernel is to say is ready in that slot. */
-void channel_kernel_let_go(const channel *self, const channel_reader *reader, uint32_t slot);
+/** The streams and kernels of a page's reader wait no more for the frame that a kernel is to say is ready in that slot. */
+void channel_kernel_let_go(const channel *self, point_page *page, uint32_t slot);
+/** It was launched, or something was published in its place. */
+void channel_kernel_is_over(channel *self, uint32_t slot);
 /** The channel ends: nobody says any more that kernels were launched. */
 void channel_kernels_end(channel *self);
+
+/* ---- readers that have ended, and await a kernel's frame: channel_left.c; the mutex is held ------ */
+
+/** Whether there is room for one more, beside all readers that are there: so one that ends finds room. */
+bool channel_left_has_room(const channel *self);
+/** @param page a reference, which passes
+ *  @param slots a bit for each in which a kernel has the latest frame, and a stream has yet to write a former one's number */
+void channel_left_add(channel *self, point_page *page, uint64_t slots);
+/** Lets go those whose words streams have written. @return whether there are any left */
+bool channel_left_look(channel *self);
+/** Of a frame that is published in a kernel's place: the words of those that await it. @return how many */
+size_t channel_left_words(const channel *self, uint32_t slot, uint64_t number, point_word *words);
+/** The frame's own number is there, or comes: nobody is let go any more that awaits this slot's. */
+void channel_left_forget(channel *self, uint32_t slot);
+/** The channel ends: those that await this slot's frame wait no more. */
+void channel_left_let_go(const channel *self, uint32_t slot);
+void channel_left_end(channel *self, bool forked);
 
 /* ---- a reader that comes: channel_attach.c ------------------------------------------------------ */
 
@@ -133,11 +161,11 @@ extern const offer_channel channel_offered;
 /* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------- */
 
 /** By the process's thread (lookout.h), as long as there are any: a call of the writer's that is long looks by itself.
- *  @return whether there are none */
+ *  @return whether there are none, nor any that await something still */
 bool channel_readers_look(object *of);
 /** It reads no more: what it has is free. */
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why);
-/** Looks which have ended or closed. @return whether there are any left */
+/** Looks which have ended or closed. @return whether it is to be looked again: there are some, or they are waited for */
 bool channel_look_at_readers(channel *self);
 /** What a reader has: frames that wait for it, and frames that it has taken and not given back.
  *  @return frames that it was offered, and that it has passed over since */

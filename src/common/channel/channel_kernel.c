@@ -111,6 +111,11 @@ gpuipc_status gpuipc_channel_publish_by_kernel(gpuipc_channel *handle, const gpu
 
 /* ---- the kernel was launched ------------------------------------------------------------------- */
 
+void channel_kernel_is_over(channel *self, uint32_t slot) {
+    self->slots[slot].is_in_kernel = false;
+    channel_left_forget(self, slot);
+}
+
 bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t *out_slot) {
     const uint64_t at = frame->id & 255u;
     if (at >= self->config.slots || !self->slots[at].is_in_kernel ||
@@ -145,7 +150,7 @@ static gpuipc_status launched(channel *self, const gpuipc_frame *frame, gpuipc_s
     gpuipc_status status = end_turn(self, &self->slots[at], stream);
     if (status == GPUIPC_OK) {
         self->slots[at].has_turn = false;
-        self->slots[at].is_in_kernel = false;
+        channel_kernel_is_over(self, at);
     }
     return status;
 }
@@ -186,8 +191,8 @@ gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream 
     return GPUIPC_OK;
 }
 
-void channel_kernel_let_go(const channel *self, const channel_reader *reader, uint32_t slot) {
-    const point_word awaited = channel_awaited_word(reader->page, slot, self->slots[slot].number);
+void channel_kernel_let_go(const channel *self, point_page *page, uint32_t slot) {
+    const point_word awaited = channel_awaited_word(page, slot, self->slots[slot].number);
     point_raise(&awaited); /* it may have been stored where the kernel could not be told of */
 }
 
@@ -199,9 +204,10 @@ static void let_readers_go(const channel *self, uint32_t at) {
     }
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
-            channel_kernel_let_go(self, &self->readers[i], at);
+            channel_kernel_let_go(self, self->readers[i].page, at);
         }
     }
+    channel_left_let_go(self, at);
 }
 
 void channel_kernels_end(channel *self) {

@@ -144,6 +144,9 @@ static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number
             words[count++] = channel_ready_word(self->readers[i].page, at, number);
         }
     }
+    if (self->slots[at].is_in_kernel) {
+        count += channel_left_words(self, at, number, words + count);
+    }
     gpuipc_status status = trail_turn_begin(self->trail, TRAIL_WRITE, at, by, turn);
     if (status == GPUIPC_OK && (status = trail_turn_write(turn, words, count)) != GPUIPC_OK) {
         trail_turn_cancel(turn);
@@ -295,7 +298,7 @@ static gpuipc_status publish_known(channel *self, uint32_t at, gpuipc_stream str
                                     : write_now(self, at, self->slots[at].number);
     }
     if (status == GPUIPC_OK) {
-        self->slots[at].is_in_kernel = false;
+        channel_kernel_is_over(self, at);
     }
     return status;
 }
