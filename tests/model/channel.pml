@@ -26,6 +26,7 @@
  *  13: who has closed counts as gone, although the writer's stream waits for a frame of before the one that is there
  *  14: a channel that ends lets who awaits a kernel go, although its stream has yet to say that the frame before is ready
  *  15: a channel that ends lets nobody go who awaits a kernel
+ *  16: a reader that has closed is let go by what a stream, which has yet to say that the frame before is ready, takes back
  */
 #ifndef FAULT
 #define FAULT 0
@@ -91,6 +92,12 @@ byte written[SLOTS]; /* the last frame of which the writer's stream has said tha
 
 bool is_ended[READERS];      /* this reader has left, and has nothing */
 byte awaited[READERS * SLOTS]; /* the latest frame that the writer's stream waits for */
+#if KERNEL != 0 && CLOSES != 2
+#define MAY_AWAIT_KERNEL(r) ((r) == CLOSES)
+bool is_through; /* the stream of the reader that may close has done all that it was given */
+#else
+#define MAY_AWAIT_KERNEL(r) false
+#endif
 
 /* ---- a reader's own ---- */
 byte returns[READERS * SLOTS]; /* so many frames of this slot its stream has yet to return */
@@ -122,7 +129,7 @@ byte returns[READERS * SLOTS]; /* so many frames of this slot its stream has yet
 #endif
 
 chan stream = [FRAMES] of { byte, byte, byte, bool, bool }; /* slot, frame, the one before, wait for reader 0, 1 */
-chan reader_streams[READERS] = [SLOTS] of { byte, byte };   /* slot, frame */
+chan reader_streams[READERS] = [SLOTS] of { byte, byte };   /* slot, frame; SLOTS above: it is awaited, and not returned */
 
 /* What a process had on its streams ends with it. */
 #if KILLED != 0
@@ -283,7 +290,36 @@ inline publish_on_stream() {
 }
 
 inline publish_by_kernel() {
-    d_step { former = frame_of[slot]; of_kernel = slot; frame_of[slot] = n }
+    d_step {
+        former = frame_of[slot];
+        of_kernel = slot;
+#if CLOSES != 2
+        awaited[AT(CLOSES, slot)] = (waits[CLOSES] -> former : awaited[AT(CLOSES, slot)]);
+#endif
+        frame_of[slot] = n
+    }
+}
+
+/* The regular look. A reader that ends is let go, and again behind the stream that has yet to come to the frame before. While
+ * it has not ended, the channel may; then this one waits, to see that nobody but the look is needed. */
+inline look_after_who_closed() {
+#if KERNEL != 0 && CLOSES != 2
+    do
+    :: !is_ended[CLOSES] -> break
+    :: !is_ended[CLOSES] && has_left[CLOSES] && HAS_NOTHING(CLOSES) ->
+        d_step {
+            is_ended[CLOSES] = true;
+            is_left = FAULT != 16 && written[of_kernel] < former
+        };
+        ready[AT(CLOSES, of_kernel)] = 2 * FRAMES
+    :: is_left && written[of_kernel] >= former ->
+        ready[AT(CLOSES, of_kernel)] = 2 * FRAMES;
+        is_left = false
+    :: is_ended[CLOSES] && is_through -> break
+    od
+#else
+    skip
+#endif
 }
 
 /* The word of that slot may be awaited for the frame before, which the stream comes to soon. */
@@ -302,6 +338,7 @@ active proctype writer() {
     byte slot;
     byte former; /* of the slot that a kernel has */
     byte of_kernel;
+    bool is_left; /* of the reader that closed: its word is to be stored again */
     byte who;
     byte first;
     byte holder; /* one that has to give something back before there is a slot */
@@ -325,6 +362,7 @@ active proctype writer() {
             wake_reader(1);
             d_step { slot = 0; n++ }
         od;
+        look_after_who_closed();
         let_go_who_awaits_the_kernel();
         has_ended[0] = true;
         wake_reader(0);
@@ -437,6 +475,10 @@ inline use_and_give_back() {
         :: returns[AT(r, slot)] == 0 || FAULT == 12 -> RETURN(r, slot, taken)
         :: else /* the writer learns from its end */
         fi;
+        if
+        :: MAY_AWAIT_KERNEL(r) && taken == FRAMES -> reader_streams[r] ! slot + SLOTS, taken
+        :: true
+        fi;
         closes = true
 #endif
     fi;
@@ -451,15 +493,25 @@ proctype reader_stream(byte r) {
         do
         :: reader_streams[r] ? slot, n ->
             if
-            :: IS_READY(r, slot, n) ->
-                assert(contents[slot] == n || IS_LOST(r, slot, n));
-                assert(contents[slot] == n || IS_LOST(r, slot, n))
-            :: writer_is_killed
+            :: slot >= SLOTS -> (IS_READY(r, slot - SLOTS, n) || writer_is_killed)
+            :: else ->
+                if
+                :: IS_READY(r, slot, n) ->
+                    assert(contents[slot] == n || IS_LOST(r, slot, n));
+                    assert(contents[slot] == n || IS_LOST(r, slot, n))
+                :: writer_is_killed
+                fi;
+                RETURN(r, slot, n);
+                d_step { returns[AT(r, slot)] = returns[AT(r, slot)] - (CLOSES == r -> 1 : 0) }
             fi;
-            RETURN(r, slot, n);
-            d_step { returns[AT(r, slot)] = returns[AT(r, slot)] - (CLOSES == r -> 1 : 0); slot = 0; n = 0 }
+            d_step { slot = 0; n = 0 }
         :: is_over[r] && empty(reader_streams[r]) -> break
-        od
+        od;
+#if KERNEL != 0 && CLOSES != 2
+        is_through = is_through || r == CLOSES
+#else
+        skip
+#endif
     } unless { is_killed[r] }
 }
 
