@@ -28,6 +28,7 @@ static void begin(const gpuipc_channel_config *config) {
 }
 
 static void finish(void) {
+    stream_gate_open(); /* a test that failed has not */
     if (makes != NULL) {
         (void)core_driver()->cuEventDestroy(is_written);
         stream_gate_stream_end(makes);
@@ -247,6 +248,23 @@ Test(channel_kernel_left, no_more_are_left_than_there_may_be_readers) {
     cr_assert_eq(count_left(), 0);
     check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
     check_ok(gpuipc_subscription_close(all));
+}
+
+/* What its stream gave back in order it still looks at, when that is ready and not before. */
+Test(channel_kernel_left, a_close_lets_go_nobody_who_awaits_the_frame_before) {
+    kernel_case uses_it = {.count = 0};
+    begin(NULL);
+    all = channel_case_open(NULL);
+    publish_former();
+    give_former_back(uses_of_all);
+    const gpuipc_frame next = kernel_case_loan(makes);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &next, makes));
+    (void)kernel_case_take(all, uses, &uses_it); /* which is not launched */
+    check_ok(gpuipc_subscription_close(all));
+    cr_assert_not(kernel_case_is_reached(&uses_it.awaits));
+    stream_gate_check_waits(uses_of_all);
+    open_gate();
+    stream_gate_synchronize(uses_of_all);
 }
 
 /* Nothing of them stays. */

@@ -194,11 +194,14 @@ gpuipc_status subscription_kernel_cancel(subscription *self, uint32_t slot, gpui
     return status;
 }
 
+/* A stream may wait at the same word for the frame before, which it gave back in order: it would go on too early. */
 void subscription_kernel_end(subscription *self, uint32_t slot) {
     if (self->frames[slot].kernel.is_in_use) {
         const point_word awaited =
             channel_awaited_word(self->page, slot, self->frames[slot].number);
-        point_raise(&awaited);
+        if (trail_had_passed(self->page->trail, TRAIL_WAIT, slot)) {
+            point_raise(&awaited);
+        }
         leave(self, slot);
     }
 }
