@@ -18,6 +18,22 @@ Test(os_clock, never_goes_back) {
     }
 }
 
+/* By whole ticks, of 16 ms at most. */
+Test(os_clock, the_coarse_one_goes_on_as_the_fine_one_does) {
+    const uint64_t tick_ns = UINT64_C(17000000);
+    const uint64_t begun_ns = os_clock_ns();
+    const uint64_t coarse_begun_ns = os_clock_coarse_ns();
+    uint64_t coarse_ns = coarse_begun_ns;
+    while (os_clock_ns() - begun_ns < 3 * tick_ns) {
+        const uint64_t now_ns = os_clock_coarse_ns();
+        cr_assert(now_ns >= coarse_ns);
+        coarse_ns = now_ns;
+    }
+    coarse_ns = os_clock_coarse_ns();
+    const uint64_t at_most_ns = os_clock_ns() - begun_ns + tick_ns;
+    cr_assert(coarse_ns - coarse_begun_ns > tick_ns && coarse_ns - coarse_begun_ns <= at_most_ns);
+}
+
 Test(os_clock, zero_has_passed_at_once) {
     os_deadline deadline = os_deadline_after(0);
     cr_assert(os_deadline_passed(deadline));
