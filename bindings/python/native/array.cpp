@@ -25,7 +25,7 @@ static array_object place(const buffer_object &buffer, nb::handle shape, nb::han
                       ? layout_compact(type, numbers_from(shape))
                       : layout_strided(type, numbers_from(shape), numbers_from(strides), offset);
     form.offset = offset;
-    layout_check(form, buffer.core->bytes());
+    layout_check_place(form, buffer.core->bytes(), "place", nullptr);
     return {buffer.core, form};
 }
 
@@ -305,7 +305,7 @@ void bind_array(nb::module_ &m) {
         nb::sig(
             "def place(buffer: Buffer, shape: int | collections.abc.Sequence[int], dtype: object, offset: int = "
             "0, strides: collections.abc.Sequence[int] | None = None) -> Array"),
-        "An Array in a Buffer, offset bytes from its beginning.");
+        "An Array in a Buffer, offset bytes from its beginning. Raises errors.OutOfRange unless all of it lies there.");
 }
 
 } // namespace binding

@@ -62,8 +62,11 @@ layout layout_compact(const element &type, const numbers &shape);
 /** With strides. Throws ValueError also where they are negative, or elements share memory. */
 layout layout_strided(const element &type, const numbers &shape, const numbers &strides,
                       uint64_t offset);
-/** Throws ValueError unless all of it lies in so many bytes, aligned as its elements want. */
+/** Throws ValueError unless all of it lies in so many bytes. */
 void layout_check(const layout &of, uint64_t bytes);
+/** Throws OutOfRange, which names the sizes, unless all of it lies in so many bytes of a buffer of the caller's choice.
+ *  name: the array's, NULL if it has none. */
+void layout_check_place(const layout &of, uint64_t bytes, const char *operation, const char *name);
 /** What slices select. Throws TypeError, IndexError, ValueError. */
 layout layout_sliced(const layout &of, nb::handle index);
 /** The same bytes as elements of another shape or type. Throws ValueError. */

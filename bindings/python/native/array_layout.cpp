@@ -151,9 +151,24 @@ layout layout_strided(const element &type, const numbers &shape, const numbers &
     return made;
 }
 
+static bool lies_in(const layout &of, uint64_t bytes) {
+    return of.offset <= bytes && of.extent() <= bytes - of.offset;
+}
+
 void layout_check(const layout &of, uint64_t bytes) {
-    if (of.offset > bytes || of.extent() > bytes - of.offset) {
+    if (!lies_in(of, bytes)) {
         throw nb::value_error("the array does not lie in the buffer");
+    }
+}
+
+void layout_check_place(const layout &of, uint64_t bytes, const char *operation, const char *name) {
+    if (!lies_in(of, bytes)) {
+        /* As ASCII, since the record of an error cuts a long sentence off anywhere. */
+        const nb::str which = name == nullptr ? nb::str("") : nb::str(" {!a}").format(name);
+        const nb::str sentence =
+            nb::str("the array{} has {} bytes from byte {} on, and the buffer {} in all")
+                .format(which, of.extent(), of.offset, bytes);
+        fail(GPUIPC_ERR_OUT_OF_RANGE, operation, sentence.c_str());
     }
 }
 

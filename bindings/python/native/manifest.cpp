@@ -121,7 +121,7 @@ std::string written(const manifest &self) {
 nb::dict arrays_in(const manifest &self, const buffer_object &buffer) {
     nb::dict arrays;
     for (const entry &each : self.entries()) {
-        layout_check(each.form, buffer.core->bytes());
+        layout_check_place(each.form, buffer.core->bytes(), "arrays", each.name.c_str());
         arrays[each.name.c_str()] = array_object{buffer.core, each.form};
     }
     return arrays;
@@ -193,9 +193,12 @@ void bind_manifest(nb::module_ &m) {
                      "tuple[int, ...]]"),
              "Shape, dtype, offset in bytes, and strides, as place() takes them.")
         .def_prop_ro("nbytes", &manifest::bytes, "How long a buffer has to be for them.")
-        .def("arrays", arrays_in, nb::arg("buffer"),
-             nb::sig("def arrays(self, buffer: Buffer) -> dict[str, Array]"),
-             "The arrays, in a buffer.")
+        .def(
+            "arrays", arrays_in, nb::arg("buffer"),
+            nb::sig("def arrays(self, buffer: Buffer) -> dict[str, Array]"),
+            "The arrays, in a buffer. Their offsets count from its first byte: in a part of a buffer (Ticket.narrow()) the "
+            "manifest of the whole names other places, which nobody notices where they exist. Raises errors.OutOfRange "
+            "unless each array lies in the buffer.")
         .def(
             "ticket", ticket_of, nb::arg("buffer"),
             "The ticket of a buffer and this manifest, the same each time. It ends with the buffer's last object.")

@@ -2,6 +2,7 @@
 import copy
 import gc
 import pickle
+import struct
 from multiprocessing.context import SpawnContext
 from typing import Any
 
@@ -133,10 +134,53 @@ def test_a_manifest_for_a_buffer() -> None:
     manifest = gpuipc.Manifest.arrange({"a": (16, "int32"), "b": (4, "int8")})
     arrays = manifest.arrays(gpuipc.create(300))
     assert arrays["b"].offset == 256
-    with pytest.raises(ValueError, match="does not lie"):
+    with pytest.raises(gpuipc.errors.OutOfRange, match="the array 'b' has 4 bytes from byte 256 on, and the buffer 259 in all"):
         manifest.arrays(gpuipc.create(259))
     attached = gpuipc.open_buffer(gpuipc.share(arrays)).attachment
     assert attached is not None and gpuipc.Manifest(attached) == manifest
+
+
+def test_a_manifest_for_a_part_of_a_buffer() -> None:
+    buffer = gpuipc.create(1024)
+    buffer.fill(7, offset=512, nbytes=64)
+    part = gpuipc.open_buffer(buffer.ticket().narrow(512, 256))
+    arrays = gpuipc.Manifest.arrange({"a": (64, "uint8"), "b": (192, "uint8")}, 64).arrays(part)
+    assert arrays["a"].offset == 0 and part.read(arrays["b"].offset - 1, 2) == b"\7\0"
+    with pytest.raises(gpuipc.errors.OutOfRange, match="'b' has 193 bytes from byte 64 on, and the buffer 256 in all"):
+        gpuipc.Manifest.arrange({"a": (64, "uint8"), "b": (193, "uint8")}, 64).arrays(part)
+    with pytest.raises(gpuipc.errors.OutOfRange, match="'a' has 1 bytes from byte 512 on, and the buffer 256 in all"):
+        manifest_of_one(1, 512).arrays(part)
+
+
+def manifest_of_one(shape: int, offset: int, stride: int = 1, nbytes: int = 1) -> gpuipc.Manifest:
+    """Of an array "a" of bytes, which says of itself that it has nbytes: docs/wire-format.md has the table."""
+    record = struct.pack("<IHHIIQQqq", 50, 1, 1, 1 | 8 << 8 | 1 << 16, 0, offset, nbytes, shape, stride) + b"a\0"
+    return gpuipc.Manifest(b"GPIM" + struct.pack("<HHII", 1, 0, 16 + len(record), 1) + record)
+
+
+@pytest.mark.parametrize(
+    ("shape", "offset", "stride"),
+    [(257, 0, 1), (2, 255, 1), (2, 0, 256), (1, 256, 1), ((1 << 63) - 1, 0, 1), (1, (1 << 63) - 2, 1), (2, 0, (1 << 63) - 2)],
+)  # fmt: skip
+def test_no_array_of_a_manifest_reaches_beyond_the_buffer(shape: int, offset: int, stride: int) -> None:
+    # Whatever it says that its bytes are: what counts is where its elements lie.
+    manifest = manifest_of_one(shape, offset, stride)
+    with pytest.raises(gpuipc.errors.OutOfRange, match=f"from byte {offset} on, and the buffer 256 in all"):
+        manifest.arrays(gpuipc.create(256))
+
+
+@pytest.mark.parametrize(
+    ("shape", "offset", "stride"),
+    [(2, 128, -1), (-1, 0, 1), (0, 0, 1), (3, 0, (1 << 63) - 1), (3, 0, 1 << 62), (1, 1 << 63, 1), (2, (1 << 63) - 1, 1)],
+)  # fmt: skip
+def test_no_array_of_a_manifest_is_what_cannot_be(shape: int, offset: int, stride: int) -> None:
+    with pytest.raises(ValueError):
+        manifest_of_one(shape, offset, stride)
+
+
+def test_the_last_byte_of_a_buffer_is_an_array_too() -> None:
+    assert manifest_of_one(1, 255).arrays(gpuipc.create(256))["a"].offset == 255
+    assert manifest_of_one(2, 0, 255).arrays(gpuipc.create(256))["a"].strides == (255,)
 
 
 def test_bytes_that_are_no_manifest() -> None:

@@ -150,6 +150,8 @@ def test_places_in_a_buffer() -> None:
     for shape, offset, strides in ((257, 0, None), (8, 250, None), ((2, 2), 0, (256, 1)), (4, 0, (0,)), (4, 0, (-1,)), (4, 0, (1, 1)), (1, 1 << 63, None)):
         with pytest.raises(ValueError):
             gpuipc.place(buffer, shape, "int8", offset, strides)
+    with pytest.raises(gpuipc.errors.OutOfRange, match="the array has 8 bytes from byte 250 on, and the buffer 256 in all"):
+        gpuipc.place(buffer, 8, "int8", 250)
 
 
 # ---- other libraries
