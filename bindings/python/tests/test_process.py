@@ -101,6 +101,20 @@ def test_of_a_part_nobody_says_where_arrays_lie(given: gpuipc.Ticket) -> None:
     assert isinstance(whole, gpuipc.Array) and isinstance(gpuipc.open(pickle.loads(pickle.dumps(given))), gpuipc.Array)
 
 
+def test_open_that_refuses_a_part_uses_its_ticket_up(run_python: Run) -> None:
+    program = """
+import sys, gpuipc
+try:
+    print(getattr(gpuipc, sys.argv[1])(sys.argv[2]).nbytes)
+except gpuipc.GpuipcError as error:
+    print(error.name)
+"""
+    array = filled((4, 6))
+    for first, answers in (("open_buffer", ["8", "GPUIPC_ERR_TICKET_USED_UP"]), ("open", ["GPUIPC_ERR_OUT_OF_RANGE", "GPUIPC_ERR_TICKET_USED_UP"])):
+        part = str(array.share(one_shot=True).narrow(16, 8))
+        assert [run_python(program, call, part).stdout.strip() for call in (first, "open_buffer")] == answers
+
+
 def test_what_is_open_is_opened_again_as_itself(given: gpuipc.Ticket) -> None:
     first = gpuipc.open_buffer(given)
     again = gpuipc.open_buffer(given, device=0)
