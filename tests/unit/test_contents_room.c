@@ -218,20 +218,71 @@ Test(contents_room, a_close_of_the_receiver_lets_the_call_go) {
     }
 }
 
+/* Each piece of it is the same memory: what goes where is other tests' matter, and 1.6 GiB are not everywhere. */
+typedef struct large_range {
+    CUdeviceptr base;
+    CUmemGenericAllocationHandle memory; /* of one piece */
+} large_range;
+
+static large_range large_range_make(void) {
+    const driver *drv = core_driver();
+    const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here};
+    const CUmemAccessDesc access = {here, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    large_range made;
+    cr_assert_eq(drv->cuMemAddressReserve(&made.base, LARGE_BYTES, 0, 0, 0), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuMemCreate(&made.memory, STAGING_SLOT_BYTES, &prop, 0), CUDA_SUCCESS);
+    for (uint64_t at = 0; at < LARGE_BYTES; at += STAGING_SLOT_BYTES) {
+        cr_assert_eq(drv->cuMemMap(made.base + at, STAGING_SLOT_BYTES, 0, made.memory, 0),
+                     CUDA_SUCCESS);
+    }
+    cr_assert_eq(drv->cuMemSetAccess(made.base, LARGE_BYTES, &access, 1), CUDA_SUCCESS);
+    return made;
+}
+
+static void large_range_end(const large_range *self) {
+    const driver *drv = core_driver();
+    for (uint64_t at = 0; at < LARGE_BYTES; at += STAGING_SLOT_BYTES) {
+        cr_assert_eq(drv->cuMemUnmap(self->base + at, STAGING_SLOT_BYTES), CUDA_SUCCESS);
+    }
+    cr_assert_eq(drv->cuMemRelease(self->memory), CUDA_SUCCESS);
+    cr_assert_eq(drv->cuMemAddressFree(self->base, LARGE_BYTES), CUDA_SUCCESS);
+}
+
+static void wrap_in_place_of(gpuipc_buffer **buffer, gpuipc_context *context,
+                             const large_range *range) {
+    check_ok(gpuipc_buffer_release(*buffer));
+    check_ok(gpuipc_buffer_wrap(context, range->base, LARGE_BYTES, buffer));
+}
+
+/* Both ends have the same range. */
+static large_range open_large(contents_ends *self) {
+    contents_ends_open(self, SMALL_BYTES);
+    const large_range range = large_range_make();
+    wrap_in_place_of(&self->from, core_context, &range);
+    wrap_in_place_of(&self->into, self->other, &range);
+    return range;
+}
+
+static void close_large(contents_ends *self, const large_range *range) {
+    contents_ends_close(self);
+    large_range_end(range);
+}
+
 Test(contents_room, part_of_a_large_range_has_left) {
     contents_ends two;
-    contents_ends_open(&two, LARGE_BYTES);
+    const large_range range = open_large(&two);
     const one_call one = {&two, LARGE_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, send_range((void *)&one));
     close_both(&two);
-    contents_ends_close(&two);
+    close_large(&two, &range);
 }
 
 Test(contents_room, part_of_a_large_range_has_come) {
     contents_ends two;
     core_waiter sending;
     stream_gate_make();
-    contents_ends_open(&two, LARGE_BYTES);
+    const large_range range = open_large(&two);
     one_call out = {&two, LARGE_BYTES, -1, GPUIPC_TRANSPORT_HOST};
     const one_call in = {&two, LARGE_BYTES, SHORT_MS, GPUIPC_TRANSPORT_HOST};
     stream_gate_close(two.sends);
@@ -245,6 +296,6 @@ Test(contents_room, part_of_a_large_range_has_come) {
     stream_gate_open();
     (void)core_waiter_end(&sending); /* all of it left, or the receiver's end was seen */
     contents_both_pass(&two);
-    contents_ends_close(&two);
+    close_large(&two, &range);
     stream_gate_end();
 }
