@@ -171,11 +171,21 @@ Test(ready, who_breaks_the_connection_off_wakes_who_waits) {
     core_waiter waiter;
     connection *self;
     send_late();
-    core_waiter_begin(&waiter, receive_ready, NULL);
+    core_waiter_start(&waiter, receive_ready, NULL);
     check_ok(connection_acquire(pair.server, &self));
     connection_break(self);
     connection_unreference(self);
     check_status(GPUIPC_ERR_CONNECTION_BROKEN, core_waiter_end(&waiter));
+    settle();
+}
+
+Test(ready, who_closes_the_connection_wakes_who_waits) {
+    core_waiter waiter;
+    send_late();
+    core_waiter_start(&waiter, receive_ready, NULL);
+    check_ok(gpuipc_connection_close(pair.server));
+    pair.server = NULL;
+    check_status(GPUIPC_ERR_RELEASED, core_waiter_end(&waiter));
     settle();
 }
 
