@@ -95,12 +95,9 @@ class _Slots:
             known.spare.append(self._new(known))
 
     def _new(self, known: _Known) -> Any:
-        made: Any
         if type(known.tensors) is dict:
-            made = self._several({name: _make_subclass(self._one, each) for name, each in known.tensors.items()})
-        else:
-            made = _make_subclass(self._one, known.tensors)
-        return made
+            return self._several({name: _make_subclass(self._one, each) for name, each in known.tensors.items()})
+        return _make_subclass(self._one, known.tensors)
 
     def _make(self, frame: _native.FrameBase, place: int) -> _Known:
         self._forget(place)
