@@ -62,7 +62,7 @@ layout layout_compact(const element &type, const numbers &shape);
 /** With strides. Throws ValueError also where they are negative, or elements share memory. */
 layout layout_strided(const element &type, const numbers &shape, const numbers &strides,
                       uint64_t offset);
-/** Throws ValueError unless all of it lies in so many bytes. */
+/** Throws ValueError unless all of it lies in so many bytes. Whether its elements may lie there is asked when a tensor is made. */
 void layout_check(const layout &of, uint64_t bytes);
 /** Throws OutOfRange, which names the sizes, unless all of it lies in so many bytes of a buffer of the caller's choice.
  *  name: the array's, NULL if it has none. */

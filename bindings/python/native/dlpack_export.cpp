@@ -65,6 +65,7 @@ void set_version(const array_object &of, gpuipc_dlpack_versioned &tensor) {
 
 template <typename tensor_type> tensor_type *tensor_of(const array_object &self) {
     self.check_open(); /* to wait for the contents gives other threads time to close it */
+    check_alignment(self.address(), self.form.type);
     auto *made =
         new block<tensor_type>; /* filled in below, but for what lies behind its dimensions */
     const layout &form = self.form;
@@ -185,6 +186,7 @@ nb::dict cuda_array_interface(const array_object &self) {
             "__cuda_array_interface__ has no name for these elements; use from_dlpack");
     }
     self.check_open();
+    check_alignment(self.address(), self.form.type);
     const bool was_ready = self.core->is_settled();
     if (!was_ready) {
         self.core->ready_for(stream_of_handle(legacy_stream));

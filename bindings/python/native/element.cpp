@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "element.hpp"
 
+#include <algorithm>
+
 #include "asked.hpp"
 
 namespace binding {
@@ -134,6 +136,18 @@ element element_from_typestr(const std::string &typestr) {
         }
     }
     throw nb::value_error(("there is no type of elements for '" + typestr + "'").c_str());
+}
+
+/* None needs more than 16 bytes (CUDA C++ Programming Guide, device memory accesses). */
+void check_alignment(uint64_t address, const element &type) {
+    const uint64_t bytes = type.bytes();
+    const uint64_t wanted = std::min<uint64_t>(bytes & (~bytes + 1), 16);
+    if (address % wanted != 0) {
+        const nb::str sentence =
+            nb::str("elements of {} lie at multiples of {}, and this array's do not")
+                .format(element_name(type).c_str(), wanted);
+        throw nb::value_error(sentence.c_str());
+    }
 }
 
 bool element_is_plain(const element &type) {

@@ -32,6 +32,10 @@ element element_from_packed(uint32_t packed);
 /** Its name, such as "bfloat16"; where it has none, "(code, bits, lanes)". */
 std::string element_name(const element &type);
 
+/** Throws ValueError unless elements may lie there: a kernel that reads others ends its CUDA context, and where they lie may
+ *  come from a peer. */
+void check_alignment(uint64_t address, const element &type);
+
 /** PyTorch takes it by DLPack in every version; the others go as numbers of the same size. */
 bool element_is_plain(const element &type);
 

@@ -213,6 +213,30 @@ def test_dlpack_of_the_host() -> None:
     assert not hasattr(array, "__cuda_array_interface__")
 
 
+def test_elements_lie_where_a_gpu_can_read_them() -> None:
+    """A kernel that reads them elsewhere ends its CUDA context. It may be a peer who said where they lie."""
+    buffer = gpuipc.create(4096)
+    part = gpuipc.open(buffer.share(offset=1, nbytes=64))
+    assert isinstance(part, gpuipc.Array)
+    bytes_of = gpuipc.place(buffer, 64, "uint8")
+    for array, wanted in (
+        (gpuipc.place(buffer, 4, "int32", 2), 4),
+        (gpuipc.place(buffer, 4, "complex128", 8), 16),
+        (bytes_of[3:11].view(dtype="int16"), 2),
+        (part.view(dtype="int16"), 2),
+    ):
+        with pytest.raises(ValueError, match=f"lie at multiples of {wanted}"):
+            array.__dlpack__()
+        with pytest.raises(ValueError, match=f"lie at multiples of {wanted}"):
+            _ = array.__cuda_array_interface__
+    with pytest.raises(ValueError, match="lie at multiples of 4"):
+        gpuipc.place(buffer, 4, (2, 32, 3), 6).__dlpack__()
+    part.__dlpack__()
+    part[1:].view((-1, 1), dtype="int8").__dlpack__()
+    gpuipc.place(buffer, 4, (2, 32, 3), 4).__dlpack__()
+    assert gpuipc.place(buffer, 4, "int32", 4).__cuda_array_interface__["shape"] == (4,)
+
+
 def test_cuda_array_interface() -> None:
     array = gpuipc.empty((4, 6), "int16")
     interface = array[1:, ::2].__cuda_array_interface__
