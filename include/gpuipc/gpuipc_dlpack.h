@@ -75,19 +75,72 @@ static inline void gpuipc_dlpack_delete_versioned(gpuipc_dlpack_versioned *tenso
     gpuipc_dlpack_end((gpuipc_dlpack_block *)tensor->owner);
 }
 
-/* Strides that are all 0 stand for the last dimension's elements side by side, and so on. */
-static inline void gpuipc_dlpack_shape(gpuipc_dlpack_block *block, const gpuipc_range *range) {
-    int has_strides = 0;
-    int64_t step = 1;
+/* How many elements there are room for in a range's bytes. */
+static inline uint64_t gpuipc_dlpack_room(const gpuipc_range *range) {
+    const uint32_t bits =
+        GPUIPC_ELEMENT_BITS(range->element_type) * GPUIPC_ELEMENT_LANES(range->element_type);
+    return bits == 0 ? 0 : range->bytes / bits * 8 + range->bytes % bits * 8 / bits;
+}
+
+/* The last dimension's elements side by side, and so on. @return whether there is room for so many */
+static inline int gpuipc_dlpack_compact(gpuipc_dlpack_block *block, const gpuipc_range *range) {
+    const uint64_t room = gpuipc_dlpack_room(range);
+    uint64_t step = 1;
+    for (uint32_t i = range->dimensions; i > 0; i--) {
+        const uint64_t count = (uint64_t)range->shape[i - 1];
+        block->strides[i - 1] = (int64_t)step;
+        if (step > room / count) {
+            return 0;
+        }
+        step *= count;
+    }
+    return step <= room;
+}
+
+/* @return whether the last element is in the room */
+static inline int gpuipc_dlpack_strided(gpuipc_dlpack_block *block, const gpuipc_range *range) {
+    uint64_t left = gpuipc_dlpack_room(range);
+    if (left == 0) {
+        return 0;
+    }
+    left--;
     for (uint32_t i = 0; i < range->dimensions; i++) {
+        const int64_t stride = range->strides[i];
+        const uint64_t steps = (uint64_t)range->shape[i] - 1;
+        block->strides[i] = stride;
+        if (stride < 0 || (stride > 0 && steps > left / (uint64_t)stride)) {
+            return 0;
+        }
+        left -= steps * (uint64_t)stride;
+    }
+    return 1;
+}
+
+/* A consumer believes what it is told, and a range may be what a peer says. One without elements may have any strides.
+ * @return whether all elements lie in the range's bytes */
+static inline int gpuipc_dlpack_shape(gpuipc_dlpack_block *block, const gpuipc_range *range) {
+    int has_strides = 0;
+    int is_empty = 0;
+    for (uint32_t i = 0; i < range->dimensions; i++) {
+        if (range->shape[i] < 0) {
+            return 0;
+        }
         block->shape[i] = range->shape[i];
-        block->strides[i] = range->strides[i];
+        block->strides[i] = 1;
         has_strides |= range->strides[i] != 0;
+        is_empty |= range->shape[i] == 0;
     }
-    for (uint32_t i = range->dimensions; !has_strides && i > 0; i--) {
-        block->strides[i - 1] = step;
-        step *= range->shape[i - 1];
-    }
+    return is_empty || (has_strides ? gpuipc_dlpack_strided(block, range)
+                                    : gpuipc_dlpack_compact(block, range));
+}
+
+/* A kernel that reads elements at no multiple of their size ends its CUDA context. None needs more than 16 bytes (CUDA C++
+ * Programming Guide, device memory accesses). */
+static inline int gpuipc_dlpack_is_aligned(uint64_t address, const gpuipc_range *range) {
+    const uint64_t bits = (uint64_t)GPUIPC_ELEMENT_BITS(range->element_type) *
+                          GPUIPC_ELEMENT_LANES(range->element_type);
+    const uint64_t bytes = bits % 8 == 0 ? bits / 8 | 16 : 1;
+    return address % (bytes & (~bytes + 1)) == 0;
 }
 
 static inline gpuipc_status gpuipc_dlpack_new(gpuipc_buffer *buffer, const gpuipc_range *range,
@@ -103,17 +156,20 @@ static inline gpuipc_status gpuipc_dlpack_new(gpuipc_buffer *buffer, const gpuip
         range->bytes > info.bytes - range->offset) {
         return GPUIPC_ERR_OUT_OF_RANGE;
     }
+    if (!gpuipc_dlpack_is_aligned(info.address + range->offset, range)) {
+        return GPUIPC_ERR_INVALID_ARGUMENT;
+    }
     block = (gpuipc_dlpack_block *)calloc(1, sizeof(*block));
     if (block == NULL) {
         return GPUIPC_ERR_OUT_OF_MEMORY;
     }
-    status = gpuipc_buffer_retain(buffer);
+    status =
+        gpuipc_dlpack_shape(block, range) ? gpuipc_buffer_retain(buffer) : GPUIPC_ERR_OUT_OF_RANGE;
     if (status != GPUIPC_OK) {
         free(block);
         return status;
     }
     block->buffer = buffer;
-    gpuipc_dlpack_shape(block, range);
     tensor = &block->managed.tensor;
     tensor->data = (void *)(uintptr_t)(info.address + range->offset);
     tensor->device_type =
@@ -143,8 +199,9 @@ static inline gpuipc_status gpuipc_dlpack_new(gpuipc_buffer *buffer, const gpuip
  * @param range what the tensor is: offset, shape, strides (all 0: compact) and element_type
  *        (::GPUIPC_ELEMENT_TYPE); its name is not looked at
  * @param out_tensor its deleter drops the buffer (gpuipc_buffer_drop()), on any thread
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer), ::GPUIPC_ERR_ACCESS_DENIED (to be read
- *         only), ::GPUIPC_ERR_OUT_OF_MEMORY; these leave the error record as it was
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer, or its elements not in its bytes),
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (elements of this size do not lie at such an address), ::GPUIPC_ERR_ACCESS_DENIED (to
+ *         be read only), ::GPUIPC_ERR_OUT_OF_MEMORY; these leave the error record as it was
  * @ownership the caller's, or the consumer's to whom it is given: one of them calls the deleter, once
  * @threads any  @blocking no  @since 0.1
  */
@@ -168,8 +225,9 @@ static inline gpuipc_status gpuipc_dlpack_make(gpuipc_buffer *buffer, const gpui
  * @param range what the tensor is: offset, shape, strides (all 0: compact) and element_type
  *        (::GPUIPC_ELEMENT_TYPE); its name is not looked at
  * @param out_tensor its deleter drops the buffer (gpuipc_buffer_drop()), on any thread
- * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer), ::GPUIPC_ERR_OUT_OF_MEMORY; these leave the
- *         error record as it was
+ * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer, or its elements not in its bytes),
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (elements of this size do not lie at such an address), ::GPUIPC_ERR_OUT_OF_MEMORY; these
+ *         leave the error record as it was
  * @ownership the caller's, or the consumer's to whom it is given: one of them calls the deleter, once
  * @threads any  @blocking no  @since 0.1
  */

@@ -94,3 +94,89 @@ Test(dlpack, what_cannot_be_a_tensor_is_refused) {
     check_status(GPUIPC_ERR_RELEASED, gpuipc_dlpack_make_versioned(buffer, &range, &tensor));
     cr_assert_null(tensor);
 }
+
+/* A consumer believes a tensor, and where its elements lie may be what a peer says. */
+Test(dlpack, elements_outside_of_the_range_are_refused) {
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    gpuipc_dlpack_versioned *tensor = NULL;
+    static const struct {
+        int64_t shape[3];
+        int64_t strides[3];
+        bool is_good;
+    } cases[] = {
+        {{2, 3, 1}, {0}, true},
+        {{1, 1, 6}, {0}, true},
+        {{2, 3, 2}, {0}, false},
+        {{7, 1, 1}, {0}, false},
+        {{-1, 1, 1}, {0}, false},
+        {{INT64_MAX, INT64_MAX, 2}, {0}, false},
+        {{INT64_C(1) << 32, INT64_C(1) << 32, 1}, {0}, false},
+        {{0, INT64_MAX, INT64_MAX}, {0}, true},
+        {{2, 3, 1}, {1, 2, 1}, true},
+        {{2, 3, 1}, {3, 1, INT64_MAX}, true},
+        {{2, 3, 1}, {2, 2, 1}, false},
+        {{2, 3, 1}, {-1, 1, 1}, false},
+        {{2, 1, 1}, {INT64_MAX, 1, 1}, false},
+        {{INT64_MAX, 1, 1}, {INT64_MAX, 1, 1}, false},
+        {{0, 1, 1}, {INT64_MAX, 1, 1}, true},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        gpuipc_range range = matrix(0);
+        range.dimensions = 3;
+        memcpy(range.shape, cases[i].shape, sizeof(cases[i].shape));
+        memcpy(range.strides, cases[i].strides, sizeof(cases[i].strides));
+        const gpuipc_status status = gpuipc_dlpack_make_versioned(buffer, &range, &tensor);
+        cr_assert_eq(status, cases[i].is_good ? GPUIPC_OK : GPUIPC_ERR_OUT_OF_RANGE, "case %zu", i);
+        if (status == GPUIPC_OK) {
+            tensor->deleter(tensor);
+        }
+    }
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
+Test(dlpack, elements_that_have_no_size_are_no_tensor) {
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    gpuipc_dlpack_versioned *tensor = NULL;
+    gpuipc_range range = matrix(0);
+    range.element_type = 0;
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
+    range.dimensions = 0; /* one element */
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
+    range.element_type = GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_FLOAT, 255, UINT16_MAX);
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
+    range.element_type = GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_INT, 4, 1); /* two in a byte */
+    range.dimensions = 1;
+    range.shape[0] = 48;
+    check_ok(gpuipc_dlpack_make_versioned(buffer, &range, &tensor));
+    tensor->deleter(tensor);
+    range.shape[0] = 49;
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
+    check_ok(gpuipc_buffer_release(buffer));
+}
+
+Test(dlpack, elements_lie_where_a_gpu_can_read_them) {
+    gpuipc_buffer *buffer = core_buffer(core_unit, 0);
+    static const struct {
+        uint32_t bits;
+        uint32_t lanes;
+        uint64_t wanted;
+    } cases[] = {{4, 1, 1},  {8, 1, 1},    {16, 1, 2}, {32, 1, 4},
+                 {32, 3, 4}, {128, 1, 16}, {64, 4, 16}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        for (uint64_t offset = 0; offset <= 16; offset++) {
+            gpuipc_dlpack_managed *tensor = NULL;
+            gpuipc_range range = {.offset = offset,
+                                  .bytes = 32,
+                                  .element_type = GPUIPC_ELEMENT_TYPE(
+                                      GPUIPC_ELEMENT_FLOAT, cases[i].bits, cases[i].lanes)};
+            const gpuipc_status status = gpuipc_dlpack_make(buffer, &range, &tensor);
+            const bool is_good = offset % cases[i].wanted == 0;
+            cr_assert_eq(status, is_good ? GPUIPC_OK : GPUIPC_ERR_INVALID_ARGUMENT, "case %zu, %d",
+                         i, (int)offset);
+            if (status == GPUIPC_OK) {
+                tensor->deleter(tensor);
+            }
+        }
+    }
+    check_ok(gpuipc_buffer_release(buffer));
+}
