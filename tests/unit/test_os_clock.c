@@ -18,20 +18,20 @@ Test(os_clock, never_goes_back) {
     }
 }
 
-/* By whole ticks, of 16 ms at most. */
+/* By whole ticks of 16 ms at most, and a processor may be taken away in between. */
 Test(os_clock, the_coarse_one_goes_on_as_the_fine_one_does) {
-    const uint64_t tick_ns = UINT64_C(17000000);
+    const uint64_t apart_ns = UINT64_C(100000000);
     const uint64_t begun_ns = os_clock_ns();
     const uint64_t coarse_begun_ns = os_clock_coarse_ns();
     uint64_t coarse_ns = coarse_begun_ns;
-    while (os_clock_ns() - begun_ns < 3 * tick_ns) {
+    while (os_clock_ns() - begun_ns < 2 * apart_ns) {
         const uint64_t now_ns = os_clock_coarse_ns();
         cr_assert(now_ns >= coarse_ns);
         coarse_ns = now_ns;
     }
     coarse_ns = os_clock_coarse_ns();
-    const uint64_t at_most_ns = os_clock_ns() - begun_ns + tick_ns;
-    cr_assert(coarse_ns - coarse_begun_ns > tick_ns && coarse_ns - coarse_begun_ns <= at_most_ns);
+    const uint64_t at_most_ns = os_clock_ns() - begun_ns + apart_ns;
+    cr_assert(coarse_ns - coarse_begun_ns > apart_ns && coarse_ns - coarse_begun_ns <= at_most_ns);
 }
 
 Test(os_clock, zero_has_passed_at_once) {
@@ -91,7 +91,8 @@ Test(os_clock, a_pause_is_half_of_what_was_waited) {
     const os_deadline never = os_deadline_after(-1);
     const unsigned long_us = 120u * 1000000u;
     const uint64_t short_ns = UINT64_C(30000000000);
-    cr_assert_geq(pause_after_us(20000, 1000, never), UINT64_C(10000000));
+    const uint64_t half_ns = pause_after_us(20000, 60000, never);
+    cr_assert(half_ns >= UINT64_C(10000000) && half_ns < short_ns);
     cr_assert_geq(pause_after_us(long_us, 2, never), UINT64_C(2000000));
     cr_assert_lt(pause_after_us(long_us, 2, never), short_ns);
     cr_assert_lt(pause_after_us(long_us, 60000, os_deadline_after(0)), short_ns);
@@ -107,7 +108,7 @@ Test(os_clock, who_has_just_begun_to_wait_does_not_sleep) {
         const uint64_t pause_ns = pause_after_us(0, 1000, os_deadline_after(-1));
         shortest_ns = pause_ns < shortest_ns ? pause_ns : shortest_ns;
     }
-    cr_assert_lt(shortest_ns, OS_LOOK_NS);
+    cr_assert_lt(shortest_ns, 5000u); /* a sleep takes longer, however short it is to be */
 }
 
 Test(os_clock, the_time_of_day_is_the_c_librarys_in_milliseconds) {
