@@ -152,8 +152,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *ser
  * seen, nor what was left to a kernel that was not said to be launched.
  * @param channel NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the channel, and gives its hold on the buffer up
- * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. Up to 100 ms for each frame that
- *          was left to a kernel. For much that is kept, as gpuipc_connection_close()  @since 0.1
+ * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. For much that is kept, as
+ *          gpuipc_connection_close()  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
 
@@ -303,8 +303,9 @@ typedef struct gpuipc_subscription_config {
  * @param ticket as gpuipc_channel_create() made it, and not narrowed
  * @param config NULL for the defaults
  * @param out_subscription the new reader
- * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, or max_held is
- *         more than the channel lets), ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (the device cannot reach the slots),
+ * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, with
+ *         those that have ended and may still await a kernel of the writer's; or max_held is more than the channel lets),
+ *         ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (the device cannot reach the slots),
  *         ::GPUIPC_ERR_STRUCT_SIZE, and as gpuipc_buffer_open(). Where the first take does not say so,
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped the reader before it was open: it may try again),
  *         ::GPUIPC_ERR_PEER_CLOSED (the channel has ended meanwhile)
@@ -458,7 +459,7 @@ gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t 
  * **When the writer ends** while a kernel waits, the reader's context stores the value itself, some 20 ms later, and the
  * kernel goes on. gpuipc_channel_destroy() stores it at once, for frames whose kernel was not said to be launched. So does a writer
  * that drops a reader, or learns that one has closed, for that one's. Where a stream has yet to publish the frame before in that slot,
- * it does so (again) some 20 ms behind that. The writer
+ * the value is stored behind that: by the end at once, otherwise some 20 ms later. The writer
  * would have stored one more than that value. So a word that equals the value says: there are no contents. The host
  * learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later, and from the next take in
  * any case (::GPUIPC_ERR_PEER_CLOSED; dropped: ::GPUIPC_ERR_CONNECTION_BROKEN). A kernel that never stores is like a
@@ -478,8 +479,8 @@ typedef struct gpuipc_word {
  *
  * Where the kernel cannot be launched, gpuipc_channel_publish() of the same frame says that it is ready, by the same stream
  * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
- * then that was not said to be launched. Readers that await it go on, as when the writer ends. They do not while the stream
- * that published in that slot before has not come to that.
+ * then that was not said to be launched. Readers that await it go on, as when the writer ends. Where the stream that
+ * published in that slot before has not come to that, they go on when it has.
  * @param channel the one that it was loaned of
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device

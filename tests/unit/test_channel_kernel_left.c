@@ -109,13 +109,28 @@ static uint32_t count_left(void) {
     return count;
 }
 
-Test(channel_kernel_left, the_number_of_the_frame_before_takes_nothing_back) {
-    begin(NULL);
+/* As the process's thread does. @return whether there is nothing to be looked after */
+static bool look(void) {
+    channel *of;
+    check_ok(channel_acquire(channel_case_channel, &of));
+    const bool is_over = channel_readers_look(&of->object);
+    object_unreference(&of->object);
+    return is_over;
+}
+
+/* Makes a reader of the newest that has ended wait for the kernel's frame. */
+static gpuipc_frame leave_one(void) {
     all = channel_case_open(NULL);
     gpuipc_subscription *newest = open_newest(1);
     const gpuipc_frame made = publish_behind_former(uses_of_all);
     take(newest, 2);
     close_and_end(newest, 2);
+    return made;
+}
+
+Test(channel_kernel_left, the_number_of_the_frame_before_takes_nothing_back) {
+    begin(NULL);
+    const gpuipc_frame made = leave_one();
     open_gate();
     cr_assert_eq(count_left(), 0);
     check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
@@ -132,7 +147,10 @@ Test(channel_kernel_left, the_last_readers_are_gone_before_that_number_comes) {
     check_ok(gpuipc_subscription_close(all));
     close_and_end(newest, 2);
     cr_assert_neq(channel_case_reader().state, GPUIPC_READER_ACTIVE);
+    cr_assert_not(look(), "there is somebody to be looked after");
     open_gate();
+    while (!look()) {
+    }
     cr_assert_eq(count_left(), 0);
 }
 
@@ -158,11 +176,7 @@ Test(channel_kernel_left, a_reader_is_dropped_before_that_number_comes) {
 /* It writes the words of those that have ended, too: nobody need look whether it has come to the former frame. */
 Test(channel_kernel_left, a_stream_publishes_in_the_kernels_place) {
     begin(NULL);
-    all = channel_case_open(NULL);
-    gpuipc_subscription *newest = open_newest(1);
-    const gpuipc_frame made = publish_behind_former(uses_of_all);
-    take(newest, 2);
-    close_and_end(newest, 2);
+    const gpuipc_frame made = leave_one();
     check_ok(gpuipc_channel_publish(channel_case_channel, &made, makes));
     cr_assert_eq(count_left(), 0);
     stream_gate_check_waits(makes);
@@ -172,11 +186,7 @@ Test(channel_kernel_left, a_stream_publishes_in_the_kernels_place) {
 
 Test(channel_kernel_left, the_kernel_is_launched_all_the_same) {
     begin(NULL);
-    all = channel_case_open(NULL);
-    gpuipc_subscription *newest = open_newest(1);
-    const gpuipc_frame made = publish_behind_former(uses_of_all);
-    take(newest, 2);
-    close_and_end(newest, 2);
+    const gpuipc_frame made = leave_one();
     kernel_case writes = {.stores = {words[0], words[1]}, .count = word_count};
     kernel_case_launch(&writes, makes);
     kernel_case_say_written(&made, makes);
@@ -280,5 +290,76 @@ Test(channel_kernel_left, the_channel_ends_before_that_number_comes) {
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
     open_gate();
+    check_ok(gpuipc_subscription_close(all));
+}
+
+/* Nobody has looked in between. */
+Test(channel_kernel_left, the_host_publishes_in_the_kernels_place) {
+    channel *of;
+    begin(NULL);
+    const gpuipc_frame made = leave_one();
+    check_ok(channel_acquire(channel_case_channel, &of));
+    channel_lock(of);
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    os_mutex_unlock(&of->mutex);
+    object_unreference(&of->object);
+    check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(all));
+}
+
+static void destroy_channel(void) {
+    check_ok(gpuipc_channel_destroy(channel_case_channel));
+    channel_case_channel = NULL;
+}
+
+Test(channel_kernel_left, the_channel_ends_when_that_number_has_come) {
+    begin(NULL);
+    (void)leave_one();
+    stream_gate_open();
+    stream_gate_synchronize(makes);
+    destroy_channel();
+    stream_gate_synchronize(uses);
+    check_ok(gpuipc_subscription_close(all));
+}
+
+/* Nobody is left that could look: a stream lets them go. */
+Test(channel_kernel_left, the_channel_ends_and_a_reader_that_has_left_goes_on) {
+    begin(NULL);
+    (void)leave_one();
+    destroy_channel();
+    open_gate();
+    check_ok(gpuipc_subscription_close(all));
+}
+
+Test(channel_kernel_left, the_channel_ends_and_a_reader_that_is_there_goes_on) {
+    begin(NULL);
+    all = channel_case_open(NULL);
+    gpuipc_subscription *newest = open_newest(1);
+    (void)publish_behind_former(uses_of_all);
+    take(newest, 2);
+    destroy_channel();
+    stream_gate_check_waits(uses_of_all);
+    open_gate();
+    stream_gate_synchronize(uses_of_all);
+    check_ok(gpuipc_subscription_close(newest));
+    check_ok(gpuipc_subscription_close(all));
+}
+
+/* What it was offered is known to the writer alone. */
+Test(channel_kernel_left, a_reader_that_comes_later_cannot_say_otherwise) {
+    channel *of;
+    begin(NULL);
+    all = channel_case_open(NULL);
+    const gpuipc_frame made = publish_behind_former(uses_of_all);
+    gpuipc_subscription *late = open_newest(1);
+    check_ok(channel_acquire(channel_case_channel, &of));
+    channel_write(of->readers[1].page, CHANNEL_BEFORE, 0);
+    object_unreference(&of->object);
+    close_and_end(late, 2);
+    cr_assert_eq(count_left(), 0);
+    open_gate();
+    check_ok(gpuipc_channel_publish(channel_case_channel, &made, GPUIPC_NO_STREAM));
     check_ok(gpuipc_subscription_close(all));
 }

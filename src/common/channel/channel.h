@@ -21,6 +21,7 @@ typedef struct channel_reader {
     gpuipc_reader_state state; /**< 0: nobody was here yet */
     uint64_t process_id;
     uint64_t since_ms;
+    uint64_t before; /**< number of the last frame that it is not offered */
     uint64_t passed_over;
     uint32_t captured; /**< so many publications that were captured in graphs go to it */
 } channel_reader;
@@ -117,6 +118,9 @@ gpuipc_status channel_await_readers(channel *self, const slot_search *what);
 
 /** The slot that a frame has on loan. */
 gpuipc_status channel_find_loan(channel *self, const gpuipc_frame *frame, uint32_t *out_slot);
+/** The word of a slot in the page of each reader, and of those that have ended and await a kernel's frame there.
+ *  @param value to be written there  @param words room for GPUIPC_CHANNEL_READERS_MAX  @return how many */
+size_t channel_list_words(const channel *self, uint32_t slot, uint64_t value, point_word *words);
 /** What the caller says of a frame. */
 gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame);
 /** All readers see it. @param is_ready by now; else when a stream or a kernel says so */
@@ -143,10 +147,11 @@ bool channel_left_has_room(const channel *self);
 /** @param page a reference, which passes
  *  @param slots a bit for each in which a kernel has the latest frame, and a stream has yet to write a former one's number */
 void channel_left_add(channel *self, point_page *page, uint64_t slots);
-/** Lets go those whose words streams have written. @return whether there are any left */
+/** Lets go those whose words streams have written, and forgets those whose process has ended.
+ *  @return whether there are any left */
 bool channel_left_look(channel *self);
-/** Of a frame that is published in a kernel's place: the words of those that await it. @return how many */
-size_t channel_left_words(const channel *self, uint32_t slot, uint64_t number, point_word *words);
+/** The words of those that await this slot's frame. @return how many */
+size_t channel_left_words(const channel *self, uint32_t slot, uint64_t value, point_word *words);
 /** The frame's own number is there, or comes: nobody is let go any more that awaits this slot's. */
 void channel_left_forget(channel *self, uint32_t slot);
 /** The channel ends: those that await this slot's frame wait no more. */

@@ -85,6 +85,7 @@ static void offer_kept(channel *self, channel_reader *reader, gpuipc_first first
     if (before < self->number && find_kept(self, before, &slot)) {
         sequence = self->slots[slot].sequence - 1;
     }
+    reader->before = before;
     channel_write(reader->page, CHANNEL_BEFORE, before);
     channel_write(reader->page, CHANNEL_BEFORE_SEQUENCE, sequence);
     for (uint64_t above = before; find_kept(self, above, &slot); above = self->slots[slot].number) {

@@ -4,6 +4,8 @@
 
 #include "base/struct_size.h"
 #include "channel/channel.h"
+#include "copy/detour.h"
+#include "cuda/context.h"
 
 /* ---- giving the words out ---------------------------------------------------------------------- */
 
@@ -196,18 +198,67 @@ void channel_kernel_let_go(const channel *self, point_page *page, uint32_t slot)
     point_raise(&awaited); /* it may have been stored where the kernel could not be told of */
 }
 
-/* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. But while a stream has yet
- * to say that the frame before is ready, readers may wait for that one at the same word. */
-static void let_readers_go(const channel *self, uint32_t at) {
-    if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
-        return;
-    }
+static void let_readers_go_now(const channel *self, uint32_t at) {
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             channel_kernel_let_go(self, self->readers[i].page, at);
         }
     }
     channel_left_let_go(self, at);
+}
+
+/* In the CUDA context of the device, by a stream that was made for this. */
+static gpuipc_status let_readers_go_on(channel *self, uint32_t at, CUstream stream) {
+    point_word words[GPUIPC_CHANNEL_READERS_MAX];
+    const size_t count =
+        channel_list_words(self, at, channel_awaited_value(self->slots[at].number), words);
+    trail_stream by;
+    trail_turn turn;
+    gpuipc_status status =
+        trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = trail_turn_begin(self->trail, TRAIL_WRITE, at, &by, &turn);
+    if (status == GPUIPC_OK) {
+        status = trail_turn_write(&turn, words, count);
+        if (status == GPUIPC_OK) {
+            trail_turn_end(&turn);
+        } else {
+            trail_turn_cancel(&turn);
+        }
+    }
+    trail_stream_leave(&by);
+    return status;
+}
+
+/* While a stream has yet to say that the frame before is ready, readers may wait for that one at the same word. So they are let
+ * go behind it: what a stream has been given is done after its end, which does not wait for it (cuda.h, cuStreamDestroy). */
+static gpuipc_status let_readers_go_later(channel *self, uint32_t at) {
+    const driver *drv = &self->context->driver;
+    device_scope scope;
+    CUstream follows;
+    gpuipc_status status = device_enter(self->context, self->buffer->access_device, &scope);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    status = detour_stream_new(drv, &follows);
+    if (status == GPUIPC_OK) {
+        status = let_readers_go_on(self, at, follows);
+        detour_stream_destroy(drv, follows);
+    }
+    device_leave(&scope);
+    return status;
+}
+
+/* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. Where no stream can be
+ * given that, they are let go with this process. */
+static void let_readers_go(channel *self, uint32_t at) {
+    if (trail_has_passed(self->trail, TRAIL_WRITE, at)) {
+        let_readers_go_now(self, at);
+    } else {
+        (void)let_readers_go_later(self, at);
+    }
 }
 
 void channel_kernels_end(channel *self) {

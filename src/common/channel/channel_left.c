@@ -36,10 +36,11 @@ static void await_no_more(channel *self, uint32_t slot) {
     }
 }
 
+/* Who has ended with its process has no streams any more. */
 static void drop_those_that_await_nothing(channel *self) {
     for (uint32_t i = self->left_count; i > 0; i--) {
         channel_left *one = &self->left[i - 1];
-        if (one->slots == 0) {
+        if (one->slots == 0 || point_page_is_abandoned(one->page)) {
             point_page_unreference(one->page, false);
             *one = self->left[--self->left_count];
         }
@@ -65,19 +66,18 @@ bool channel_left_look(channel *self) {
     return self->left_count > 0;
 }
 
-size_t channel_left_words(const channel *self, uint32_t slot, uint64_t number, point_word *words) {
+size_t channel_left_words(const channel *self, uint32_t slot, uint64_t value, point_word *words) {
     size_t count = 0;
     for (uint32_t i = 0; i < self->left_count; i++) {
         if (awaits(&self->left[i], slot)) {
-            words[count++] = channel_ready_word(self->left[i].page, slot, number);
+            words[count++] =
+                (point_word){self->left[i].page, channel_entry(slot, CHANNEL_READY), value};
         }
     }
     return count;
 }
 
 void channel_left_forget(channel *self, uint32_t slot) {
-    (void)channel_left_look(
-        self); /* where the host has published, nothing else stores their words */
     await_no_more(self, slot);
     drop_those_that_await_nothing(self);
 }

@@ -157,12 +157,20 @@ bool channel_still_stands(const point_page *page, uint32_t slot, uint64_t number
 /** The reader does not find it any more. @return false when it has said something of it, so that what it says counts */
 bool channel_withdraw(const point_page *page, uint32_t slot, uint64_t number);
 
+/** What a slot's word says when the contents of a frame are there, and when there are none and will be none. */
+static inline uint64_t channel_ready_value(uint64_t number) {
+    return number << 1 | 1u;
+}
+static inline uint64_t channel_awaited_value(uint64_t number) {
+    return number << 1;
+}
+
 /** That a stream waits for, until the contents are there or it is let go; and that the writer writes. */
 static inline point_word channel_awaited_word(point_page *page, uint32_t slot, uint64_t number) {
-    return (point_word){page, channel_entry(slot, CHANNEL_READY), number << 1};
+    return (point_word){page, channel_entry(slot, CHANNEL_READY), channel_awaited_value(number)};
 }
 static inline point_word channel_ready_word(point_page *page, uint32_t slot, uint64_t number) {
-    return (point_word){page, channel_entry(slot, CHANNEL_READY), number << 1 | 1u};
+    return (point_word){page, channel_entry(slot, CHANNEL_READY), channel_ready_value(number)};
 }
 
 static inline point_word channel_returned_word(point_page *page, uint32_t slot, uint64_t number) {

@@ -68,13 +68,11 @@ static bool let_go(const channel *self, const channel_reader *reader, uint32_t a
     if (is_written || !has_former(reader, slot, at, bit_of(self, reader))) {
         channel_kernel_let_go(self, reader->page, at);
     }
-    return !is_written && slot->number > channel_read(reader->page, CHANNEL_BEFORE);
+    return !is_written && slot->number > reader->before;
 }
 
-/* One whose process has ended has no streams any more. */
-static void give_page_up(channel *self, channel_reader *reader, gpuipc_reader_state why,
-                         uint64_t awaited_slots) {
-    if (awaited_slots != 0 && why != GPUIPC_READER_ENDED) {
+static void give_page_up(channel *self, channel_reader *reader, uint64_t awaited_slots) {
+    if (awaited_slots != 0) {
         channel_left_add(self, reader->page, awaited_slots);
     } else {
         point_page_unreference(reader->page, false);
@@ -114,7 +112,7 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
     channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
     os_bell_close(&reader->reader_bell);
     os_bell_close(&reader->writer_bell);
-    give_page_up(self, reader, why, awaited_slots);
+    give_page_up(self, reader, awaited_slots);
     reader->state = why;
 }
 

@@ -134,19 +134,25 @@ gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame
                : GPUIPC_OK;
 }
 
+size_t channel_list_words(const channel *self, uint32_t slot, uint64_t value, point_word *words) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < self->places; i++) {
+        if (self->readers[i].page != NULL) {
+            words[count++] =
+                (point_word){self->readers[i].page, channel_entry(slot, CHANNEL_READY), value};
+        }
+    }
+    if (self->slots[slot].is_in_kernel) {
+        count += channel_left_words(self, slot, value, words + count);
+    }
+    return count;
+}
+
 /* On success trail_turn_end() is owed. */
 static gpuipc_status write_on_stream(channel *self, uint32_t at, uint64_t number, trail_stream *by,
                                      trail_turn *turn) {
     point_word words[GPUIPC_CHANNEL_READERS_MAX];
-    size_t count = 0;
-    for (uint32_t i = 0; i < self->places; i++) {
-        if (self->readers[i].page != NULL) {
-            words[count++] = channel_ready_word(self->readers[i].page, at, number);
-        }
-    }
-    if (self->slots[at].is_in_kernel) {
-        count += channel_left_words(self, at, number, words + count);
-    }
+    const size_t count = channel_list_words(self, at, channel_ready_value(number), words);
     gpuipc_status status = trail_turn_begin(self->trail, TRAIL_WRITE, at, by, turn);
     if (status == GPUIPC_OK && (status = trail_turn_write(turn, words, count)) != GPUIPC_OK) {
         trail_turn_cancel(turn);
@@ -187,11 +193,10 @@ static gpuipc_status write_now(channel *self, uint32_t at, uint64_t number) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    for (uint32_t i = 0; i < self->places; i++) {
-        if (self->readers[i].page != NULL) {
-            const point_word ready = channel_ready_word(self->readers[i].page, at, number);
-            point_store(&ready);
-        }
+    point_word words[GPUIPC_CHANNEL_READERS_MAX];
+    const size_t count = channel_list_words(self, at, channel_ready_value(number), words);
+    for (size_t i = 0; i < count; i++) {
+        point_store(&words[i]);
     }
     return GPUIPC_OK;
 }
