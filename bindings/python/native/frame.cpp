@@ -227,6 +227,33 @@ nb::list capsules(const frame_object &self) {
     return made;
 }
 
+uint64_t place_of(const frame_lease &of) {
+    const uint64_t slot = (of.frame.address - of.slots->address()) / of.frame.capacity;
+    return of.form->number * GPUIPC_CHANNEL_SLOTS_MAX + slot;
+}
+
+/* In one call: who has just slept for the frame has cold caches, in which each step of Python's is slow. */
+nb::object dressed(const nb::dict &spare, const nb::list &last, nb::handle otherwise,
+                   nb::handle_t<frame_object> frame) {
+    static PyObject *const name = PyUnicode_InternFromString("_frame");
+    nb::object place = nb::int_(place_of(*nb::inst_ptr<frame_object>(frame)->of));
+    PyObject *const found = PyDict_GetItemWithError(spare.ptr(), place.ptr());
+    const Py_ssize_t count = found != nullptr ? PyList_Size(found) : 0;
+    if (PyErr_Occurred() != nullptr || PyList_SetItem(last.ptr(), 0, place.release().ptr()) != 0) {
+        throw nb::python_error();
+    }
+    if (count == 0) {
+        return otherwise(frame);
+    }
+    const nb::list prepared = nb::borrow<nb::list>(found);
+    nb::object made = prepared[count - 1];
+    nb::del(prepared[count - 1]);
+    if (PyObject_SetAttr(made.ptr(), name, frame.ptr()) != 0) {
+        throw nb::python_error();
+    }
+    return made;
+}
+
 nb::str represent(nb::handle self) {
     const frame_lease &of = *nb::inst_ptr<frame_object>(self)->of;
     return nb::str("<gpuipc.{} of {} arrays, {} bytes{}>")
@@ -282,14 +309,17 @@ void bind_frame(nb::module_ &m) {
         .def("__reduce__", refuse_pickle, nb::sig("def __reduce__(self) -> typing.NoReturn"))
         .def("__repr__", represent);
     define(
-        m, "frame_place",
-        [](const frame_object &self) {
-            const frame_lease &of = *self.of;
-            const uint64_t slot = (of.frame.address - of.slots->address()) / of.frame.capacity;
-            return of.form->number * GPUIPC_CHANNEL_SLOTS_MAX + slot;
-        },
+        m, "frame_place", [](const frame_object &self) { return place_of(*self.of); },
         nb::arg("frame"), nb::sig("def frame_place(frame: FrameBase) -> int"),
         "A number for its slot and its form: what was made of both once is right again.");
+    define(
+        m, "frame_dressed", dressed, nb::arg("spare"), nb::arg("last"), nb::arg("otherwise"),
+        nb::arg("frame"),
+        nb::sig(
+            "def frame_dressed(spare: dict[int, list[typing.Any]], last: list[int], otherwise: "
+            "collections.abc.Callable[[FrameBase], typing.Any], frame: FrameBase) -> typing.Any"),
+        "A spare object of its place, whose _frame it becomes; what otherwise makes of it, where there is none. The "
+        "place becomes last[0].");
     define(
         m, "frame_capsules", capsules, nb::arg("frame"),
         nb::sig("def frame_capsules(frame: FrameBase) -> list[tuple[str, object, str | None]]"),

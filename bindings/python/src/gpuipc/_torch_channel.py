@@ -14,6 +14,7 @@ from gpuipc._torch_streams import start
 _from_dlpack: Any = torch._C._from_dlpack
 _make_subclass: Any = torch.Tensor._make_subclass
 _frame_place = _native.frame_place
+_frame_dressed = _native.frame_dressed
 _KNOWN_MAX = 256
 """How many tensors are kept: of each slot, for each shape that frames have had."""
 
@@ -66,7 +67,10 @@ class _Slots:
         """What is had of a slot is of the one kind, or of the other where there are several tensors in it."""
         self._one, self._several = one, several
         self._known: dict[int, _Known] = {}
-        self._last: _Known | None = None
+        self.spare: dict[int, list[Any]] = {}
+        """Those of the places that need no more than their frame: one tensor, which nobody moves."""
+        self.last = [0]
+        """The place of a reader's last frame: never the frame, which is given back when nobody has it."""
 
     def of(self, frame: Any) -> Any:
         """What is had now: a new object, so that nothing that was done to the last one is seen. It keeps the frame. No
@@ -75,12 +79,11 @@ class _Slots:
         known = self._known.get(place)
         if known is None or (known.places and known.has_moved()):
             known = self._make(frame, place)
-        self._last = known
         try:
             made = known.spare.pop()  # one step: another thread may do the same
         except IndexError:
             made = self._new(known)
-        made._known = known
+        made._known = known  # that a loan asks, and a reader's frame does not
         made._frame = frame
         if type(made) is self._several:
             for each in made.values():
@@ -90,7 +93,7 @@ class _Slots:
 
     def prepare(self) -> None:
         """The next one for the slot that was had last, while nobody waits for it."""
-        known = self._last
+        known = self._known.get(self.last[0])
         if known is not None and not known.spare:
             known.spare.append(self._new(known))
 
@@ -104,11 +107,15 @@ class _Slots:
         if len(self._known) >= _KNOWN_MAX:
             for oldest in list(self._known)[: _KNOWN_MAX // 2]:
                 self._forget(oldest)
-        known = self._known[place] = _Known(_over(frame))
+        known = _Known(_over(frame))
+        if not known.places and type(known.tensors) is not dict:
+            self.spare[place] = known.spare  # before it is known, and may be forgotten
+        self._known[place] = known
         return known
 
     def _forget(self, place: int) -> None:
         self._known.pop(place, None)  # another thread may do the same
+        self.spare.pop(place, None)
 
 
 class _Borrowed:
@@ -335,6 +342,8 @@ class Subscription:
     """A reader of a channel. A loop over it takes frame after frame until the writer has ended, and gives each back when
     it goes on to the next. For one thread at a time."""
 
+    # All that is needed once the frame is there is looked up before the wait for it.
+
     def __init__(self, native: _native.Subscription):
         """Takes a subscription over."""
         self.native: _native.Subscription = native
@@ -344,21 +353,24 @@ class Subscription:
     def take(self, timeout: float | None = None, stream: object | None = None) -> Any:
         """Waits for a frame, for at most timeout seconds: a Frame, or a FrameDict of several tensors. The stream waits
         for the contents; None: the one of subscribe(), or PyTorch's current one."""
-        self._slots.prepare()
-        return self._slots.of(self.native.take(timeout, stream))
+        slots = self._slots
+        slots.prepare()
+        return _frame_dressed(slots.spare, slots.last, slots.of, self.native.take(timeout, stream))
 
     def __iter__(self) -> Subscription:
         return self
 
     def __next__(self) -> Any:
-        self._slots.prepare()
-        return self._slots.of(self.native.__next__())
+        slots = self._slots
+        slots.prepare()
+        return _frame_dressed(slots.spare, slots.last, slots.of, self.native.__next__())
 
     def next(self, timeout: float | None = None) -> Any:
         """What a loop does to go on: gives the frame before back, unless it is kept, and waits for the next one, for at
         most timeout seconds. Raises as take() does."""
-        self._slots.prepare()
-        return self._slots.of(self.native.next(timeout))
+        slots = self._slots
+        slots.prepare()
+        return _frame_dressed(slots.spare, slots.last, slots.of, self.native.next(timeout))
 
     def fileno(self) -> int:
         """For event loops: readable while take(0) may have something to say, a frame or the end. Not after close()."""

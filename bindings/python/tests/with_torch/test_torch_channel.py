@@ -2,9 +2,12 @@
 """Channels of PyTorch's tensors, on those of the CPU."""
 
 import copy
+import gc
 import os
 import pickle
+import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from multiprocessing.context import SpawnContext
 from multiprocessing.reduction import ForkingPickler
@@ -20,6 +23,7 @@ import torch_others
 
 import gpuipc
 import gpuipc.torch
+from gpuipc import _native, _torch_channel
 
 from conftest import PATIENCE
 
@@ -239,6 +243,149 @@ def test_each_frame_is_a_new_object(like: Any) -> None:
             frame.give_back()
     assert len({id(each) for each in seen}) == 8
     channel.close()
+
+
+@pytest.fixture
+def unmovable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Tensors are had as those of a GPU are, which do not move. Answers the frames that were dressed by Python."""
+    slow: list[Any] = []
+
+    class Known(_torch_channel._Known):
+        def __init__(self, tensors: Any):
+            super().__init__(tensors)
+            self.places = []
+
+    class Slots(_torch_channel._Slots):
+        def of(self, frame: Any) -> Any:
+            slow.append(frame.sequence if isinstance(frame, _native.Frame) else None)
+            return super().of(frame)
+
+    monkeypatch.setattr(_torch_channel, "_Known", Known)
+    monkeypatch.setattr(_torch_channel, "_Slots", Slots)
+    return slow
+
+
+@pytest.mark.parametrize("how", ["take", "next", "__next__"])
+def test_what_was_prepared_is_dressed_in_one_call(channel: gpuipc.torch.Channel, how: str, unmovable: list[Any]) -> None:
+    with gpuipc.torch.subscribe(channel.ticket()) as frames:
+        seen = []
+        for value in range(1, 9):
+            publish(channel, value)
+            frame = getattr(frames, how)()
+            assert type(frame) is gpuipc.torch.Frame and frame.flatten().tolist() == [value] * 6
+            assert frame.sequence == value
+            seen.append(frame)
+            frame.give_back()
+        assert unmovable == [1, 2] and len({id(each) for each in seen}) == 8
+
+
+def test_what_was_not_prepared_is_made(channel: gpuipc.torch.Channel, unmovable: list[Any]) -> None:
+    with gpuipc.torch.subscribe(channel.ticket()) as frames:
+        for value in range(1, 9):
+            publish(channel, value)
+            if value == 5:
+                for spare in frames._slots.spare.values():
+                    spare.clear()
+            if value == 6:
+                for place in list(frames._slots._known):
+                    frames._slots._forget(place)
+                assert not frames._slots.spare
+            with frames.take(0) as frame:
+                assert frame.flatten().tolist() == [value] * 6
+        assert set(frames._slots.spare) == set(frames._slots._known) and len(frames._slots.spare) == 2
+    assert unmovable[:2] == [1, 2] and 6 in unmovable and unmovable[-1] < 8
+
+
+def test_of_more_shapes_than_are_kept_nothing_is_prepared(monkeypatch: pytest.MonkeyPatch, unmovable: list[Any]) -> None:
+    monkeypatch.setattr(_torch_channel, "_KNOWN_MAX", 4)
+    with gpuipc.torch.Channel(like=torch.zeros(16)) as channel, gpuipc.torch.subscribe(channel.ticket()) as frames:
+        for value in range(20):
+            with channel.loan(torch.zeros(value % 7 + 1), timeout=PATIENCE) as loan:
+                loan.fill_(value)
+            with frames.take(PATIENCE) as frame:
+                assert frame.tolist() == [value] * (value % 7 + 1)
+            assert len(frames._slots.spare) <= 4 and set(frames._slots.spare) == set(frames._slots._known)
+
+
+def test_what_was_prepared_keeps_its_frame_and_nobody_else_does(
+    channel: gpuipc.torch.Channel, unmovable: list[Any]
+) -> None:
+    with gpuipc.torch.subscribe(channel.ticket()) as frames:
+        for value in range(1, 5):
+            publish(channel, value)
+            frames.take(0).give_back()
+        gc.collect()
+        gc.disable()
+        try:
+            publish(channel, 5)
+            frame = frames.take(0)
+            native, part = weakref.ref(frame._frame), frame[0]
+            tensor = weakref.ref(frame)
+            del frame
+            assert native() is not None and channel.readers()[0].held == 1
+            del part
+            assert native() is None and tensor() is None and channel.readers()[0].held == 0
+        finally:
+            gc.enable()
+        slots = weakref.ref(frames._slots)
+    spare = next(each[0] for each in frames._slots.spare.values() if each)
+    tensor = weakref.ref(spare)
+    gc.disable()
+    try:
+        del spare, frames
+        assert slots() is None and tensor() is None
+    finally:
+        gc.enable()
+    assert unmovable == [1, 2]
+
+
+class Bare:
+    __slots__ = ()
+
+
+def test_frames_are_dressed(channel: gpuipc.torch.Channel) -> None:
+    with gpuipc.subscribe(channel.ticket()) as frames:
+        publish(channel, 1)
+        frame = frames.take(0)
+        place, last, other = _native.frame_place(frame), [0], torch.zeros(1)
+        made: list[Any] = []
+
+        def otherwise(of: Any) -> Any:
+            made.append(of)
+            return other
+
+        def dress(spare: Any) -> Any:
+            return _native.frame_dressed(spare, last, otherwise, frame)
+
+        nothing: list[Any] = [{}, {place + 1: [torch.ones(1)]}, {place: []}]
+        for none in nothing:
+            assert dress(none) is other and made.pop() is frame and last == [place]
+            last[0] = 0
+        first, second = torch.ones(1), torch.ones(1)
+        spare = {place: [first, second]}
+        count, had = sys.getrefcount(second), sys.getrefcount(frame)
+        assert dress(spare) is second and second._frame is frame and spare == {place: [first]}
+        assert not made and not hasattr(first, "_frame") and last == [place]
+        assert (sys.getrefcount(second), sys.getrefcount(frame)) == (count - 1, had + 1)
+        del second._frame
+
+        wrong: list[Any] = [{place: [Bare()]}, {place: first}, []]
+        for each, error in zip(wrong, (AttributeError, SystemError, TypeError), strict=True):
+            with pytest.raises(error):
+                dress(each)
+            assert not made
+        last.clear()
+        with pytest.raises(IndexError):
+            dress(spare)
+        last.append(0)
+        with pytest.raises(ZeroDivisionError):
+            _native.frame_dressed({}, last, lambda of: 1 // 0, frame)
+        with pytest.raises(TypeError):
+            _native.frame_dressed(spare, last, print, object())  # type: ignore[arg-type, unused-ignore]
+        assert spare == {place: [first]} and not hasattr(first, "_frame")
+        assert sys.getrefcount(frame) == had and channel.readers()[0].held == 1
+        del frame
+        assert channel.readers()[0].held == 0
 
 
 def test_the_loop_gives_back_what_is_not_kept(channel: gpuipc.torch.Channel) -> None:
