@@ -152,8 +152,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *ser
  * seen, nor what was left to a kernel that was not said to be launched.
  * @param channel NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the channel, and gives its hold on the buffer up
- * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. For much that is kept, as
- *          gpuipc_connection_close()  @since 0.1
+ * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. Up to 100 ms for each frame that
+ *          was left to a kernel; where the stream of the frame before is later than that, while another thread frees memory. For
+ *          much that is kept, as gpuipc_connection_close()  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
 
@@ -480,7 +481,8 @@ typedef struct gpuipc_word {
  * Where the kernel cannot be launched, gpuipc_channel_publish() of the same frame says that it is ready, by the same stream
  * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
  * then that was not said to be launched. Readers that await it go on, as when the writer ends. Where the stream that
- * published in that slot before has not come to that, they go on when it has.
+ * published in that slot before has not come to that, they go on when it has. If it is later than 100 ms, and the driver
+ * makes no stream for that, they go on when this process ends.
  * @param channel the one that it was loaned of
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device

@@ -233,7 +233,8 @@ static gpuipc_status let_readers_go_on(channel *self, uint32_t at, CUstream stre
 }
 
 /* While a stream has yet to say that the frame before is ready, readers may wait for that one at the same word. So they are let
- * go behind it: what a stream has been given is done after its end, which does not wait for it (cuda.h, cuStreamDestroy). */
+ * go behind it: what a stream has been given is done after its end, which does not wait for it (cuda.h, cuStreamDestroy). To
+ * make a stream waits while another thread frees memory (docs/adr/0011), so this is for streams that are late indeed. */
 static gpuipc_status let_readers_go_later(channel *self, uint32_t at) {
     const driver *drv = &self->context->driver;
     device_scope scope;
@@ -254,7 +255,7 @@ static gpuipc_status let_readers_go_later(channel *self, uint32_t at) {
 /* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. Where no stream can be
  * given that, they are let go with this process. */
 static void let_readers_go(channel *self, uint32_t at) {
-    if (trail_has_passed(self->trail, TRAIL_WRITE, at)) {
+    if (trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
         let_readers_go_now(self, at);
     } else {
         (void)let_readers_go_later(self, at);

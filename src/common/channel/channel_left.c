@@ -36,11 +36,10 @@ static void await_no_more(channel *self, uint32_t slot) {
     }
 }
 
-/* Who has ended with its process has no streams any more. */
 static void drop_those_that_await_nothing(channel *self) {
     for (uint32_t i = self->left_count; i > 0; i--) {
         channel_left *one = &self->left[i - 1];
-        if (one->slots == 0 || point_page_is_abandoned(one->page)) {
+        if (one->slots == 0) {
             point_page_unreference(one->page, false);
             *one = self->left[--self->left_count];
         }
@@ -60,6 +59,11 @@ bool channel_left_look(channel *self) {
         if (is_awaited(self, i) && trail_had_passed(self->trail, TRAIL_WRITE, i)) {
             channel_left_let_go(self, i);
             await_no_more(self, i);
+        }
+    }
+    for (uint32_t i = 0; i < self->left_count; i++) {
+        if (point_page_is_abandoned(self->left[i].page)) {
+            self->left[i].slots = 0; /* who has ended with its process has no streams any more */
         }
     }
     drop_those_that_await_nothing(self);
