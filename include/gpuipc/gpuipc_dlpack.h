@@ -97,9 +97,10 @@ static inline int gpuipc_dlpack_compact(gpuipc_dlpack_block *block, const gpuipc
     return step <= room;
 }
 
-/* @return whether the last element is in the room */
+/* @return whether the last element is in the room, and a consumer can count them all: a stride of 0 needs no room */
 static inline int gpuipc_dlpack_strided(gpuipc_dlpack_block *block, const gpuipc_range *range) {
     uint64_t left = gpuipc_dlpack_room(range);
+    uint64_t may_be = INT64_MAX;
     if (left == 0) {
         return 0;
     }
@@ -108,7 +109,8 @@ static inline int gpuipc_dlpack_strided(gpuipc_dlpack_block *block, const gpuipc
         const int64_t stride = range->strides[i];
         const uint64_t steps = (uint64_t)range->shape[i] - 1;
         block->strides[i] = stride;
-        if (stride < 0 || (stride > 0 && steps > left / (uint64_t)stride)) {
+        may_be /= steps + 1;
+        if (may_be == 0 || stride < 0 || (stride > 0 && steps > left / (uint64_t)stride)) {
             return 0;
         }
         left -= steps * (uint64_t)stride;
@@ -156,7 +158,9 @@ static inline gpuipc_status gpuipc_dlpack_new(gpuipc_buffer *buffer, const gpuip
         range->bytes > info.bytes - range->offset) {
         return GPUIPC_ERR_OUT_OF_RANGE;
     }
-    if (!gpuipc_dlpack_is_aligned(info.address + range->offset, range)) {
+    if (GPUIPC_ELEMENT_BITS(range->element_type) * GPUIPC_ELEMENT_LANES(range->element_type) == 0 ||
+        (info.transport != GPUIPC_TRANSPORT_HOST && range->bytes > 0 &&
+         !gpuipc_dlpack_is_aligned(info.address + range->offset, range))) {
         return GPUIPC_ERR_INVALID_ARGUMENT;
     }
     block = (gpuipc_dlpack_block *)calloc(1, sizeof(*block));
@@ -200,7 +204,7 @@ static inline gpuipc_status gpuipc_dlpack_new(gpuipc_buffer *buffer, const gpuip
  *        (::GPUIPC_ELEMENT_TYPE); its name is not looked at
  * @param out_tensor its deleter drops the buffer (gpuipc_buffer_drop()), on any thread
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer, or its elements not in its bytes),
- *         ::GPUIPC_ERR_INVALID_ARGUMENT (elements of this size do not lie at such an address), ::GPUIPC_ERR_ACCESS_DENIED (to
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (elements without a size, or of one that does not lie at such an address of a GPU), ::GPUIPC_ERR_ACCESS_DENIED (to
  *         be read only), ::GPUIPC_ERR_OUT_OF_MEMORY; these leave the error record as it was
  * @ownership the caller's, or the consumer's to whom it is given: one of them calls the deleter, once
  * @threads any  @blocking no  @since 0.1
@@ -226,7 +230,7 @@ static inline gpuipc_status gpuipc_dlpack_make(gpuipc_buffer *buffer, const gpui
  *        (::GPUIPC_ELEMENT_TYPE); its name is not looked at
  * @param out_tensor its deleter drops the buffer (gpuipc_buffer_drop()), on any thread
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the range does not lie in the buffer, or its elements not in its bytes),
- *         ::GPUIPC_ERR_INVALID_ARGUMENT (elements of this size do not lie at such an address), ::GPUIPC_ERR_OUT_OF_MEMORY; these
+ *         ::GPUIPC_ERR_INVALID_ARGUMENT (elements without a size, or of one that does not lie at such an address of a GPU), ::GPUIPC_ERR_OUT_OF_MEMORY; these
  *         leave the error record as it was
  * @ownership the caller's, or the consumer's to whom it is given: one of them calls the deleter, once
  * @threads any  @blocking no  @since 0.1

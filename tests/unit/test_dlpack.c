@@ -119,6 +119,8 @@ Test(dlpack, elements_outside_of_the_range_are_refused) {
         {{2, 1, 1}, {INT64_MAX, 1, 1}, false},
         {{INT64_MAX, 1, 1}, {INT64_MAX, 1, 1}, false},
         {{0, 1, 1}, {INT64_MAX, 1, 1}, true},
+        {{1000, 1, 1}, {0, 1, 1}, true}, /* all of them the same one */
+        {{INT64_C(1) << 32, INT64_C(1) << 32, 1}, {0, 0, 1}, false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         gpuipc_range range = matrix(0);
@@ -139,9 +141,14 @@ Test(dlpack, elements_that_have_no_size_are_no_tensor) {
     gpuipc_dlpack_versioned *tensor = NULL;
     gpuipc_range range = matrix(0);
     range.element_type = 0;
-    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
-    range.dimensions = 0; /* one element */
-    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor),
+                 GPUIPC_ERR_INVALID_ARGUMENT);
+    range.shape[0] = 0; /* none */
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor),
+                 GPUIPC_ERR_INVALID_ARGUMENT);
+    range.dimensions = 0; /* one */
+    cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor),
+                 GPUIPC_ERR_INVALID_ARGUMENT);
     range.element_type = GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_FLOAT, 255, UINT16_MAX);
     cr_assert_eq(gpuipc_dlpack_make_versioned(buffer, &range, &tensor), GPUIPC_ERR_OUT_OF_RANGE);
     range.element_type = GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_INT, 4, 1); /* two in a byte */
