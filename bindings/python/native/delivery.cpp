@@ -227,7 +227,9 @@ class delivery {
                                                   const element &type,
                                                   const std::vector<int64_t> &shape,
                                                   const std::vector<int64_t> &strides) {
-        check_alignment(in.core->address() + offset, type);
+        if (!in.core->is_on_host()) {
+            check_alignment(in.core->address() + offset, type);
+        }
         auto block = std::make_unique<tensor_block>();
         block->on = in.on;
         block->numbers.reserve(shape.size() + strides.size());
