@@ -154,8 +154,6 @@ bool channel_left_look(channel *self);
 size_t channel_left_words(const channel *self, uint32_t slot, uint64_t value, point_word *words);
 /** The frame's own number is there, or comes: nobody is let go any more that awaits this slot's. */
 void channel_left_forget(channel *self, uint32_t slot);
-/** The channel ends: those that await this slot's frame wait no more. */
-void channel_left_let_go(const channel *self, uint32_t slot);
 void channel_left_end(channel *self, bool forked);
 
 /* ---- a reader that comes: channel_attach.c ------------------------------------------------------ */

@@ -198,20 +198,9 @@ void channel_kernel_let_go(const channel *self, point_page *page, uint32_t slot)
     point_raise(&awaited); /* it may have been stored where the kernel could not be told of */
 }
 
-static void let_readers_go_now(const channel *self, uint32_t at) {
-    for (uint32_t i = 0; i < self->places; i++) {
-        if (self->readers[i].page != NULL) {
-            channel_kernel_let_go(self, self->readers[i].page, at);
-        }
-    }
-    channel_left_let_go(self, at);
-}
-
 /* In the CUDA context of the device, by a stream that was made for this. */
-static gpuipc_status let_readers_go_on(channel *self, uint32_t at, CUstream stream) {
-    point_word words[GPUIPC_CHANNEL_READERS_MAX];
-    const size_t count =
-        channel_list_words(self, at, channel_awaited_value(self->slots[at].number), words);
+static gpuipc_status write_behind(const channel *self, uint32_t at, const point_word *words,
+                                  size_t count, CUstream stream) {
     trail_stream by;
     trail_turn turn;
     gpuipc_status status =
@@ -235,7 +224,8 @@ static gpuipc_status let_readers_go_on(channel *self, uint32_t at, CUstream stre
 /* While a stream has yet to say that the frame before is ready, readers may wait for that one at the same word. So they are let
  * go behind it: what a stream has been given is done after its end, which does not wait for it (cuda.h, cuStreamDestroy). To
  * make a stream waits while another thread frees memory (docs/adr/0011), so this is for streams that are late indeed. */
-static gpuipc_status let_readers_go_later(channel *self, uint32_t at) {
+static gpuipc_status store_later(const channel *self, uint32_t at, const point_word *words,
+                                 size_t count) {
     const driver *drv = &self->context->driver;
     device_scope scope;
     CUstream follows;
@@ -245,7 +235,7 @@ static gpuipc_status let_readers_go_later(channel *self, uint32_t at) {
     }
     status = detour_stream_new(drv, &follows);
     if (status == GPUIPC_OK) {
-        status = let_readers_go_on(self, at, follows);
+        status = write_behind(self, at, words, count, follows);
         detour_stream_destroy(drv, follows);
     }
     device_leave(&scope);
@@ -254,11 +244,16 @@ static gpuipc_status let_readers_go_later(channel *self, uint32_t at) {
 
 /* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. Where no stream can be
  * given that, they are let go with this process. */
-static void let_readers_go(channel *self, uint32_t at) {
-    if (trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
-        let_readers_go_now(self, at);
-    } else {
-        (void)let_readers_go_later(self, at);
+static void let_readers_go(const channel *self, uint32_t at) {
+    point_word words[GPUIPC_CHANNEL_READERS_MAX];
+    const size_t count =
+        channel_list_words(self, at, channel_awaited_value(self->slots[at].number), words);
+    if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
+        (void)store_later(self, at, words, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        point_raise(&words[i]); /* it may have been stored where the kernel could not be told of */
     }
 }
 

@@ -22,7 +22,7 @@ static bool awaits(const channel_left *one, uint32_t slot) {
     return (one->slots >> slot & 1u) != 0;
 }
 
-void channel_left_let_go(const channel *self, uint32_t slot) {
+static void let_go(const channel *self, uint32_t slot) {
     for (uint32_t i = 0; i < self->left_count; i++) {
         if (awaits(&self->left[i], slot)) {
             channel_kernel_let_go(self, self->left[i].page, slot);
@@ -57,7 +57,7 @@ static bool is_awaited(const channel *self, uint32_t slot) {
 bool channel_left_look(channel *self) {
     for (uint32_t i = 0; self->left_count > 0 && i < self->config.slots; i++) {
         if (is_awaited(self, i) && trail_had_passed(self->trail, TRAIL_WRITE, i)) {
-            channel_left_let_go(self, i);
+            let_go(self, i);
             await_no_more(self, i);
         }
     }
