@@ -14,8 +14,9 @@
 #endif
 
 #if defined(__GNUC__)
-/** Of functions for what goes wrong, or is rare: what leads to them is kept out of the way of the rest, which so lies together. */
-#define GPUIPC_COLD __attribute__((cold))
+/** Of functions for what goes wrong, or is rare: what leads to them is kept out of the way of the rest, which so lies together.
+ *  Inlined, they would cost each caller the registers that they need. */
+#define GPUIPC_COLD __attribute__((cold, noinline))
 #else
 #define GPUIPC_COLD
 #endif
