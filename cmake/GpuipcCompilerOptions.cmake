@@ -45,7 +45,7 @@ if(GPUIPC_SANITIZE STREQUAL "memory")
   target_compile_definitions(gpuipc_msan PRIVATE _GNU_SOURCE)
   target_compile_options(gpuipc_compiler_options INTERFACE -fsanitize-memory-track-origins)
   target_link_options(gpuipc_compiler_options INTERFACE
-    LINKER:--wrap=malloc,--wrap=realloc,--wrap=free,--wrap=syscall,--wrap=statx,--wrap=mallinfo2,--wrap=struct_size_write
+    LINKER:--wrap=malloc,--wrap=realloc,--wrap=free,--wrap=syscall,--wrap=statx,--wrap=mallinfo2
     $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:--undefined=nn_send>)
   target_link_libraries(gpuipc_compiler_options INTERFACE gpuipc_msan)
 endif()

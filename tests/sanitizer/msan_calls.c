@@ -20,9 +20,6 @@ void __wrap_free(void *start);
 long __wrap_syscall(long number, ...);
 struct mallinfo2 __real_mallinfo2(void);
 struct mallinfo2 __wrap_mallinfo2(void);
-void __real_struct_size_write(void *into, const void *known, size_t known_size)
-    __attribute__((weak)); /* the emulated driver has none */
-void __wrap_struct_size_write(void *into, const void *known, size_t known_size);
 int __real_statx(int directory, const char *path, int flags, unsigned mask, struct statx *out);
 int __wrap_statx(int directory, const char *path, int flags, unsigned mask, struct statx *out);
 
@@ -85,10 +82,4 @@ REPLACEABLE int __wrap_statx(int directory, const char *path, int flags, unsigne
         __msan_unpoison(out, sizeof(*out));
     }
     return result;
-}
-
-/* What the library fills in of its caller's is written as a whole, between the members as well: base/struct_size.h. */
-REPLACEABLE void __wrap_struct_size_write(void *into, const void *known, size_t known_size) {
-    __msan_check_mem_is_initialized(known, known_size);
-    __real_struct_size_write(into, known, known_size);
 }

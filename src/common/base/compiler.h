@@ -39,6 +39,16 @@
 #define GPUIPC_THREAD_LOCAL _Thread_local
 #endif
 
+/** For MemorySanitizer: bytes that go to somebody else are all written, between members as well. */
+#define GPUIPC_CHECK_WRITTEN(start, size) ((void)0)
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+void __msan_check_mem_is_initialized(const volatile void *start, unsigned long size);
+#undef GPUIPC_CHECK_WRITTEN
+#define GPUIPC_CHECK_WRITTEN(start, size) __msan_check_mem_is_initialized((start), (size))
+#endif
+#endif
+
 /** What is about to be read, and may be in another processor's cache: it is fetched while others are. GCC leaves a call out that
  *  does nothing else than __builtin_prefetch (seen of 12), and may do so on other processors. */
 #if defined(__GNUC__) && defined(__x86_64__)

@@ -64,13 +64,6 @@ bool object_try_reference(object *self) {
     return now > 0;
 }
 
-void object_unreference(object *self) {
-    if (self != NULL &&
-        atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) == 1u) {
-        self->destroy(self);
-    }
-}
-
 int object_is_forked(const object *self) {
     return self->fork_generation != os_fork_generation();
 }

@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -40,7 +41,12 @@ void object_reference(object *self);
 /** The same, unless it has none left and is about to end. */
 bool object_try_reference(object *self);
 /** Gives up one reference; the last destroys. NULL does nothing. */
-void object_unreference(object *self);
+static inline void object_unreference(object *self) {
+    if (self != NULL &&
+        atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) == 1u) {
+        self->destroy(self);
+    }
+}
 /** True in a child of the process that made it. */
 int object_is_forked(const object *self);
 

@@ -7,31 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Room for a record, its status's name and its status's sentence. */
-#define TEXT_SIZE 900
 /* The longest code, and the longest name of a status. */
 #define CODE_SIZE 112
 #define NAME_SIZE 64
 
-_Static_assert(sizeof(gpuipc_error) + CODE_SIZE + NAME_SIZE < TEXT_SIZE,
+_Static_assert(sizeof(gpuipc_error) + CODE_SIZE + NAME_SIZE < STATUS_TEXT_SIZE,
                "a record leaves room for what to do");
 
 /* Behind the last group of statuses. */
 #define GROUPS_END 120
 
-/* Fixed room in each thread: an error path must not be able to fail for want of memory. One object: where the compiler
- * emulates those of a thread (libgcc's emutls.c, on Windows), each is allocated when it is first used, and without memory
- * that ends the process. */
-static GPUIPC_THREAD_LOCAL struct {
-    gpuipc_error error;
-    thread_scope scope;
-    const char *call; /* public, that it is in or was in last; in the library's own threads: none */
-    char text[TEXT_SIZE];
-} own = {.call = ""};
-
-thread_scope *status_thread_scope(void) {
-    return &own.scope;
-}
+GPUIPC_THREAD_LOCAL status_of_thread status_own = {.call = ""};
 
 const char *gpuipc_status_name(gpuipc_status status) {
     switch (status) {
@@ -76,7 +62,7 @@ gpuipc_group gpuipc_status_group(gpuipc_status status) {
 }
 
 const gpuipc_error *gpuipc_error_get(void) {
-    return &own.error;
+    return &status_own.error;
 }
 
 /** Cuts a text that filled its room, so that no part of a UTF-8 character is left at its end: a
@@ -119,28 +105,29 @@ static void code_text(const gpuipc_error *error, char *room, size_t capacity) {
 }
 
 const char *gpuipc_error_text(void) {
-    const gpuipc_error *error = &own.error;
+    const gpuipc_error *error = &status_own.error;
     const char *remedy = gpuipc_status_message(error->status);
     char code[CODE_SIZE];
     if (error->status == GPUIPC_OK) {
         return remedy;
     }
     code_text(error, code, sizeof(code));
-    const int length = snprintf(own.text, sizeof(own.text), "%s: %s (%s%s)", error->operation,
-                                error->sentence, gpuipc_status_name(error->status), code);
+    const int length =
+        snprintf(status_own.text, sizeof(status_own.text), "%s: %s (%s%s)", error->operation,
+                 error->sentence, gpuipc_status_name(error->status), code);
     if (strcmp(error->sentence, remedy) != 0) {
-        (void)snprintf(own.text + length, sizeof(own.text) - (size_t)length, "; in general: %s",
-                       remedy);
+        (void)snprintf(status_own.text + length, sizeof(status_own.text) - (size_t)length,
+                       "; in general: %s", remedy);
     }
-    return own.text;
+    return status_own.text;
 }
 
 void status_enter(const char *call) {
-    own.call = call;
+    status_own.call = call;
 }
 
 const char *status_call(void) {
-    return own.call;
+    return status_own.call;
 }
 
 static void error_record(gpuipc_status status, gpuipc_native_origin origin, int64_t code,
@@ -148,14 +135,14 @@ static void error_record(gpuipc_status status, gpuipc_native_origin origin, int6
     /* Made aside and copied: an argument may be a text of the record that is being replaced. */
     gpuipc_error error = {.status = status, .native_origin = origin, .native_code = code};
     text_copy(error.native_call, sizeof(error.native_call), native_call);
-    text_copy(error.operation, sizeof(error.operation), own.call);
+    text_copy(error.operation, sizeof(error.operation), status_own.call);
     int wanted = vsnprintf(error.sentence, sizeof(error.sentence), format, arguments);
     if (wanted < 0) {
         text_copy(error.sentence, sizeof(error.sentence), gpuipc_status_message(status));
     } else if ((size_t)wanted >= sizeof(error.sentence)) {
         text_trim_character(error.sentence, sizeof(error.sentence) - 1);
     }
-    own.error = error;
+    status_own.error = error;
 }
 
 gpuipc_status status_fail(gpuipc_status status, const char *format, ...) {
@@ -195,23 +182,23 @@ gpuipc_status status_out_of_memory(uint64_t bytes) {
 }
 
 void status_add(const char *more) {
-    size_t used = strlen(own.error.sentence);
-    text_copy(own.error.sentence + used, sizeof(own.error.sentence) - used, more);
+    size_t used = strlen(status_own.error.sentence);
+    text_copy(status_own.error.sentence + used, sizeof(status_own.error.sentence) - used, more);
 }
 
 gpuipc_status status_change(gpuipc_status status) {
-    own.error.status = status;
+    status_own.error.status = status;
     return status;
 }
 
 gpuipc_status status_again(const gpuipc_error *kept) {
-    own.error = *kept;
-    text_copy(own.error.operation, sizeof(own.error.operation), own.call);
+    status_own.error = *kept;
+    text_copy(status_own.error.operation, sizeof(status_own.error.operation), status_own.call);
     return kept->status;
 }
 
 gpuipc_error status_save(void) {
-    return own.error;
+    return status_own.error;
 }
 
 const char *status_path(const char *path, char room[STATUS_PATH_MAX]) {
@@ -228,5 +215,5 @@ const char *status_path(const char *path, char room[STATUS_PATH_MAX]) {
 }
 
 void status_restore(const gpuipc_error *saved) {
-    own.error = *saved;
+    status_own.error = *saved;
 }

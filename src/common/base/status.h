@@ -66,7 +66,25 @@ typedef struct thread_scope {
     uint32_t index;      /**< of the device */
     const void *serving; /**< a server that is being polled here (ticket/server.c); NULL: none */
 } thread_scope;
-thread_scope *status_thread_scope(void);
+
+/** Room for a record, its status's name and its status's sentence. */
+#define STATUS_TEXT_SIZE 900
+
+/** Fixed room in each thread: an error path must not be able to fail for want of memory. One object: where the compiler
+ *  emulates those of a thread (libgcc's emutls.c, on Windows), each is allocated when it is first used, and without memory
+ *  that ends the process. */
+typedef struct status_of_thread {
+    thread_scope scope;
+    const char
+        *call; /**< public, that it is in or was in last; in the library's own threads: none */
+    gpuipc_error error;
+    char text[STATUS_TEXT_SIZE];
+} status_of_thread;
+extern GPUIPC_THREAD_LOCAL status_of_thread status_own;
+
+static inline thread_scope *status_thread_scope(void) {
+    return &status_own.scope;
+}
 
 /** For clean-up that may itself fail: keeps the record of the failure that came first. */
 gpuipc_error status_save(void);

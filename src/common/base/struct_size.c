@@ -4,27 +4,13 @@
 
 #include <string.h>
 
-/* A struct's tail beyond this is nobody's honest extension but an uninitialised struct_size. */
-#define STRUCT_SIZE_MAX 4096
-
-static size_t size_of(const void *record) {
-    size_t size;
-    memcpy(&size, record, sizeof(size));
-    return size;
-}
-
-gpuipc_status struct_size_check(const void *into, struct_first first) {
-    if (into == NULL) {
-        return status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the pointer to the %s is NULL",
-                           first.name);
-    }
-    size_t size = size_of(into);
-    if (size < first.size || size > STRUCT_SIZE_MAX) {
-        return status_fail(GPUIPC_ERR_STRUCT_SIZE,
-                           "%s::struct_size is %zu; this library expects sizeof(%s), at least %zu",
-                           first.name, size, first.name, first.size);
-    }
-    return GPUIPC_OK;
+gpuipc_status struct_size_refuse(const void *into, struct_first first) {
+    return into == NULL ? status_fail(GPUIPC_ERR_INVALID_ARGUMENT, "the pointer to the %s is NULL",
+                                      first.name)
+                        : status_fail(GPUIPC_ERR_STRUCT_SIZE,
+                                      "%s::struct_size is %zu; this library expects sizeof(%s), at "
+                                      "least %zu",
+                                      first.name, struct_size_of(into), first.name, first.size);
 }
 
 gpuipc_status struct_size_convert(const void *from, struct_first first, void *known,
@@ -33,7 +19,7 @@ gpuipc_status struct_size_convert(const void *from, struct_first first, void *kn
     if (status != GPUIPC_OK) {
         return status;
     }
-    size_t size = size_of(from);
+    size_t size = struct_size_of(from);
     const unsigned char *bytes = from;
     for (size_t i = known_size; i < size; i++) {
         if (bytes[i] != 0) {
@@ -50,10 +36,10 @@ gpuipc_status struct_size_convert(const void *from, struct_first first, void *kn
     return GPUIPC_OK;
 }
 
-void struct_size_write(void *into, const void *known, size_t known_size) {
-    size_t size = size_of(into);
+void struct_size_write_part(void *into, const void *known, size_t known_size) {
+    const size_t size = struct_size_of(into);
     unsigned char *bytes = into;
-    size_t copied = size < known_size ? size : known_size;
+    const size_t copied = size < known_size ? size : known_size;
     memcpy(bytes + sizeof(size), (const unsigned char *)known + sizeof(size),
            copied - sizeof(size));
     if (copied < size) {

@@ -32,14 +32,6 @@ os_deadline context_interruptible(const context *self, os_deadline deadline,
     return deadline;
 }
 
-/* A signal that comes before the first wait ends it, too. */
-void time_limit_begin(context *ctx, int timeout_ms, time_limit *out) {
-    *out = (time_limit){.context = ctx, .timeout_ms = timeout_ms, .has_begun = timeout_ms == 0};
-    if (ctx->is_interruptible) {
-        (void)time_limit_deadline(out);
-    }
-}
-
 os_deadline time_limit_deadline(time_limit *self) {
     if (!self->has_begun) {
         self->deadline = context_interruptible(self->context, os_deadline_after(self->timeout_ms),
@@ -47,10 +39,6 @@ os_deadline time_limit_deadline(time_limit *self) {
         self->has_begun = true;
     }
     return self->deadline;
-}
-
-gpuipc_status time_limit_answer(const time_limit *self, gpuipc_status status) {
-    return context_answer(self->context, &self->interrupt, status);
 }
 
 /* Whoever waits at a time is woken by the same wakes, and who begins later by none of them. */
@@ -61,8 +49,8 @@ static void note_answered(context *self, unsigned wakes) {
     }
 }
 
-gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status) {
-    if (!interrupt->came || (status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_NOT_FOUND)) {
+gpuipc_status context_answer_interrupted(context *self, gpuipc_status status) {
+    if (status != GPUIPC_ERR_TIMEOUT && status != GPUIPC_ERR_NOT_FOUND) {
         return status;
     }
     note_answered(self, atomic_load(&self->wakes));

@@ -90,19 +90,31 @@ typedef struct time_limit {
     os_interrupt interrupt;
 } time_limit;
 
-/** @param out lives as long as the call */
-void time_limit_begin(context *ctx, int timeout_ms, time_limit *out);
 /** Until when the call waits, from the first time on that this is asked. */
 os_deadline time_limit_deadline(time_limit *self);
-/** context_answer() */
-gpuipc_status time_limit_answer(const time_limit *self, gpuipc_status status);
+
+/** @param out lives as long as the call */
+static inline void time_limit_begin(context *ctx, int timeout_ms, time_limit *out) {
+    *out = (time_limit){.context = ctx, .timeout_ms = timeout_ms, .has_begun = timeout_ms == 0};
+    if (ctx->is_interruptible) { /* a signal that comes before the first wait ends it, too */
+        (void)time_limit_deadline(out);
+    }
+}
 
 /** The same deadline, for a call whose waits may be interrupted, if the context wants that.
  *  @param interrupt lives as long as the call */
 os_deadline context_interruptible(const context *self, os_deadline deadline,
                                   os_interrupt *interrupt);
+/** For context_answer() alone: of a call that was interrupted. */
+GPUIPC_COLD gpuipc_status context_answer_interrupted(context *self, gpuipc_status status);
 /** What such a call answers: ERR_INTERRUPTED for what a deadline that passed early has left. */
-gpuipc_status context_answer(context *self, const os_interrupt *interrupt, gpuipc_status status);
+static inline gpuipc_status context_answer(context *self, const os_interrupt *interrupt,
+                                           gpuipc_status status) {
+    return interrupt->came ? context_answer_interrupted(self, status) : status;
+}
+static inline gpuipc_status time_limit_answer(const time_limit *self, gpuipc_status status) {
+    return context_answer(self->context, &self->interrupt, status);
+}
 
 /** Where this context's names live. */
 os_directory context_directory(const context *self);
