@@ -115,6 +115,15 @@ bool device_is_capture_error(CUresult result);
 /** Whether a stream is being captured into a graph, and the capture is good. */
 bool device_is_captured(const struct context *ctx, gpuipc_stream stream);
 
-void device_leave(const device_scope *scope);
+/** For device_leave() alone: what the driver has to put back. */
+void device_leave_driver(const device_scope *scope);
+static inline void device_leave(const device_scope *scope) {
+    thread_scope *entered = status_thread_scope();
+    entered->of = scope->outer_of;
+    entered->index = scope->outer_index;
+    if (scope->is_pushed || scope->is_relaxed) {
+        device_leave_driver(scope);
+    }
+}
 
 #endif

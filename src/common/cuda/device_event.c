@@ -37,14 +37,10 @@ static gpuipc_status hold_primary(context *ctx, bool *out_is_new) {
     return status;
 }
 
-gpuipc_status device_event_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
-                                 device_scope *scope) {
+gpuipc_status device_event_enter_unknown(struct context *ctx, gpuipc_stream stream, uint32_t index,
+                                         device_scope *scope) {
     bool is_new = false;
-    gpuipc_status status = device_enter_uncaptured_briefly(ctx, stream, index, scope);
-    if (status != GPUIPC_OK || scope->index != GPUIPC_DEVICE_NONE) {
-        return status;
-    }
-    status = hold_primary(ctx, &is_new);
+    gpuipc_status status = hold_primary(ctx, &is_new);
     if (status == GPUIPC_OK && !is_new) {
         return GPUIPC_OK;
     }
@@ -96,13 +92,10 @@ static gpuipc_status record_behind(context *ctx, CUevent event, CUevent other) {
     return status;
 }
 
-gpuipc_status device_event_record(struct context *ctx, CUevent event, uint32_t index,
-                                  gpuipc_stream stream) {
+GPUIPC_COLD static gpuipc_status record_of_other(struct context *ctx, CUevent event, uint32_t index,
+                                                 gpuipc_stream stream) {
     CUevent other;
     device_scope scope;
-    if (index == device_entered(ctx)) {
-        return record(ctx, event, stream);
-    }
     gpuipc_status status = make(ctx, CU_EVENT_DISABLE_TIMING, &other);
     if (status != GPUIPC_OK) {
         return status;
@@ -114,4 +107,10 @@ gpuipc_status device_event_record(struct context *ctx, CUevent event, uint32_t i
     }
     (void)ctx->driver.cuEventDestroy(other);
     return status;
+}
+
+gpuipc_status device_event_record(struct context *ctx, CUevent event, uint32_t index,
+                                  gpuipc_stream stream) {
+    return index == device_entered(ctx) ? record(ctx, event, stream)
+                                        : record_of_other(ctx, event, index, stream);
 }

@@ -244,13 +244,10 @@ gpuipc_status device_enter_uncaptured(struct context *ctx, gpuipc_stream stream,
     return status;
 }
 
-void device_leave(const device_scope *scope) {
-    /* They undo what device_enter did on this thread; there is nothing to do about a failure. */
+/* They undo what device_enter did on this thread; there is nothing to do about a failure. */
+void device_leave_driver(const device_scope *scope) {
     CUstreamCaptureMode mode = scope->outer_mode;
     CUcontext popped;
-    thread_scope *entered = status_thread_scope();
-    entered->of = scope->outer_of;
-    entered->index = scope->outer_index;
     if (scope->is_relaxed) {
         (void)scope->driver->cuThreadExchangeStreamCaptureMode(&mode);
     }
