@@ -25,9 +25,6 @@ typedef struct point_word {
 
 #define POINT_PASSED ((point_word){0})
 
-/** As a stream compares: cuda.h, CU_STREAM_WAIT_VALUE_GEQ. */
-bool point_is_reached(const point_word *word);
-
 /** Those of a context, guarded by its point mutex. All zero is empty. */
 typedef struct passage_table {
     linked_list pages; /**< the newest first */

@@ -44,18 +44,6 @@ point_word point_released_word(const point *at) {
     return (point_word){at->page, at->index * 2 + 1, at->value + 1};
 }
 
-bool point_is_reached(const point_word *word) {
-    if (word->page == NULL) {
-        return true;
-    }
-    uint64_t now = atomic_load_explicit(&word->page->words[word->at], memory_order_acquire);
-    return now - word->value < UINT64_C(1) << 63;
-}
-
-void point_store(const point_word *word) {
-    atomic_store_explicit(&word->page->words[word->at], word->value, memory_order_release);
-}
-
 void point_raise(const point_word *word) {
     atomic_uint_least64_t *at = &word->page->words[word->at];
     uint64_t now = atomic_load_explicit(at, memory_order_acquire);

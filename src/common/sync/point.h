@@ -181,7 +181,15 @@ gpuipc_status point_words_new(size_t most, point_words *out_words);
 void point_words_add(point_words *self, const point_word *word);
 void point_words_destroy(point_words *self, bool forked);
 
-void point_store(const point_word *word);
+/** As a stream compares: cuda.h, CU_STREAM_WAIT_VALUE_GEQ. */
+static inline bool point_is_reached(const point_word *word) {
+    return word->page == NULL ||
+           atomic_load_explicit(&word->page->words[word->at], memory_order_acquire) - word->value <
+               UINT64_C(1) << 63;
+}
+static inline void point_store(const point_word *word) {
+    atomic_store_explicit(&word->page->words[word->at], word->value, memory_order_release);
+}
 /** The same, unless the word has that value or a later one. */
 void point_raise(const point_word *word);
 

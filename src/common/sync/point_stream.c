@@ -100,21 +100,23 @@ gpuipc_status point_page_address(point_page *self, CUdeviceptr *out_address) {
 /* ---- words --------------------------------------------------------------------------------- */
 
 /* What a device can do stays as it is. */
-bool point_has_stream_waits_on(const struct context *ctx, uint32_t index) {
-    const driver *drv = &ctx->driver;
+GPUIPC_COLD static bool ask_for_words(const driver *drv, device *of) {
     int can = 0;
     if (!drv->has_word || !drv->has_pinned ||
-        (index == GPUIPC_DEVICE_NONE && device_current(ctx, &index) != GPUIPC_OK)) {
-        return false;
-    }
-    device *of = &ctx->devices[index];
-    const int known = atomic_load_explicit(&of->has_words, memory_order_relaxed);
-    if (known == 0 &&
         drv->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
                                   of->ordinal) == CUDA_SUCCESS) {
         atomic_store_explicit(&of->has_words, can != 0 ? 1 : -1, memory_order_relaxed);
     }
-    return known > 0 || can != 0;
+    return can != 0;
+}
+
+bool point_has_stream_waits_on(const struct context *ctx, uint32_t index) {
+    if (index == GPUIPC_DEVICE_NONE && device_current(ctx, &index) != GPUIPC_OK) {
+        return false;
+    }
+    device *of = &ctx->devices[index];
+    const int known = atomic_load_explicit(&of->has_words, memory_order_relaxed);
+    return known == 0 ? ask_for_words(&ctx->driver, of) : known > 0;
 }
 
 bool point_has_stream_waits(const struct context *ctx) {
@@ -172,21 +174,7 @@ static gpuipc_status describe(cursor *at, const point_word *word, CUstreamBatchM
     return status;
 }
 
-/* One by the call that does no more, which needs no list. A half of a word goes in a list alone. */
-static gpuipc_status submit_list(const driver *drv, CUstreamBatchMemOpParams *list, size_t count,
-                                 gpuipc_stream stream) {
-    static const char what[] = "letting a stream write or wait for points";
-    if (count > 1 || list->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
-        return DRIVER_CALL(drv, cuStreamBatchMemOp, (stream, (unsigned int)count, list, 0), what);
-    }
-    return list->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
-               ? DRIVER_CALL(drv, cuStreamWaitValue64,
-                             (stream, list->word.address, list->word.to.value64, list->word.flags),
-                             what)
-               : DRIVER_CALL(drv, cuStreamWriteValue64,
-                             (stream, list->word.address, list->word.to.value64, list->word.flags),
-                             what);
-}
+static const char submitting[] = "letting a stream write or wait for points";
 
 /* What a stream is to do with words, and the write of a passage behind them, if there is one. */
 typedef struct order {
@@ -200,13 +188,25 @@ static bool has_passage(const order *self) {
     return self->passage->page != NULL;
 }
 
-/* What a frame of a channel has, mostly. */
-static gpuipc_status submit_one(const driver *drv, CUstreamBatchMemOpType what,
-                                const point_word *word, gpuipc_stream stream) {
-    cursor at = {NULL, 0};
-    CUstreamBatchMemOpParams one;
-    gpuipc_status status = describe(&at, word, what, &one);
-    return status == GPUIPC_OK ? submit_list(drv, &one, 1, stream) : status;
+/* What a frame of a channel has, mostly: by the calls that do no more, which need no list. */
+static gpuipc_status write_one(const driver *drv, const point_word *word, gpuipc_stream stream) {
+    CUdeviceptr page;
+    const gpuipc_status status = point_page_address(word->page, &page);
+    return status == GPUIPC_OK ? DRIVER_CALL(drv, cuStreamWriteValue64,
+                                             (stream, page + word->at * UINT64_C(8), word->value,
+                                              CU_STREAM_WRITE_VALUE_DEFAULT),
+                                             submitting)
+                               : status;
+}
+
+static gpuipc_status wait_for_one(const driver *drv, const point_word *word, gpuipc_stream stream) {
+    CUdeviceptr page;
+    const gpuipc_status status = point_page_address(word->page, &page);
+    return status == GPUIPC_OK ? DRIVER_CALL(drv, cuStreamWaitValue64,
+                                             (stream, page + word->at * UINT64_C(8), word->value,
+                                              CU_STREAM_WAIT_VALUE_GEQ),
+                                             submitting)
+                               : status;
 }
 
 /* BATCH at a time. The passage goes along with the words, since each call takes room in the stream's queue; what can
@@ -233,7 +233,8 @@ static gpuipc_status submit_batches(const context *ctx, const order *self, gpuip
             }
         }
         if (status == GPUIPC_OK) {
-            status = submit_list(drv, batch, taken, stream);
+            status = DRIVER_CALL(drv, cuStreamBatchMemOp, (stream, (unsigned int)taken, batch, 0),
+                                 submitting);
         }
         done += taken;
         if (status == GPUIPC_OK) {
@@ -243,32 +244,23 @@ static gpuipc_status submit_batches(const context *ctx, const order *self, gpuip
     return status;
 }
 
-/* @param out_submitted of the words, also on failure */
-static gpuipc_status submit(const context *ctx, const order *self, gpuipc_stream stream,
-                            size_t *out_submitted) {
-    if (self->count != 1 || has_passage(self)) {
-        return submit_batches(ctx, self, stream, out_submitted);
-    }
-    gpuipc_status status = submit_one(&ctx->driver, self->what, self->words, stream);
-    *out_submitted = status == GPUIPC_OK;
-    return status;
-}
-
 /* Without a passage. */
 static gpuipc_status submit_alone(CUstreamBatchMemOpType what, const point_word *words,
                                   size_t count, gpuipc_stream stream) {
     const point_word none = POINT_PASSED;
     const order all = {what, words, count, &none};
     size_t submitted;
-    return count == 0 ? GPUIPC_OK : submit(words[0].page->context, &all, stream, &submitted);
+    return count == 0 ? GPUIPC_OK
+                      : submit_batches(words[0].page->context, &all, stream, &submitted);
 }
 
 gpuipc_status point_capture_write(const point_word *word, gpuipc_stream stream) {
-    return submit_alone(CU_STREAM_MEM_OP_WRITE_VALUE_64, word, 1, stream);
+    return write_one(&word->page->context->driver, word, stream);
 }
 
 gpuipc_status point_capture_waits(const point_word *words, size_t count, gpuipc_stream stream) {
-    return submit_alone(CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, stream);
+    return count == 1 ? wait_for_one(&words[0].page->context->driver, words, stream)
+                      : submit_alone(CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, stream);
 }
 
 gpuipc_status point_write_halves(const point_word *words, size_t count, gpuipc_stream stream) {
@@ -295,19 +287,32 @@ void point_settle(const struct context *ctx, gpuipc_stream stream) {
 }
 
 /* Where none of the calls succeeded nothing is on the stream. */
-static void settle(const context *ctx, size_t submitted, gpuipc_stream stream,
-                   const point_word *passage) {
+GPUIPC_COLD static void settle(const context *ctx, size_t submitted, gpuipc_stream stream,
+                               const point_word *passage) {
     if (submitted > 0) {
         point_settle(ctx, stream);
     }
     passage_cancel(passage);
 }
 
+/* By the call that goes on while another thread frees memory (docs/adr/0023). */
+static gpuipc_status write_alone(const context *ctx, const point_word *word, gpuipc_stream stream,
+                                 const point_word *passage) {
+    const gpuipc_status status = write_one(&ctx->driver, word, stream);
+    if (status != GPUIPC_OK) {
+        passage_cancel(passage);
+    }
+    return status;
+}
+
 static gpuipc_status write_by_words(const context *ctx, const point_word *words, size_t count,
                                     gpuipc_stream stream, const point_word *passage) {
+    if (count + (passage->page != NULL) == 1) {
+        return write_alone(ctx, count == 1 ? words : passage, stream, passage);
+    }
     const order writes = {CU_STREAM_MEM_OP_WRITE_VALUE_64, words, count, passage};
     size_t submitted;
-    gpuipc_status status = submit(ctx, &writes, stream, &submitted);
+    gpuipc_status status = submit_batches(ctx, &writes, stream, &submitted);
     if (status != GPUIPC_OK) {
         settle(ctx, submitted, stream, passage);
     }
@@ -412,8 +417,8 @@ gpuipc_status point_write_async(const point_word *words, size_t count, gpuipc_st
 }
 
 /* Words that this stream alone waits for may be stored, so that it goes on; for others it has to wait. */
-static void give_up(const context *ctx, const point_word *words, size_t submitted, bool may_store,
-                    gpuipc_stream stream, const point_word *passage) {
+GPUIPC_COLD static void give_up(const context *ctx, const point_word *words, size_t submitted,
+                                bool may_store, gpuipc_stream stream, const point_word *passage) {
     for (size_t i = 0; i < submitted && may_store; i++) {
         point_raise(&words[i]);
     }
@@ -422,9 +427,12 @@ static void give_up(const context *ctx, const point_word *words, size_t submitte
 
 gpuipc_status point_submit_waits(struct context *ctx, const point_word *words, size_t count,
                                  gpuipc_stream stream, const point_word *passage, bool may_store) {
+    if (count == 1 && passage->page == NULL) {
+        return wait_for_one(&ctx->driver, words, stream);
+    }
     const order waits = {CU_STREAM_MEM_OP_WAIT_VALUE_64, words, count, passage};
     size_t submitted = 0;
-    gpuipc_status status = submit(ctx, &waits, stream, &submitted);
+    gpuipc_status status = submit_batches(ctx, &waits, stream, &submitted);
     if (status != GPUIPC_OK) {
         give_up(ctx, words, submitted, may_store, stream, passage);
     }

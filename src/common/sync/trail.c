@@ -155,12 +155,10 @@ bool trail_is_of(const trail *self, trail_use use, uint32_t slot, const trail_st
 
 gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint32_t index,
                                  trail_stream *entered) {
+    const gpuipc_status status = device_event_enter(ctx, stream, index, &entered->scope);
     entered->stream = stream;
     entered->has_rested = false;
-    gpuipc_status status = device_event_enter(ctx, stream, index, &entered->scope);
-    if (status == GPUIPC_OK) {
-        entered->can_wait = point_has_stream_waits_on(ctx, entered->scope.index);
-    }
+    entered->can_wait = status == GPUIPC_OK && point_has_stream_waits_on(ctx, entered->scope.index);
     return status;
 }
 
@@ -176,10 +174,6 @@ static gpuipc_status check_rested(const trail *self, trail_stream *stream) {
         stream->has_rested = status != GPUIPC_OK;
     }
     return status;
-}
-
-void trail_stream_leave(const trail_stream *self) {
-    device_leave(&self->scope);
 }
 
 /* ---- turns ------------------------------------------------------------------------------------- */
@@ -352,14 +346,20 @@ void trail_turn_end(const trail_turn *self) {
 
 /* ---- what streams do --------------------------------------------------------------------------- */
 
-gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count) {
+/* Where streams do not write words. */
+GPUIPC_COLD static gpuipc_status write_otherwise(const trail_turn *self, const point_word *words,
+                                                 size_t count) {
     const point_word none = POINT_PASSED;
+    return point_submit_writes(self->of->context, words, count, self->by->stream, &none);
+}
+
+gpuipc_status trail_turn_write(const trail_turn *self, const point_word *words, size_t count) {
     if (count == 0) {
         return GPUIPC_OK;
     }
     return self->by->can_wait
                ? point_submit_words(self->of->context, words, count, self->by->stream)
-               : point_submit_writes(self->of->context, words, count, self->by->stream, &none);
+               : write_otherwise(self, words, count);
 }
 
 static gpuipc_status submit_waits(trail *self, uint32_t slot, const point_word *words,

@@ -56,7 +56,9 @@ gpuipc_status trail_stream_enter(struct context *ctx, gpuipc_stream stream, uint
                                  trail_stream *entered);
 /** The call waits now, for other than the stream: another thread may begin to capture it meanwhile. */
 void trail_stream_rest(trail_stream *self);
-void trail_stream_leave(const trail_stream *self);
+static inline void trail_stream_leave(const trail_stream *self) {
+    device_leave(&self->scope);
+}
 
 /** What a stream is being given with a slot. One thread at a time does so with a slot. */
 typedef struct trail_turn {
