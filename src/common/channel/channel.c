@@ -245,26 +245,11 @@ gpuipc_status gpuipc_channel_destroy(gpuipc_channel *handle) {
     return status;
 }
 
-gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel) {
-    object *base;
-    gpuipc_status status = object_acquire(OBJECT_CHANNEL, handle, &base);
-    if (status == GPUIPC_OK) {
-        *out_channel = (channel *)base;
-    }
-    return status;
-}
-
-bool channel_try_lock(channel *self) {
-    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
+bool channel_try_lock_again(channel *self) {
+    for (unsigned tries = 1; tries < LOCK_TRIES; tries++) {
         if (os_mutex_try_lock(&self->mutex)) {
             return true;
         }
     }
     return false;
-}
-
-void channel_lock(channel *self) {
-    if (!channel_try_lock(self)) {
-        os_mutex_lock(&self->mutex);
-    }
 }

@@ -87,13 +87,26 @@ typedef struct channel {
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
 } channel;
 
-gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel);
+static inline gpuipc_status channel_acquire(gpuipc_channel *handle, channel **out_channel) {
+    object *base = NULL;
+    const gpuipc_status status = object_acquire(OBJECT_CHANNEL, handle, &base);
+    *out_channel = (channel *)base;
+    return status;
+}
 
-/** Takes the mutex. Who has it has it for moments, mostly, so that nobody sleeps for it at once: to sleep, and to wake who
- *  sleeps, are system calls. */
-void channel_lock(channel *self);
-/** The same, for who may look again later: a writer that is never out of its calls is tried for a while. */
-bool channel_try_lock(channel *self);
+/** For channel_try_lock() alone: when it was not free. */
+GPUIPC_COLD bool channel_try_lock_again(channel *self);
+/** Takes the mutex, for who may look again later: a writer that is never out of its calls is tried for a while. */
+static inline bool channel_try_lock(channel *self) {
+    return os_mutex_try_lock(&self->mutex) || channel_try_lock_again(self);
+}
+/** The same, and waits for it. Who has it has it for moments, mostly, so that nobody sleeps for it at once: to sleep, and to
+ *  wake who sleeps, are system calls. */
+static inline void channel_lock(channel *self) {
+    if (!channel_try_lock(self)) {
+        os_mutex_lock(&self->mutex);
+    }
+}
 
 /* ---- slots: channel_slot.c; the mutex is held, and given up while a loan waits ------------------ */
 
@@ -107,8 +120,9 @@ typedef struct slot_search {
     bool is_behind;      /**< without a slot: the writer's streams are too far behind for any */
 } slot_search;
 
-/** What a stream's loan is going to look at first, while the driver is asked about that. */
-void channel_prefetch_oldest(const channel *self);
+/** What a loan is going to look at first, of all readers at the same time, and while the driver is asked about a stream.
+ *  @param can_wait there is a stream, which may wait for readers */
+void channel_prefetch_oldest(const channel *self, bool can_wait);
 /** Until there is one. @param what all zero but who looks */
 gpuipc_status channel_await_slot(channel *self, slot_search *what, time_limit *limit);
 /** The stream waits for readers that gave it back in the order of theirs. */

@@ -100,7 +100,6 @@ static void prefetch_holders(const channel *self, uint32_t at, bool can_wait) {
 static uint32_t look_at_holders(channel *self, uint32_t at, bool can_wait, slot_state *out) {
     channel_slot *slot = &self->slots[at];
     uint32_t offered = 0;
-    prefetch_holders(self, at, can_wait);
     for (uint32_t i = 0; has_more(slot->holders, i); i++) {
         const uint32_t bit = UINT32_C(1) << i;
         if ((slot->holders & bit) == 0) {
@@ -135,7 +134,7 @@ static slot_state look_at_slot(channel *self, uint32_t at, trail_stream *by) {
     slot_state state = {.is_free = false};
     const uint32_t offered = look_at_holders(self, at, by->can_wait, &state);
     if (state.in_the_way == 0 && is_written(self, at, by)) {
-        state.in_the_way = withdraw(self, at, offered);
+        state.in_the_way = offered == 0 ? 0 : withdraw(self, at, offered);
         state.is_free = state.in_the_way == 0;
     }
     return state;
@@ -145,14 +144,14 @@ static channel_slot *slot_of(const list_link *link) {
     return LIST_ITEM(link, channel_slot, by_age);
 }
 
-void channel_prefetch_oldest(const channel *self) {
+void channel_prefetch_oldest(const channel *self, bool can_wait) {
     /* Of one that has ended there are no pages. */
     const list_link *link = self->has_ended ? NULL : self->by_age.first;
     while (link != NULL && slot_of(link)->is_on_loan) {
         link = link->next;
     }
     if (link != NULL) {
-        prefetch_holders(self, (uint32_t)(slot_of(link) - self->slots), true);
+        prefetch_holders(self, (uint32_t)(slot_of(link) - self->slots), can_wait);
     }
 }
 
@@ -171,6 +170,9 @@ static void look_for_slot(channel *self, slot_search *what) {
         if (what->is_behind) {
             what->wanted = at;
             return;
+        }
+        if (what->wanted != NO_SLOT) { /* those of the first are on their way */
+            prefetch_holders(self, at, what->by->can_wait);
         }
         const slot_state state = look_at_slot(self, at, what->by);
         if (state.is_free) {

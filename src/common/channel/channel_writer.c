@@ -55,7 +55,6 @@ static gpuipc_status loan(channel *self, trail_stream *by, time_limit *limit,
 static gpuipc_status loan_on_stream(channel *self, gpuipc_stream stream, time_limit *limit,
                                     gpuipc_frame *out_frame) {
     trail_stream by;
-    channel_prefetch_oldest(self);
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
@@ -73,6 +72,7 @@ static gpuipc_status loan_on(channel *self, gpuipc_stream stream, time_limit *li
         return loan_turn(self, stream, limit, out_frame);
     }
     channel_lock(self);
+    channel_prefetch_oldest(self, has_stream(stream));
     status = has_stream(stream) ? loan_on_stream(self, stream, limit, out_frame)
                                 : loan(self, &none, limit, out_frame);
     os_mutex_unlock(&self->mutex);
@@ -226,19 +226,18 @@ static void wake_only_reader(channel *self) {
     }
 }
 
-/* The lines of all readers come at the same time. */
-static void prefetch_offers(const channel *self, uint64_t number) {
+/* The lines of all readers come at the same time, and while the driver is asked about the stream. */
+static void prefetch_offers(const channel *self) {
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             channel_prefetch_to_write(self->readers[i].page,
-                                      channel_offered_at(number, CHANNEL_PLACE));
+                                      channel_offered_at(self->number + 1, CHANNEL_PLACE));
         }
     }
 }
 
 /* The words of all before any is woken. */
 static void tell_readers(channel *self, uint32_t at, bool is_ready) {
-    prefetch_offers(self, self->slots[at].number);
     for (uint32_t i = 0; i < self->places; i++) {
         if (self->readers[i].page != NULL) {
             channel_offer(self, &self->readers[i], at, is_ready);
@@ -272,7 +271,6 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     const uint64_t number = frame != NULL ? self->number + 1 : self->slots[at].number;
     trail_turn turn;
     trail_stream by;
-    prefetch_offers(self, number);
     if (frame != NULL) {
         wake_only_reader(self);
     }
@@ -321,6 +319,7 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
     if (self->config.turns != 0) {
         return channel_turn_publish(self, frame, stream);
     }
+    prefetch_offers(self);
     if (has_stream(stream)) {
         return publish_on_stream(self, at, frame, stream);
     }

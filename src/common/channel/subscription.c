@@ -147,7 +147,7 @@ static void hand_out(subscription *self, uint32_t slot, gpuipc_frame *out_frame)
     subscription_frame *frame = &self->frames[slot];
     frame->take = ++self->takes;
     frame->public_part.id = frame->take << 8 | slot;
-    *out_frame = frame->public_part;
+    struct_size_write(out_frame, &frame->public_part, sizeof(frame->public_part));
     subscription_set_taken(self, slot, true);
 }
 
@@ -255,7 +255,6 @@ static gpuipc_status take_on(subscription *self, gpuipc_stream stream, subscript
 gpuipc_status subscription_take(gpuipc_subscription *handle, gpuipc_stream stream,
                                 subscription_words *words, int timeout_ms,
                                 gpuipc_frame *out_frame) {
-    gpuipc_frame frame;
     subscription *self;
     if (timeout_ms < -1) {
         return status_bad_timeout(timeout_ms);
@@ -268,14 +267,11 @@ gpuipc_status subscription_take(gpuipc_subscription *handle, gpuipc_stream strea
     if (os_mutex_try_lock(&self->taking)) {
         status = atomic_load(&self->is_over)
                      ? status_fail(GPUIPC_ERR_RELEASED, "the subscription was closed meanwhile")
-                     : take_on(self, stream, words, timeout_ms, &frame);
+                     : take_on(self, stream, words, timeout_ms, out_frame);
         subscription_wait_settle(self);
         os_mutex_unlock(&self->taking);
     } else {
         status = status_fail(GPUIPC_ERR_BUSY, "another thread is taking from it");
-    }
-    if (status == GPUIPC_OK) {
-        struct_size_write(out_frame, &frame, sizeof(frame));
     }
     object_unreference(&self->object);
     return status;

@@ -86,7 +86,13 @@ typedef struct subscription {
     subscription_wait waited;
 } subscription;
 
-gpuipc_status subscription_acquire(gpuipc_subscription *handle, subscription **out_subscription);
+static inline gpuipc_status subscription_acquire(gpuipc_subscription *handle,
+                                                 subscription **out_subscription) {
+    object *base = NULL;
+    const gpuipc_status status = object_acquire(OBJECT_SUBSCRIPTION, handle, &base);
+    *out_subscription = (subscription *)base;
+    return status;
+}
 
 /** Whether the caller has that slot's frame. */
 static inline bool subscription_has_taken(const subscription *self, uint32_t slot) {

@@ -473,12 +473,3 @@ gpuipc_status gpuipc_subscription_close(gpuipc_subscription *handle) {
     }
     return status;
 }
-
-gpuipc_status subscription_acquire(gpuipc_subscription *handle, subscription **out_subscription) {
-    object *base;
-    gpuipc_status status = object_acquire(OBJECT_SUBSCRIPTION, handle, &base);
-    if (status == GPUIPC_OK) {
-        *out_subscription = (subscription *)base;
-    }
-    return status;
-}
