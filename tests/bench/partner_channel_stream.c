@@ -122,7 +122,8 @@ void partner_calls_end(partner *self, const partner_words *words) {
     helper_say("ready");
 }
 
-/* calls_by_hand GATE: the same words without a channel, behind the gate. What they took is in the samples. */
+/* calls_by_hand GATE: the same words without a channel, behind the gate, when it is this end's turn. What they took is in
+ * the samples. */
 void partner_calls_by_hand(partner *self, const partner_words *words) {
     const uint64_t gate = partner_number(words, 0);
     const board *at = &lane_here.board;
@@ -130,11 +131,13 @@ void partner_calls_by_hand(partner *self, const partner_words *words) {
     (void)self;
     bench_enter((int)lane_here.readers[0].device);
     board_wait_async(at, calls_stream, BOARD_GATE, gate);
+    helper_say("ready");
+    board_await(at, BOARD_TURN, 1);
     lane_time_calls(at, calls_stream, calls_events, gate, BOARD_PARTNER_RETURNS, took);
     for (uint32_t i = 0; i < LANE_CALLS_KINDS * LANE_CALLS; i++) {
         board_set(at, BOARD_SAMPLES + i, took[i]);
     }
-    helper_say("ready");
+    board_set(at, BOARD_ANSWER, 1);
     bench_check_cuda(bench_driver.cuStreamSynchronize(calls_stream), "waiting");
     helper_say("ready");
 }
@@ -153,6 +156,7 @@ void partner_calls(partner *self, const partner_words *words) {
     bench_enter((int)from->device);
     board_wait_async(at, stream, BOARD_GATE, gate);
     helper_say("ready");
+    board_await(at, BOARD_TURN, 1);
     for (uint32_t i = 0; i < count; i++) {
         take(from, stream, &frames[0]);
         const uint64_t begin_ns = os_clock_ns();
@@ -160,7 +164,7 @@ void partner_calls(partner *self, const partner_words *words) {
         board_set(at, BOARD_SAMPLES + count + i, os_clock_ns() - begin_ns);
     }
     board_set(at, BOARD_ANSWER, 1);
-    board_await(at, BOARD_TURN, 1);
+    board_await(at, BOARD_TURN, 2);
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t begin_ns = os_clock_ns();
         take(from, stream, &frames[i]);
