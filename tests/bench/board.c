@@ -8,6 +8,9 @@
 
 #define BYTES      ((BOARD_SAMPLES + BOARD_SAMPLES_MAX) * UINT64_C(8))
 #define NAME_BYTES 16u
+/* Between two looks at the clock, which takes as long as dozens of looks at a word. */
+#define LOOKS       4096u
+#define PATIENCE_NS UINT64_C(60000000000)
 
 /* Where the host has it. */
 static void find_words(board *self, uint32_t device) {
@@ -66,7 +69,16 @@ void board_release(board *self) {
 }
 
 void board_await(const board *self, uint32_t word, uint64_t value) {
-    while (atomic_load_explicit(&self->words[word], memory_order_acquire) < value) {
+    uint64_t begun_ns = 0;
+    for (uint32_t looks = 1; atomic_load_explicit(&self->words[word], memory_order_acquire) < value;
+         looks++) {
+        if (looks % LOOKS == 0) {
+            const uint64_t now_ns = os_clock_ns();
+            begun_ns = begun_ns == 0 ? now_ns : begun_ns;
+            if (now_ns - begun_ns > PATIENCE_NS) {
+                bench_fail("the other end says nothing on the board; it may have ended");
+            }
+        }
     }
 }
 
@@ -74,20 +86,16 @@ void board_set(const board *self, uint32_t word, uint64_t value) {
     atomic_store_explicit(&self->words[word], value, memory_order_release);
 }
 
-static void submit(const board *self, CUstream stream, CUstreamBatchMemOpType operation,
-                   uint32_t word, uint64_t value) {
-    CUstreamBatchMemOpParams one;
-    memset(&one, 0, sizeof(one));
-    one.word.operation = operation;
-    one.word.address = self->address + word * sizeof(uint64_t);
-    one.word.to.value64 = value;
-    bench_check_cuda(bench_driver.cuStreamBatchMemOp(stream, 1, &one, 0), "a word of a stream");
-}
-
 void board_wait_async(const board *self, CUstream stream, uint32_t word, uint64_t value) {
-    submit(self, stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, word, value);
+    bench_check_cuda(bench_driver.cuStreamWaitValue64(stream,
+                                                      self->address + word * sizeof(uint64_t),
+                                                      value, CU_STREAM_WAIT_VALUE_GEQ),
+                     "a word of a stream");
 }
 
 void board_write_async(const board *self, CUstream stream, uint32_t word, uint64_t value) {
-    submit(self, stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, word, value);
+    bench_check_cuda(bench_driver.cuStreamWriteValue64(stream,
+                                                       self->address + word * sizeof(uint64_t),
+                                                       value, CU_STREAM_WRITE_VALUE_DEFAULT),
+                     "a word of a stream");
 }

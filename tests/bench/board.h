@@ -40,7 +40,7 @@ void board_end(board *self, bench_pair *pair);
 void board_take(board *self, gpuipc_buffer *buffer, uint32_t device, const char *name);
 void board_release(board *self);
 
-/** Looks until the word is at least @p value. */
+/** Looks until the word is at least @p value. Ends the program when it is not so for a minute. */
 void board_await(const board *self, uint32_t word, uint64_t value);
 void board_set(const board *self, uint32_t word, uint64_t value);
 
