@@ -19,8 +19,9 @@
 #include "unique.h"
 
 #define THREADS 5
-/* A child that takes longer hangs; the signal ends it. */
+/* A child that takes longer hangs; the signal ends it, and it says where it was. */
 #define CHILD_SECONDS 30
+#define HUNG          4
 
 static char directory[RUNTIME_DIRECTORY_MAX];
 static char *own_path;
@@ -121,6 +122,23 @@ static void act(void *argument) {
 
 /* ---- what a child does ------------------------------------------------------------------------- */
 
+static const char *volatile step;
+
+static void say_where(int number) {
+    const char *const at = step;
+    (void)number;
+    (void)!write(STDERR_FILENO, "hung: ", 6);
+    (void)!write(STDERR_FILENO, at, strlen(at));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(HUNG);
+}
+
+static void begin_steps(const char *first) {
+    step = first;
+    (void)signal(SIGALRM, say_where);
+    (void)alarm(CHILD_SECONDS);
+}
+
 static void expect_forked(gpuipc_status status, const char *what) {
     if (status != GPUIPC_ERR_FORKED) {
         stress_fail("in a child %s answered %s", what, gpuipc_status_name(status));
@@ -148,7 +166,11 @@ static void check_calls(void) {
 
 /* In whatever order: nothing of it waits for the threads that are not here. */
 static void release_all(uint64_t *random) {
+    static const char *const names[] = {"server_destroy",       "close of the near end",
+                                        "close of the far end", "listener_close",
+                                        "buffer_release",       "context_destroy"};
     for (uint32_t i = 0, first = stress_random(random, 6); i < 6; i++) {
+        step = names[(first + i) % 6];
         switch ((first + i) % 6) {
         case 0:
             STRESS_OK(gpuipc_server_destroy(server));
@@ -173,7 +195,7 @@ static void release_all(uint64_t *random) {
 
 static _Noreturn void run_child(uint64_t random) {
     gpuipc_context *none = NULL;
-    (void)alarm(CHILD_SECONDS);
+    begin_steps("calls on what is the parent's");
     const gpuipc_context_config config = {.struct_size = sizeof(config),
                                           .runtime_directory = directory};
     const uint32_t what = stress_random(&random, 4);
@@ -185,6 +207,7 @@ static _Noreturn void run_child(uint64_t random) {
     if (what >= 2) {
         release_all(&random);
     }
+    step = "exec or exit";
     if (what % 2 == 0) {
         (void)execl(own_path, own_path, "after-exec", directory, (char *)NULL);
         _exit(3);
@@ -194,10 +217,12 @@ static _Noreturn void run_child(uint64_t random) {
 
 /* after-exec DIRECTORY: another program, which the alarm ends as well. */
 static int run_after_exec(const char *path) {
+    begin_steps("after exec");
     gpuipc_context *fresh = stress_context(path);
     gpuipc_buffer *made = stress_buffer(fresh, GPUIPC_TRANSPORT_DEFAULT, 1);
     STRESS_OK(gpuipc_buffer_release(made));
     STRESS_OK(gpuipc_context_destroy(fresh));
+    step = "the end of main, after exec";
     return 0;
 }
 
@@ -219,7 +244,7 @@ static void fork_once(uint64_t *random) {
     if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) {
         stress_fail("a child ended with %s %d%s", WIFEXITED(how) ? "code" : "signal",
                     WIFEXITED(how) ? WEXITSTATUS(how) : WTERMSIG(how),
-                    WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM ? ": it hung" : "");
+                    WIFEXITED(how) && WEXITSTATUS(how) == HUNG ? ": it hung" : "");
     }
 }
 
