@@ -61,7 +61,8 @@ typedef struct gpuipc_server_config {
  * @param context whose buffers it shares; it is kept until the server has ended
  * @param config NULL for the defaults: the same user only, with a thread of its own
  * @param out_server the new server
- * @errors ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_TOO_MANY_HANDLES,
+ * @errors ::GPUIPC_ERR_UNSAFE_DIRECTORY, ::GPUIPC_ERR_ACCESS_DENIED (this user may not enter the directory),
+ *         ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_TOO_MANY_HANDLES,
  *         ::GPUIPC_ERR_NOT_FOUND (somebody removed the runtime directory while the call was in it),
  *         ::GPUIPC_ERR_NAME_IN_USE (Windows: it lets nobody make the server's pipe),
  *         ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE

@@ -87,6 +87,18 @@ Test(posix_errors, a_directory_that_others_may_enter) {
     cr_assert_eq(chmod(core_directory, 0700), 0);
 }
 
+Test(posix_errors, a_directory_that_this_user_may_not_enter) {
+    gpuipc_server *server = NULL;
+    if (geteuid() != 0) {
+        cr_skip_test("only root can become another user");
+    }
+    cr_assert_eq(seteuid(65534), 0);
+    const gpuipc_status status = gpuipc_server_create(core_context, NULL, &server);
+    cr_assert_eq(seteuid(0), 0);
+    check_status(GPUIPC_ERR_ACCESS_DENIED, status);
+    cr_assert_null(server);
+}
+
 /* man 7 unix: 108 characters, with the end. */
 Test(posix_errors, a_directory_with_a_path_too_long_for_a_socket) {
     char path[RUNTIME_DIRECTORY_MAX + 120];
