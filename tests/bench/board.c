@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define BYTES      ((BOARD_SAMPLES + BOARD_SAMPLES_MAX) * UINT64_C(8))
 #define NAME_BYTES 16u
