@@ -7,6 +7,7 @@
 
 #include "helper.h"
 #include "helper_commands.h"
+#include "os.h"
 
 static gpuipc_server *server;
 static gpuipc_channel *channel;
@@ -57,22 +58,49 @@ static void make(helper_state *self, const char *arguments) {
     helper_say("%s %s", gpuipc_status_name(status), text);
 }
 
-/* publish FIRST COUNT */
-static void publish(helper_state *self, const char *arguments) {
-    uint64_t sequence = number(&arguments);
-    uint64_t count = number(&arguments);
+static gpuipc_status publish_on(gpuipc_stream stream, uint64_t sequence, uint64_t count) {
     gpuipc_status status = GPUIPC_OK;
-    (void)self;
     for (; count > 0 && status == GPUIPC_OK; count--, sequence++) {
         gpuipc_frame frame = GPUIPC_FRAME_INIT;
-        status = gpuipc_channel_loan(channel, GPUIPC_NO_STREAM, -1, &frame);
+        status = gpuipc_channel_loan(channel, stream, -1, &frame);
         frame.header = &sequence;
         frame.header_bytes = sizeof(sequence);
         if (status == GPUIPC_OK) {
-            status = gpuipc_channel_publish(channel, &frame, GPUIPC_NO_STREAM);
+            status = gpuipc_channel_publish(channel, &frame, stream);
         }
     }
-    helper_say_status(status);
+    return status;
+}
+
+/* publish FIRST COUNT */
+static void publish(helper_state *self, const char *arguments) {
+    const uint64_t first = number(&arguments);
+    (void)self;
+    helper_say_status(publish_on(GPUIPC_NO_STREAM, first, number(&arguments)));
+}
+
+static os_thread *publisher;
+static uint64_t published_beside;
+static gpuipc_status publisher_status;
+
+static void publish_beside(void *argument) {
+    (void)argument;
+    publisher_status = publish_on(NULL, 1, published_beside);
+}
+
+/* publish-beside COUNT: in the order of the default stream, by a thread that goes on */
+static void publish_begin(helper_state *self, const char *arguments) {
+    (void)self;
+    published_beside = number(&arguments);
+    helper_say_status(os_thread_start(publish_beside, NULL, &publisher));
+}
+
+/* publish-end: of that thread */
+static void publish_end(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    os_thread_join(publisher);
+    helper_say_status(publisher_status);
 }
 
 /* publish-late: one frame, which is ready when the default stream is there */
@@ -234,6 +262,8 @@ const helper_command helper_channel_commands[] = {{"channel", make},
                                                   {"read-on-stream", read_on_stream},
                                                   {"publish-frames", publish},
                                                   {"publish-late", publish_late},
+                                                  {"publish-beside", publish_begin},
+                                                  {"publish-end", publish_end},
                                                   {"publish-by-kernel", publish_by_kernel},
                                                   {"take-for-kernel", take_for_kernel},
                                                   {"loan-frame", loan},

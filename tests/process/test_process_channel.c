@@ -449,6 +449,49 @@ Test(channel, readers_come_and_go) {
     end();
 }
 
+#define CROSSED_FRAMES 4000
+
+static void publish_crossed(void *argument) {
+    (void)argument;
+    for (int i = 0; i < CROSSED_FRAMES; i++) {
+        send_frame_on(NULL);
+    }
+}
+
+/* Each process writes a channel and reads the other's in two threads, and has one stream for both: the default stream. */
+Test(channel, two_processes_with_a_channel_in_each_direction) {
+    partner other;
+    os_thread *publisher;
+    gpuipc_subscription *reader = NULL;
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    gpuipc_context *within = NULL; /* its link to the server ends with it */
+    begin(&(gpuipc_channel_config){.slots = 3});
+    const gpuipc_context_config config = {.struct_size = sizeof(config),
+                                          .runtime_directory = at.directory};
+    check_ok(gpuipc_context_create(&config, &within));
+    reader_start(&other, GPUIPC_DELIVERY_ALL, 1);
+    partner_do(&other, "GPUIPC_OK", "read-on-stream");
+    partner_do(&other, "GPUIPC_OK", "create 1 %llu 0 0", (unsigned long long)MEBIBYTES_2);
+    partner_do(&other, "GPUIPC_OK", "channel 3 crossed");
+    check_ok(gpuipc_subscription_open_named(within, "crossed", NULL, &reader));
+    check_ok(os_thread_start(publish_crossed, NULL, &publisher));
+    partner_do(&other, "GPUIPC_OK", "publish-beside %d", CROSSED_FRAMES);
+    partner_tell(&other, "read-frames %d", CROSSED_FRAMES);
+    for (uint64_t i = 1; i <= CROSSED_FRAMES; i++) {
+        check_ok(gpuipc_subscription_take(reader, NULL, PATIENCE_MS, &frame));
+        cr_assert_eq(frame.sequence, i);
+        check_ok(gpuipc_subscription_give_back(reader, &frame, NULL));
+    }
+    os_thread_join(publisher);
+    partner_hear(&other, "GPUIPC_OK 4000 0");
+    partner_do(&other, "GPUIPC_OK", "publish-end");
+    cr_assert_eq(count_readers(GPUIPC_READER_ACTIVE), 1);
+    check_ok(gpuipc_subscription_close(reader));
+    check_ok(gpuipc_context_destroy(within));
+    partner_end(&other);
+    end();
+}
+
 Test(channel, a_stopped_reader_is_slow_and_not_dead) {
     partner slow;
     gpuipc_frame frame = GPUIPC_FRAME_INIT;

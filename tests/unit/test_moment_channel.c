@@ -323,38 +323,71 @@ Test(moment_channel, and_before_the_driver_is_asked_about_the_stream) {
     stream_gate_end();
 }
 
-/* The writer's stream waits for the word that is about to fail to be written. */
-static gpuipc_status use_slot_again(void) {
+/* The stream may be the writer's as well: what it is given now comes before the word that it would wait for. */
+static gpuipc_status find_no_slot(void) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_channel_loan(channel_case_channel, stream, 0, &frame));
-    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_channel_loan(channel_case_channel, stream, 0, &frame));
+    cr_assert_eq(channel_case_reader().held, 1);
+    return GPUIPC_OK;
+}
+
+static gpuipc_status find_no_slot_and_fail(void) {
+    (void)find_no_slot();
     status_enter("gpuipc_subscription_give_back"); /* the call that this is within */
     return status_fail(GPUIPC_ERR_CUDA, "on purpose");
 }
 
-/* Its stream waits, so that the contents stay: the next frame waits in the slot. */
-Test(moment_channel, a_frame_that_the_writer_has_counted_on_stays_the_readers) {
+static gpuipc_frame take_on_stream(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_subscription_take(reader, stream, SOON_MS, &frame));
+    return frame;
+}
+
+static void send_on_stream(void) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    check_ok(gpuipc_channel_loan(channel_case_channel, stream, SOON_MS, &frame));
+    check_ok(gpuipc_channel_publish(channel_case_channel, &frame, stream));
+}
+
+/* One stream of both ends, as the default stream is one of all threads. */
+Test(moment_channel, a_writer_learns_of_a_release_that_the_stream_has_been_given) {
     stream_gate_make();
     stream = stream_gate_stream();
-    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_held = 2});
-    reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
-    channel_case_send();
-    CUstream uses = stream_gate_stream();
-    const gpuipc_frame frame = channel_case_take(reader);
-    const gpuipc_frame kept = channel_case_loan(); /* the other slot */
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    check_ok(open_reader());
+    for (int i = 0; i < 3; i++) {
+        send_on_stream();
+        const gpuipc_frame frame = take_on_stream();
+        moment_at(MOMENT_WRITE, 1, find_no_slot);
+        check_ok(gpuipc_subscription_give_back(reader, &frame, stream));
+        moment_over();
+        cr_assert_eq(channel_case_reader().held, 0);
+    }
+    send_on_stream();
+    stream_gate_synchronize(stream);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+Test(moment_channel, a_writer_learns_of_no_release_that_failed) {
     gpuipc_frame next = GPUIPC_FRAME_INIT;
-    moment_at(MOMENT_WRITE, 1, use_slot_again);
-    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_give_back(reader, &frame, uses));
+    stream_gate_make();
+    stream = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 1});
+    check_ok(open_reader());
+    send_on_stream();
+    const gpuipc_frame frame = take_on_stream();
+    moment_at(MOMENT_WRITE, 1, find_no_slot_and_fail);
+    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_give_back(reader, &frame, stream));
     moment_over();
-    cr_assert_eq(core_driver()->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-    check_refused(GPUIPC_ERR_LIMIT, "one that is still taken",
-                  gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 0, &next));
-    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
+    (void)find_no_slot();
+    check_status(GPUIPC_ERR_LIMIT, gpuipc_subscription_take(reader, stream, 0, &next));
+    check_ok(gpuipc_subscription_give_back(reader, &frame, stream));
+    send_on_stream();
     stream_gate_synchronize(stream);
     cr_assert_eq(channel_case_receive(reader), 2);
-    check_ok(gpuipc_channel_discard(channel_case_channel, &kept));
     check_ok(gpuipc_subscription_close(reader));
-    stream_gate_stream_end(uses);
     stream_gate_stream_end(stream);
     stream_gate_end();
 }

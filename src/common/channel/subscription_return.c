@@ -29,8 +29,8 @@ static gpuipc_status return_on_host(const subscription *self, uint32_t slot) {
     return GPUIPC_OK;
 }
 
-/* When the stream is there. The writer is told before, as soon as nothing but the word itself can fail. Where that fails the
- * frame is the caller's again: a stream of the writer's may wait for it by now, and another frame then waits in the slot. */
+/* The writer learns of the word only when the stream has been given it: the stream that the writer lets wait may be the same
+ * one (docs/channels.md, "The order of streams"). An event is recorded last, which waits while another thread frees memory. */
 static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, trail_stream *by) {
     const uint64_t number = self->frames[slot].number;
     const point_word returned = channel_returned_word(self->page, slot, number);
@@ -39,14 +39,13 @@ static gpuipc_status write_on_stream(const subscription *self, uint32_t slot, tr
     if (status != GPUIPC_OK) {
         return status;
     }
-    channel_say(self->page, slot, number, CHANNEL_GIVEN);
-    subscription_wake_writer(self);
     status = trail_turn_write(&turn, &returned, 1);
     if (status != GPUIPC_OK) {
-        channel_say(self->page, slot, number, CHANNEL_TAKEN);
         trail_turn_cancel(&turn);
         return status;
     }
+    channel_say(self->page, slot, number, CHANNEL_GIVEN);
+    subscription_wake_writer(self);
     trail_turn_end(&turn);
     return GPUIPC_OK;
 }
