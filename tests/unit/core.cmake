@@ -158,7 +158,7 @@ gpuipc_add_test(unit moment SOURCES test_moment.c test_moment_channel.c test_mom
                 channel_case.c contents_ends.c buffer_marks.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
 foreach(call ticket_name_ask os_handle_attributes os_bell_make os_connection_end os_fork_watch object_add_hold os_library_open_path
-        os_memory_create os_memory_map os_connection_send channel_still_stands channel_withdraw
+        os_memory_create os_memory_map os_connection_send channel_list_held channel_still_stands channel_withdraw
         trail_new turn_begin os_poller_add_listener drop_passing_new object_publish os_mutex_try_lock point_await watch_add_slot watch_add_return
         trail_turn_write)
   target_link_options(test_unit_moment PRIVATE LINKER:--wrap=${call})

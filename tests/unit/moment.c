@@ -4,7 +4,7 @@
 
 #include "base/object.h"
 #include "base/status.h"
-#include "channel/turn.h"
+#include "channel/channel.h"
 #include "check.h"
 #include "os.h"
 #include "sync/drop.h"
@@ -105,6 +105,13 @@ WRAP(MOMENT_WRITE, trail_turn_write, (const trail_turn *self, const point_word *
 
 WRAP_OFFER(MOMENT_CLAIM, channel_still_stands)
 WRAP_OFFER(MOMENT_WITHDRAW, channel_withdraw)
+
+uint64_t __real_channel_list_held(const channel *self, const channel_reader *of);
+uint64_t __wrap_channel_list_held(const channel *self, const channel_reader *of);
+uint64_t __wrap_channel_list_held(const channel *self, const channel_reader *of) {
+    (void)come(MOMENT_LIST_HELD);
+    return __real_channel_list_held(self, of);
+}
 
 bool __real_os_mutex_try_lock(os_mutex *mutex);
 bool __wrap_os_mutex_try_lock(os_mutex *mutex);

@@ -22,6 +22,7 @@ typedef enum moment {
     MOMENT_HOLD,       /**< object_add_hold */
     MOMENT_LIBRARY,    /**< os_library_open_path */
     MOMENT_LISTENER,   /**< os_poller_add_listener */
+    MOMENT_LIST_HELD,  /**< channel_list_held */
     MOMENT_MAP,        /**< os_memory_map */
     MOMENT_MEMORY,     /**< os_memory_create */
     MOMENT_PASSING,    /**< drop_passing_new */

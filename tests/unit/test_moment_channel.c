@@ -392,6 +392,50 @@ Test(moment_channel, a_writer_learns_of_no_release_that_failed) {
     stream_gate_end();
 }
 
+/* ---- what a reader may have ------------------------------------------------------------------------ */
+
+static gpuipc_frame first_of_two = GPUIPC_FRAME_INIT;
+
+static gpuipc_status give_first_back(void) {
+    return gpuipc_subscription_give_back(reader, &first_of_two, GPUIPC_NO_STREAM);
+}
+
+static void check_greedy(gpuipc_status (*meanwhile)(void), gpuipc_reader_state expected) {
+    gpuipc_frame frame = GPUIPC_FRAME_INIT;
+    channel *of;
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_held = 2});
+    reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
+    check_ok(channel_acquire(channel_case_channel, &of));
+    of->readers[0].max_held =
+        1; /* the page then says what a look of the writer's may put together */
+    channel_case_send();
+    channel_case_send();
+    first_of_two = channel_case_take(reader);
+    const gpuipc_frame second = channel_case_take(reader);
+    of->looked_ns = 0;
+    moment_at(MOMENT_LIST_HELD, 2, meanwhile);
+    check_ok(gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, SOON_MS, &frame));
+    moment_over();
+    cr_assert_eq(channel_case_reader().state, expected);
+    check_ok(gpuipc_channel_discard(channel_case_channel, &frame));
+    (void)second;
+    check_ok(gpuipc_subscription_close(reader));
+    object_unreference(&of->object);
+}
+
+/* A look at its slots, one after the other, finds both the frame that it gives back and the one that it takes for that. */
+Test(moment_channel, a_reader_that_gives_one_back_before_it_takes_the_next_is_not_dropped) {
+    check_greedy(give_first_back, GPUIPC_READER_ACTIVE);
+}
+
+static gpuipc_status do_nothing(void) {
+    return GPUIPC_OK;
+}
+
+Test(moment_channel, a_reader_that_has_more_than_it_may_is_dropped) {
+    check_greedy(do_nothing, GPUIPC_READER_DROPPED);
+}
+
 /* The frame stays the next call's. */
 Test(moment_channel, a_kernel_that_nobody_could_let_go_gets_no_words) {
     kernel_case writes = {.count = 0};

@@ -184,10 +184,9 @@ bool channel_readers_look(object *of);
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why);
 /** Looks which have ended or closed. @return whether it is to be looked again: there are some, or they are waited for */
 bool channel_look_at_readers(channel *self);
-/** What a reader has: frames that wait for it, and frames that it has taken and not given back.
- *  @return frames that it was offered, and that it has passed over since */
-uint32_t channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
-                            uint32_t *out_held);
+/** The slots whose frames a reader has taken and not given back: a bit for each. The reader goes on meanwhile, so that it may
+ *  have given the first of them back when the last is looked at. */
+uint64_t channel_list_held(const channel *self, const channel_reader *reader);
 /** Tells all that there will be no more, and gives all up. @param forked in a child */
 void channel_readers_end(channel *self, bool forked);
 /** Offers a frame to a reader. @param is_ready its ready word says so */

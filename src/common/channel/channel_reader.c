@@ -230,28 +230,50 @@ void channel_readers_end(channel *self, bool forked) {
 
 /* ---- who they are ------------------------------------------------------------------------------ */
 
-uint32_t channel_count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
-                            uint32_t *out_held) {
-    uint32_t passed_over = 0;
-    *out_lag = 0;
-    *out_held = 0;
-    for (uint32_t i = 0; reader->page != NULL && i < self->config.slots; i++) {
-        const channel_slot *slot = &self->slots[i];
-        const point_word returned = channel_returned_word(reader->page, i, slot->number);
-        if ((slot->holders & bit_of(self, reader)) == 0 || point_is_reached(&returned)) {
-            continue;
-        }
-        const uint64_t said = channel_said(reader->page, i);
-        const bool has_declined = said == channel_having_of(slot->number, CHANNEL_DECLINED);
-        if (said >> 2 != slot->number || has_declined) {
-            const bool is_over = has_declined || is_passed_over(self, reader, slot->number);
-            passed_over += is_over;
-            *out_lag += !is_over;
-        } else if (said != channel_having_of(slot->number, CHANNEL_GIVEN)) {
-            (*out_held)++; /* whatever it said */
-        }
+/* What a reader has of a slot. */
+typedef enum reader_has {
+    READER_HAS_NOTHING,
+    READER_HAS_PASSED_OVER, /* it was offered the frame, and does not take it any more */
+    READER_HAS_OFFER,
+    READER_HAS_FRAME /* it has taken the frame, whatever it wrote */
+} reader_has;
+
+static reader_has look_at_reader(const channel *self, const channel_reader *reader, uint32_t at) {
+    const channel_slot *slot = &self->slots[at];
+    const point_word returned = channel_returned_word(reader->page, at, slot->number);
+    if ((slot->holders & bit_of(self, reader)) == 0 || point_is_reached(&returned)) {
+        return READER_HAS_NOTHING;
     }
-    return passed_over;
+    const uint64_t said = channel_said(reader->page, at);
+    if (said == channel_having_of(slot->number, CHANNEL_DECLINED)) {
+        return READER_HAS_PASSED_OVER;
+    }
+    if (said >> 2 != slot->number) {
+        return is_passed_over(self, reader, slot->number) ? READER_HAS_PASSED_OVER
+                                                          : READER_HAS_OFFER;
+    }
+    return said == channel_having_of(slot->number, CHANNEL_GIVEN) ? READER_HAS_NOTHING
+                                                                  : READER_HAS_FRAME;
+}
+
+uint64_t channel_list_held(const channel *self, const channel_reader *reader) {
+    uint64_t held = 0;
+    for (uint32_t i = 0; reader->page != NULL && i < self->config.slots; i++) {
+        held |= (uint64_t)(look_at_reader(self, reader, i) == READER_HAS_FRAME) << i;
+    }
+    return held;
+}
+
+/* @return frames that it was offered, and that it has passed over since */
+static uint32_t count_held(const channel *self, const channel_reader *reader, uint32_t *out_lag,
+                           uint32_t *out_held) {
+    uint32_t counts[READER_HAS_FRAME + 1] = {0};
+    for (uint32_t i = 0; reader->page != NULL && i < self->config.slots; i++) {
+        counts[look_at_reader(self, reader, i)]++;
+    }
+    *out_lag = counts[READER_HAS_OFFER];
+    *out_held = counts[READER_HAS_FRAME];
+    return counts[READER_HAS_PASSED_OVER];
 }
 
 static gpuipc_reader_info describe(const channel *self, const channel_reader *reader) {
@@ -262,7 +284,7 @@ static gpuipc_reader_info describe(const channel *self, const channel_reader *re
                                .delivery = (uint32_t)reader->delivery,
                                .captured = reader->captured};
     if (self->config.turns == 0) {
-        info.passed_over += channel_count_held(self, reader, &info.lag, &info.held);
+        info.passed_over += count_held(self, reader, &info.lag, &info.held);
     } else {
         info.held = reader->page != NULL && !turn_is_free(reader->page);
     }

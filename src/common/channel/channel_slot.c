@@ -227,14 +227,27 @@ GPUIPC_COLD static void drop_slow(channel *self, const slot_search *what) {
     }
 }
 
-/* Whoever has taken more than he said does not keep to the rules. */
+static uint32_t count_bits(uint64_t of) {
+    uint32_t count = 0;
+    for (; of != 0; of &= of - 1) {
+        count++;
+    }
+    return count;
+}
+
+/* One look takes a frame that the reader gave back, and the next one that it took for that, for two. A frame that it has at
+ * both looks it has had between them. */
+static bool has_too_many(const channel *self, const channel_reader *reader) {
+    const uint64_t held = channel_list_held(self, reader);
+    return count_bits(held) > reader->max_held &&
+           count_bits(held & channel_list_held(self, reader)) > reader->max_held;
+}
+
+/* A reader that takes more frames than it asked for does not keep to the rules. */
 GPUIPC_COLD static void drop_greedy(channel *self) {
     for (uint32_t i = 0; i < self->places; i++) {
         channel_reader *reader = &self->readers[i];
-        uint32_t lag;
-        uint32_t held;
-        (void)channel_count_held(self, reader, &lag, &held);
-        if (reader->page != NULL && held > reader->max_held) {
+        if (reader->page != NULL && has_too_many(self, reader)) {
             context_log_peer(self->context,
                              "channel: dropped the reader of process %" PRIu64
                              ", which has taken more than it may",
