@@ -57,8 +57,8 @@ int main(int argc, char **argv) {
         must(gpuipc_channel_loan(channel, NULL, 10000, &frame));
         frame.header = &header;
         frame.header_bytes = sizeof header;
-        /* The model sees the frame from here on, and its kernel waits for ours: the word is known now, and the kernel is
-         * launched with it. What comes behind the launch says until when the word is needed. */
+        /* The word is known now, and the kernel is launched with it. The model sees the frame when we say that the kernel was
+         * launched, and its kernel waits for ours. */
         must(gpuipc_channel_publish_by_kernel(channel, &frame, NULL, &ready, 1, &models));
         if (models == 0) {
             fprintf(stderr, "the model has gone\n");

@@ -395,8 +395,8 @@ public:
     }
     /** All of the slot, without a header. */
     returned<void>::as publish() { return publish(frame_.capacity); }
-    /** Publishes it, and a kernel in the stream that it was loaned on stores these words when it is ready. Behind the
-     *  launch comes kernel_launched(); else the end of this object says that it is ready, in the order of the stream.
+    /** Makes it the next frame. A kernel in the stream that it was loaned on stores these words when it is ready. After the
+     *  launch kernel_launched() publishes it; else the end of this object does, in the order of the stream.
      *  @param bytes, header, header_bytes as for publish() */
     returned<std::vector<gpuipc_word>>::as publish_by_kernel(std::uint64_t bytes,
                                                              const void *header = nullptr,
@@ -413,7 +413,7 @@ public:
         words.resize(status == GPUIPC_OK ? count : 0);
         return detail::give(status, std::move(words));
     }
-    /** The kernel was launched. */
+    /** The kernel was launched: readers see the frame. */
     returned<void>::as kernel_launched() {
         const gpuipc_status status = gpuipc_channel_kernel_launched(of_, &frame_, stream_);
         if (status == GPUIPC_OK) {

@@ -148,13 +148,12 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_create(gpuipc_server *ser
                                                               gpuipc_ticket *out_ticket);
 
 /**
- * Ends a channel. Readers get what was published, and then ::GPUIPC_ERR_PEER_CLOSED. What is on loan is never
- * seen, nor what was left to a kernel that was not said to be launched.
+ * Ends a channel. Readers get what was published, and then ::GPUIPC_ERR_PEER_CLOSED. Readers never see a frame that is on loan, or
+ * whose kernel was not said to be launched. A reader of every frame then sees no later frame either.
  * @param channel NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes the channel, and gives its hold on the buffer up
- * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. Up to 100 ms for each frame that
- *          was left to a kernel; where the stream of the frame before is later than that, while another thread frees memory. For
- *          much that is kept, as gpuipc_connection_close()  @since 0.1
+ * @threads any  @blocking some 20 ms, until the thread that looked after readers has ended. For much that is kept, as
+ *          gpuipc_connection_close()  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_channel_destroy(gpuipc_channel *channel);
 
@@ -304,8 +303,8 @@ typedef struct gpuipc_subscription_config {
  * @param ticket as gpuipc_channel_create() made it, and not narrowed
  * @param config NULL for the defaults
  * @param out_subscription the new reader
- * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, with
- *         those that have ended and may still await a kernel of the writer's; or max_held is more than the channel lets),
+ * @errors ::GPUIPC_ERR_OTHER_KIND (the ticket of a buffer), ::GPUIPC_ERR_LIMIT (as many readers as may be, or
+ *         max_held is more than the channel lets),
  *         ::GPUIPC_ERR_PEER_ACCESS_UNSUPPORTED (the device cannot reach the slots),
  *         ::GPUIPC_ERR_STRUCT_SIZE, and as gpuipc_buffer_open(). Where the first take does not say so,
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (the writer has dropped the reader before it was open: it may try again),
@@ -458,9 +457,7 @@ gpuipc_subscription_get_wait_handle(gpuipc_subscription *subscription, intptr_t 
  * until that stream comes to the call that says that the kernel was launched.
  *
  * **When the writer ends** while a kernel waits, the reader's context stores the value itself, some 20 ms later, and the
- * kernel goes on. gpuipc_channel_destroy() stores it at once, for frames whose kernel was not said to be launched. So does a writer
- * that drops a reader, or learns that one has closed, for that one's. Where a stream has yet to publish the frame before in that slot,
- * the value is stored behind that: by the end at once, otherwise some 20 ms later. The writer
+ * kernel goes on. The writer
  * would have stored one more than that value. So a word that equals the value says: there are no contents. The host
  * learns it from gpuipc_subscription_kernel_launched() (::GPUIPC_ERR_LOST) where that comes later, and from the next take in
  * any case (::GPUIPC_ERR_PEER_CLOSED; dropped: ::GPUIPC_ERR_CONNECTION_BROKEN). A kernel that never stores is like a
@@ -472,17 +469,15 @@ typedef struct gpuipc_word {
 } gpuipc_word;
 
 /**
- * Publishes what was loaned, and leaves it to a kernel to say that it is ready: as gpuipc_channel_publish() with a stream,
- * which writes no word. All readers see the frame from now on, and wait for the kernel. So this comes before the launch,
- * since no word is known earlier, and gpuipc_channel_kernel_launched() right behind it.
+ * Makes what was loaned the next frame, and gives out the words by which a kernel makes that frame ready. The frame is published
+ * by gpuipc_channel_kernel_launched(), which comes right after the launch. Readers see the frame from then on, in the order of
+ * this call. A reader of every frame waits for it before it sees later frames.
  *
  * The kernel need await nothing: the slot is free for it when it was loaned for its stream.
  *
- * Where the kernel cannot be launched, gpuipc_channel_publish() of the same frame says that it is ready, by the same stream
- * or with ::GPUIPC_NO_STREAM: it cannot be taken back. gpuipc_channel_destroy() forgets it, and no kernel may have words
- * then that was not said to be launched. Readers that await it go on, as when the writer ends. Where the stream that
- * published in that slot before has not come to that, they go on when it has. If it is later than 100 ms, and the driver
- * makes no stream for that, they go on when this process ends.
+ * If the kernel cannot be launched, call gpuipc_channel_publish() for the same frame, with the same stream
+ * or with ::GPUIPC_NO_STREAM: the frame cannot be taken back. gpuipc_channel_destroy() forgets the frame. No kernel may have its
+ * words then, unless gpuipc_channel_kernel_launched() was called.
  * @param channel the one that it was loaned of
  * @param frame as it was loaned, with bytes, header and header_bytes set
  * @param stream a CUstream, in which the kernel will run; NULL: the default stream of the buffer's device
@@ -502,13 +497,14 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_channel_publish_by_kernel(
     size_t capacity, size_t *out_count);
 
 /**
- * Says that the kernel was launched which stores the words of a frame. An event behind it tells when it has passed: until
- * then the words stay mapped, and the slot is loaned for no other stream.
+ * Publishes a frame whose kernel was launched: readers see it from now on, and wait for the kernel. Call it after the launch: a
+ * reader may have the same stream, and its wait must not come before the kernel there. An event behind the kernel tells when it has passed. Until then the words stay mapped, and the slot is
+ * loaned for no other stream.
  * @param channel the one that it was published in
  * @param frame as it was published by gpuipc_channel_publish_by_kernel()
  * @param stream the same stream
- * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (no kernel has words of this frame, or it is another stream), ::GPUIPC_ERR_CUDA (it is
- *         still owed), ::GPUIPC_ERR_STRUCT_SIZE
+ * @errors ::GPUIPC_ERR_INVALID_ARGUMENT (no kernel has words of this frame, or it is another stream), ::GPUIPC_ERR_CUDA (the
+ *         call is still owed, and readers may see the frame), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership ends what gpuipc_channel_publish_by_kernel() began  @threads any
  * @blocking while the stream's queue is full  @since 0.1
  */

@@ -115,7 +115,7 @@ static void publish_late(helper_state *self, const char *arguments) {
     helper_say_status(status);
 }
 
-/* publish-by-kernel: one frame, whose kernel is never launched */
+/* publish-by-kernel: one frame, and says that a kernel was launched, which never stores */
 static void publish_by_kernel(helper_state *self, const char *arguments) {
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     gpuipc_word words[GPUIPC_CHANNEL_READERS_MAX];
@@ -126,6 +126,9 @@ static void publish_by_kernel(helper_state *self, const char *arguments) {
     if (status == GPUIPC_OK) {
         status = gpuipc_channel_publish_by_kernel(channel, &frame, NULL, words,
                                                   GPUIPC_CHANNEL_READERS_MAX, &count);
+    }
+    if (status == GPUIPC_OK) {
+        status = gpuipc_channel_kernel_launched(channel, &frame, NULL);
     }
     helper_say_status(status);
 }

@@ -151,7 +151,7 @@ gpuipc_add_test(unit channel_stream DRIVER SOURCES test_channel_stream.c channel
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit channel_turn DRIVER SOURCES test_channel_turn.c test_channel_turn_end.c turn_case.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
-gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c test_channel_kernel_failure.c test_channel_kernel_left.c kernel_case.c channel_case.c stream_gate.c
+gpuipc_add_test(unit channel_kernel SOURCES test_channel_kernel.c test_channel_kernel_failure.c kernel_case.c channel_case.c stream_gate.c
                 LIBRARIES gpuipc_core_fixture)
 # What happens between two steps of a call, or fails there: moment.h.
 gpuipc_add_test(unit moment SOURCES test_moment.c test_moment_channel.c test_moment_contents.c moment.c kernel_case.c

@@ -91,16 +91,16 @@ static void pass_by_kernels(gpuipc_subscription *good, gpuipc_subscription *host
     gpuipc_frame frame = channel_case_loan();
     check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, NULL, words,
                                               GPUIPC_CHANNEL_READERS_MAX, &count));
+    for (size_t i = 0; i < count; i++) {
+        store(&words[i]);
+    }
+    check_ok(gpuipc_channel_kernel_launched(channel_case_channel, &frame, NULL));
     gpuipc_frame came = GPUIPC_FRAME_INIT;
     check_ok(gpuipc_subscription_take_for_kernel(good, NULL, SOON_MS, &came, &ready, &returned));
     cr_assert_eq(came.sequence, sequence);
     cr_assert_eq(came.address, frame.address);
-    for (size_t i = 0; i < count; i++) {
-        store(&words[i]);
-    }
     cr_assert_eq(atomic_load((_Atomic uint64_t *)(uintptr_t)ready.address), ready.value + 1);
     store(&returned);
-    check_ok(gpuipc_channel_kernel_launched(channel_case_channel, &frame, NULL));
     check_ok(gpuipc_subscription_kernel_launched(good, &came, NULL));
     gpuipc_frame own = GPUIPC_FRAME_INIT;
     gpuipc_word its[2];
@@ -177,9 +177,9 @@ static gpuipc_status lose_frames(void *argument) {
         check_ok(gpuipc_channel_publish_by_kernel(channel_case_channel, &frame, NULL, &ready, 1,
                                                   &count));
         point_raise(&awaited);
+        status = gpuipc_channel_kernel_launched(channel_case_channel, &frame, NULL);
         while (!point_is_reached(&returned) && !atomic_load(&self->ends)) {
         }
-        status = gpuipc_channel_publish(channel_case_channel, &frame, GPUIPC_NO_STREAM);
     }
     return status;
 }

@@ -23,9 +23,14 @@ Test(channel_kernel, a_frame_is_ready_when_the_kernel_says_so) {
     kernel_case_publish(&frame, makes, &writes);
     cr_assert_eq(writes.count, 1);
     cr_assert_eq(writes.stores[0].address % 8, 0);
-    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 20, &came));
+    atomic_bool may_run = false;
+    writes.may_run = &may_run;
     kernel_case_launch(&writes, makes);
+    channel_case_check_nothing(reader); /* before it is said that the kernel was launched */
     kernel_case_say_written(&frame, makes);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, GPUIPC_NO_STREAM, 20, &came));
+    cr_assert_eq(channel_case_reader().held, 1); /* it waits for the contents */
+    atomic_store(&may_run, true);
     came = channel_case_take(reader);
     cr_assert_eq(came.sequence, 1);
     cr_assert_eq(kernel_case_look(&writes.stores[0]), writes.stores[0].value);
@@ -54,16 +59,16 @@ Test(channel_kernel, kernels_hand_frames_to_kernels) {
         const gpuipc_frame frame = kernel_case_loan(makes);
         first = i == 0 ? frame.address : first;
         kernel_case_publish(&frame, makes, &writers[i]);
-        const gpuipc_frame came = kernel_case_take(reader, uses, &readers[i]);
-        cr_assert_eq(came.sequence, i + 1);
-        cr_assert_eq(readers[i].awaits.value + 1, writers[i].stores[0].value);
         writers[i].slot = readers[i].slot =
             &kernel_case_contents[(frame.address - first) / CHANNEL_CASE_SLOT];
         writers[i].writes = i + 1;
-        kernel_case_launch(&readers[i], uses); /* it waits for one that is not launched yet */
-        check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
         kernel_case_launch(&writers[i], makes);
         kernel_case_say_written(&frame, makes);
+        const gpuipc_frame came = kernel_case_take(reader, uses, &readers[i]);
+        cr_assert_eq(came.sequence, i + 1);
+        cr_assert_eq(readers[i].awaits.value + 1, writers[i].stores[0].value);
+        kernel_case_launch(&readers[i], uses);
+        check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
     }
     stream_gate_synchronize(uses);
     for (uint64_t i = 0; i < FRAMES; i++) {
@@ -88,10 +93,10 @@ Test(channel_kernel, the_other_end_may_use_streams_or_none) {
     for (int i = 0; i < 20; i++) {
         gpuipc_frame frame = kernel_case_loan(makes);
         kernel_case_publish(&frame, makes, &writes);
-        check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &came));
-        check_ok(gpuipc_subscription_give_back(reader, &came, uses));
         kernel_case_launch(&writes, makes);
         kernel_case_say_written(&frame, makes);
+        check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &came));
+        check_ok(gpuipc_subscription_give_back(reader, &came, uses));
         stream_gate_synchronize(makes);
         frame = kernel_case_loan(i % 2 == 0 ? makes : GPUIPC_NO_STREAM);
         check_ok(gpuipc_channel_publish(channel_case_channel, &frame,
@@ -152,11 +157,11 @@ Test(channel_kernel, both_ends_may_go_while_their_kernels_wait) {
     gpuipc_subscription *reader = channel_case_open(NULL);
     const gpuipc_frame frame = kernel_case_loan(makes);
     kernel_case_publish(&frame, makes, &writes);
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
     const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
     kernel_case_launch(&uses_it, uses);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
-    kernel_case_launch(&writes, makes);
-    kernel_case_say_written(&frame, makes);
     check_ok(gpuipc_subscription_close(reader));
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
@@ -169,8 +174,8 @@ Test(channel_kernel, both_ends_may_go_while_their_kernels_wait) {
     stream_gate_end();
 }
 
-/* Not even for the same stream, and although its reader has given it back, before it is said that the kernel was launched.
- * Nor is it given to who comes and wants the newest that is ready. */
+/* Not even for the same stream, before it is said that the kernel was launched. Nor is it given to a reader that comes and wants
+ * the newest that is ready. */
 Test(channel_kernel, a_slot_that_a_kernel_has_is_nobody_elses) {
     kernel_case writes = {.count = 0};
     gpuipc_frame other = GPUIPC_FRAME_INIT;
@@ -183,7 +188,7 @@ Test(channel_kernel, a_slot_that_a_kernel_has_is_nobody_elses) {
         kernel_case_publish(&frame, makes, &writes);
         kernel_case_launch(&writes, makes);
         stream_gate_synchronize(makes);
-        cr_assert_eq(channel_case_receive(reader), (uint64_t)i + 1);
+        channel_case_check_nothing(reader);
         gpuipc_subscription *late =
             channel_case_open(&(gpuipc_subscription_config){.first = GPUIPC_FIRST_NEWEST});
         channel_case_check_nothing(late);
@@ -193,6 +198,7 @@ Test(channel_kernel, a_slot_that_a_kernel_has_is_nobody_elses) {
         check_status(GPUIPC_ERR_TIMEOUT,
                      gpuipc_channel_loan(channel_case_channel, GPUIPC_NO_STREAM, 0, &other));
         kernel_case_say_written(&frame, makes);
+        cr_assert_eq(channel_case_receive(reader), (uint64_t)i + 1);
     }
     other = kernel_case_loan(GPUIPC_NO_STREAM);
     check_ok(gpuipc_channel_discard(channel_case_channel, &other));
@@ -265,16 +271,16 @@ Test(channel_kernel, a_stream_or_the_host_stands_in_for_a_kernel) {
     for (int i = 0; i < 4; i++) {
         const gpuipc_frame frame = kernel_case_loan(makes);
         kernel_case_publish(&frame, makes, &writes);
-        const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
         check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                      gpuipc_channel_publish(channel_case_channel, &frame, uses));
-        check_status(GPUIPC_ERR_INVALID_ARGUMENT,
-                     gpuipc_subscription_give_back(reader, &came, makes));
         check_status(GPUIPC_ERR_INVALID_ARGUMENT,
                      gpuipc_channel_discard(channel_case_channel, &frame));
         check_ok(gpuipc_channel_publish(channel_case_channel, &frame,
                                         i % 2 == 0 ? makes : GPUIPC_NO_STREAM));
         kernel_case_check_is_on_loan_no_more(&frame, makes);
+        const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
+        check_status(GPUIPC_ERR_INVALID_ARGUMENT,
+                     gpuipc_subscription_give_back(reader, &came, makes));
         uses_it.count = 0; /* one that awaits and stores nothing */
         kernel_case_launch(&uses_it, uses);
         check_ok(gpuipc_subscription_give_back(reader, &came, uses));
@@ -301,9 +307,10 @@ Test(channel_kernel, both_ends_may_go_without_their_kernels) {
     CUstream makes = stream_gate_stream();
     CUstream uses = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
+    channel_case_send();
+    (void)kernel_case_take(reader, uses, &uses_it);
     const gpuipc_frame frame = kernel_case_loan(makes);
     kernel_case_publish(&frame, makes, &writes);
-    (void)kernel_case_take(reader, uses, &uses_it);
     check_ok(gpuipc_subscription_close(reader));
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
@@ -312,165 +319,129 @@ Test(channel_kernel, both_ends_may_go_without_their_kernels) {
     stream_gate_end();
 }
 
-/* Nor does anybody wait for ever for one that was never launched: by a kernel, a stream, or itself. */
-Test(channel_kernel, the_end_of_a_channel_lets_go_who_awaits_a_kernel) {
-    kernel_case writes = {.count = 0};
-    kernel_case uses_it = {.count = 0};
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
-    CUstream makes = stream_gate_stream();
-    CUstream uses = stream_gate_stream();
-    gpuipc_subscription *readers[4];
-    for (int i = 0; i < 4; i++) {
-        readers[i] = channel_case_open(NULL);
-    }
-    const gpuipc_frame made = kernel_case_loan(makes);
-    kernel_case_publish(&made, makes, &writes);
-    const gpuipc_frame of_kernel = kernel_case_take(readers[0], uses, &uses_it);
-    check_ok(gpuipc_subscription_take(readers[1], uses, 0, &frame));
-    cr_assert_not(kernel_case_is_reached(&uses_it.awaits));
-    check_ok(gpuipc_channel_destroy(channel_case_channel));
-    channel_case_channel = NULL;
-    cr_assert_eq(kernel_case_look(&uses_it.awaits), uses_it.awaits.value);
-    stream_gate_synchronize(uses);
-    check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(readers[1], &frame, uses));
-    check_status(GPUIPC_ERR_PEER_CLOSED,
-                 gpuipc_subscription_take(readers[2], GPUIPC_NO_STREAM, SOON_MS, &frame));
-    check_status(GPUIPC_ERR_PEER_CLOSED,
-                 gpuipc_subscription_take(readers[3], uses, SOON_MS, &frame));
-    check_status(GPUIPC_ERR_LOST, gpuipc_subscription_give_back(readers[0], &of_kernel, uses));
-    for (int i = 0; i < 4; i++) {
-        check_ok(gpuipc_subscription_close(readers[i]));
-    }
-    stream_gate_stream_end(makes);
-    stream_gate_stream_end(uses);
-    stream_gate_end();
-}
-
-/* The writer's own next loan, for which a reader that keeps a frame is dropped. */
-static gpuipc_frame loan_that_drops(void) {
-    const gpuipc_frame other = channel_case_loan();
-    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_DROPPED);
-    return other;
-}
-
-/* Of the kernel's frame, which the host stands in for, and of that loan. */
-static void end_after_drop(gpuipc_subscription *reader, const gpuipc_frame *made,
-                           const gpuipc_frame *other, CUstream makes, CUstream uses) {
-    check_ok(gpuipc_channel_publish(channel_case_channel, made, GPUIPC_NO_STREAM));
-    check_ok(gpuipc_channel_discard(channel_case_channel, other));
-    check_ok(gpuipc_subscription_close(reader));
-    stream_gate_stream_end(makes);
-    stream_gate_stream_end(uses);
-}
-
-/* A frame that the writer's stream does not come to is given back in order, and a kernel gets its slot. */
-static gpuipc_frame publish_behind_another(gpuipc_subscription *reader, CUstream makes,
-                                           CUstream uses) {
+/* No reader waits for it: the writer may end, or the stream wait for work of the reader's. */
+Test(channel_kernel, a_frame_whose_kernel_was_not_launched_is_never_seen) {
     kernel_case writes = {.count = 0};
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    stream_gate_close(makes);
-    const gpuipc_frame before = kernel_case_loan(makes);
-    check_ok(gpuipc_channel_publish(channel_case_channel, &before, makes));
-    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame));
-    check_ok(gpuipc_subscription_give_back(reader, &frame, uses));
-    const gpuipc_frame made = kernel_case_loan(makes);
-    kernel_case_publish(&made, makes, &writes);
-    return made;
-}
-
-/* It has waited for that frame, and for nothing else. */
-static void check_goes_behind_the_other(CUstream makes, CUstream uses) {
-    stream_gate_check_waits(uses);
-    stream_gate_open();
-    stream_gate_synchronize(makes);
-    stream_gate_synchronize(uses);
-}
-
-/* A reader that the writer drops, or that closes although its stream still waits, is not told any more of what stands in for
- * the kernel. */
-Test(channel_kernel, a_reader_that_ends_awaits_no_kernel) {
-    kernel_case writes = {.count = 0};
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    gpuipc_frame frame_of_closed = GPUIPC_FRAME_INIT;
     stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){
-        .slots = 2, .max_held = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
-    CUstream makes = stream_gate_stream();
-    CUstream uses = stream_gate_stream();
-    CUstream uses_of_closed = stream_gate_stream();
-    gpuipc_subscription *slow = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
-    gpuipc_subscription *closed = channel_case_open(NULL);
-    channel_case_send();
-    (void)channel_case_take(slow); /* it keeps it */
-    cr_assert_eq(channel_case_receive(closed), 1);
-    const gpuipc_frame made = kernel_case_loan(makes);
-    kernel_case_publish(&made, makes, &writes);
-    check_ok(gpuipc_subscription_take(slow, uses, SOON_MS, &frame));
-    check_ok(gpuipc_subscription_take(closed, uses_of_closed, SOON_MS, &frame_of_closed));
-    stream_gate_check_waits(uses);
-    stream_gate_check_waits(uses_of_closed);
-    check_ok(gpuipc_subscription_close(closed));
-    const gpuipc_frame other = loan_that_drops();
-    stream_gate_synchronize(uses);
-    stream_gate_synchronize(uses_of_closed);
-    check_status(GPUIPC_ERR_CONNECTION_BROKEN, gpuipc_subscription_check(slow));
-    check_refused(GPUIPC_ERR_LOST, "the writer dropped this reader",
-                  gpuipc_subscription_give_back(slow, &frame, uses));
-    end_after_drop(slow, &made, &other, makes, uses);
-    stream_gate_stream_end(uses_of_closed);
-    stream_gate_end();
-}
-
-/* What it gave back in order was promised, whatever becomes of the reader. */
-Test(channel_kernel, a_reader_that_is_dropped_goes_no_earlier_than_the_frame_before) {
-    stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){
-        .slots = 2, .max_held = 2, .full = GPUIPC_FULL_DROP, .drop_after_ms = 1});
-    CUstream makes = stream_gate_stream();
-    CUstream uses = stream_gate_stream();
-    gpuipc_subscription *reader = channel_case_open(&(gpuipc_subscription_config){.max_held = 2});
-    channel_case_send();
-    (void)channel_case_take(reader); /* it keeps it */
-    const gpuipc_frame made = publish_behind_another(reader, makes, uses);
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    check_ok(gpuipc_subscription_take(reader, uses, SOON_MS, &frame)); /* the kernel's */
-    channel *of;
-    check_ok(channel_acquire(channel_case_channel, &of));
-    point_page *page = of->readers[0].page;
-    point_page_reference(page);
-    const gpuipc_frame other = loan_that_drops();
-    const point_word awaited = channel_awaited_word(page, (uint32_t)(made.id & 255u), of->number);
-    cr_assert_not(
-        point_is_reached(&awaited)); /* a stream that was let go by it may not have gone on yet */
-    point_page_unreference(page, false);
-    object_unreference(&of->object);
-    check_goes_behind_the_other(makes, uses);
-    end_after_drop(reader, &made, &other, makes, uses);
-    stream_gate_end();
-}
-
-/* At the word of a slot readers may still wait for the frame before, which a stream has yet to say is ready. */
-Test(channel_kernel, the_end_of_a_channel_lets_nobody_go_too_early) {
-    stream_gate_make();
-    channel_case_make(&(gpuipc_channel_config){.slots = 1});
-    CUstream makes = stream_gate_stream();
-    CUstream uses = stream_gate_stream();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    CUstream stream = stream_gate_stream();
     gpuipc_subscription *reader = channel_case_open(NULL);
-    (void)publish_behind_another(reader, makes, uses);
+    const gpuipc_frame made = kernel_case_loan(stream);
+    kernel_case_publish(&made, stream, &writes);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, stream, 0, &frame));
+    cr_assert_eq(core_driver()->cuStreamQuery(stream), CUDA_SUCCESS); /* it was given no wait */
     check_ok(gpuipc_channel_destroy(channel_case_channel));
     channel_case_channel = NULL;
-    check_goes_behind_the_other(makes, uses);
+    check_status(GPUIPC_ERR_PEER_CLOSED, gpuipc_subscription_take(reader, stream, SOON_MS, &frame));
     check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* Both ends' kernels and the waits between them, in one stream. */
+Test(channel_kernel, both_ends_may_have_one_stream) {
+    enum {
+        FRAMES = 50
+    };
+    static kernel_case writers[FRAMES];
+    static kernel_case readers[FRAMES];
+    gpuipc_frame none = GPUIPC_FRAME_INIT;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2});
+    CUstream stream = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    for (int i = 0; i < FRAMES; i++) {
+        const gpuipc_frame frame = kernel_case_loan(stream);
+        kernel_case_publish(&frame, stream, &writers[i]);
+        check_status(GPUIPC_ERR_TIMEOUT, gpuipc_subscription_take(reader, stream, 0, &none));
+        kernel_case_launch(&writers[i], stream);
+        kernel_case_say_written(&frame, stream);
+        const gpuipc_frame came = kernel_case_take(reader, stream, &readers[i]);
+        kernel_case_launch(&readers[i], stream);
+        check_ok(gpuipc_subscription_kernel_launched(reader, &came, stream));
+    }
+    stream_gate_synchronize(stream);
+    check_ok(gpuipc_subscription_close(reader));
+    stream_gate_stream_end(stream);
+    stream_gate_end();
+}
+
+/* A reader of all takes frames by their numbers. One of the newest has seen a later one. A reader that comes when the first has
+ * its number is not offered that, and has no word of its kernel. */
+Test(channel_kernel, kernels_may_be_launched_in_another_order) {
+    kernel_case writes[2] = {{.count = 0}};
+    gpuipc_frame frames[2];
+    gpuipc_reader_info infos[GPUIPC_CHANNEL_READERS_MAX];
+    size_t count;
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 3});
+    CUstream makes = stream_gate_stream();
+    gpuipc_subscription *all = channel_case_open(NULL);
+    gpuipc_subscription *newest =
+        channel_case_open(&(gpuipc_subscription_config){.delivery = GPUIPC_DELIVERY_NEWEST});
+    frames[0] = kernel_case_loan(makes);
+    kernel_case_publish(&frames[0], makes, &writes[0]);
+    gpuipc_subscription *late =
+        channel_case_open(&(gpuipc_subscription_config){.first = GPUIPC_FIRST_OLDEST});
+    frames[1] = kernel_case_loan(makes);
+    kernel_case_publish(&frames[1], makes, &writes[1]);
+    cr_assert_eq(writes[0].count, 2);
+    cr_assert_eq(writes[1].count, 3);
+    kernel_case_launch(&writes[1], makes);
+    kernel_case_say_written(&frames[1], makes);
+    channel_case_check_nothing(all);
+    cr_assert_eq(channel_case_receive(newest), 2);
+    cr_assert_eq(channel_case_receive(late), 2);
+    kernel_case_launch(&writes[0], makes);
+    kernel_case_say_written(&frames[0], makes);
+    channel_case_check_nothing(newest);
+    channel_case_check_nothing(late);
+    cr_assert_eq(channel_case_receive(all), 1);
+    cr_assert_eq(channel_case_receive(all), 2);
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(newest), 3);
+    cr_assert_eq(channel_case_receive(late), 3);
+    cr_assert_eq(channel_case_receive(all), 3);
+    check_ok(
+        gpuipc_channel_readers(channel_case_channel, infos, GPUIPC_CHANNEL_READERS_MAX, &count));
+    cr_assert_eq(infos[0].passed_over, 0);
+    cr_assert_eq(infos[1].passed_over, 1);
+    cr_assert_eq(infos[2].passed_over, 0);
+    check_ok(gpuipc_subscription_close(all));
+    check_ok(gpuipc_subscription_close(newest));
+    check_ok(gpuipc_subscription_close(late));
     stream_gate_stream_end(makes);
-    stream_gate_stream_end(uses);
+    stream_gate_end();
+}
+
+/* The words stay mapped, and the next reader in that place is not taken for it. */
+Test(channel_kernel, a_reader_may_go_before_the_kernel_is_launched) {
+    kernel_case writes = {.count = 0};
+    stream_gate_make();
+    channel_case_make(&(gpuipc_channel_config){.slots = 2, .max_readers = 1});
+    CUstream makes = stream_gate_stream();
+    gpuipc_subscription *reader = channel_case_open(NULL);
+    const gpuipc_frame frame = kernel_case_loan(makes);
+    kernel_case_publish(&frame, makes, &writes);
+    check_ok(gpuipc_subscription_close(reader));
+    cr_assert_eq(channel_case_reader().state, GPUIPC_READER_CLOSED);
+    gpuipc_subscription *next = channel_case_open(NULL);
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
+    stream_gate_synchronize(makes);
+    channel_case_check_nothing(next);
+    channel_case_send();
+    cr_assert_eq(channel_case_receive(next), 2);
+    check_ok(gpuipc_subscription_close(next));
+    stream_gate_stream_end(makes);
     stream_gate_end();
 }
 
 /* At the close whoever still awaits the contents goes on, with a value that says that there are none. */
 Test(channel_kernel, the_close_lets_a_kernel_go) {
-    kernel_case writes = {.count = 0};
+    atomic_bool may_run = false;
+    kernel_case writes = {.may_run = &may_run};
     kernel_case uses_it = {.count = 0};
     stream_gate_make();
     channel_case_make(&(gpuipc_channel_config){.slots = 1});
@@ -479,12 +450,13 @@ Test(channel_kernel, the_close_lets_a_kernel_go) {
     gpuipc_subscription *reader = channel_case_open(NULL);
     const gpuipc_frame frame = kernel_case_loan(makes);
     kernel_case_publish(&frame, makes, &writes); /* holds the same page */
+    kernel_case_launch(&writes, makes);
+    kernel_case_say_written(&frame, makes);
     (void)kernel_case_take(reader, uses, &uses_it);
     cr_assert_not(kernel_case_is_reached(&uses_it.awaits));
     check_ok(gpuipc_subscription_close(reader));
     cr_assert_eq(kernel_case_look(&writes.stores[0]), uses_it.awaits.value);
-    kernel_case_launch(&writes, makes);
-    kernel_case_say_written(&frame, makes);
+    atomic_store(&may_run, true);
     stream_gate_synchronize(makes);
     stream_gate_stream_end(makes);
     stream_gate_stream_end(uses);
@@ -608,14 +580,17 @@ Test(channel_kernel, streams_that_are_captured_are_refused) {
                  gpuipc_subscription_take_for_kernel(reader, stream, 0, &came, &word, &word));
     core_set_captured(false, NULL);
     kernel_case_publish(&frame, stream, &writes);
-    came = kernel_case_take(reader, stream, &uses_it);
     core_set_captured(true, stream);
     check_status(GPUIPC_ERR_CUDA,
                  gpuipc_channel_kernel_launched(channel_case_channel, &frame, stream));
-    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, stream));
     core_set_captured(false, NULL);
+    channel_case_check_nothing(reader);
     kernel_case_launch(&writes, stream);
     kernel_case_say_written(&frame, stream);
+    came = kernel_case_take(reader, stream, &uses_it);
+    core_set_captured(true, stream);
+    check_status(GPUIPC_ERR_CUDA, gpuipc_subscription_kernel_launched(reader, &came, stream));
+    core_set_captured(false, NULL);
     kernel_case_launch(&uses_it, stream);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came, stream));
     check_ok(gpuipc_subscription_close(reader));
@@ -665,13 +640,13 @@ Test(channel_kernel, words_are_for_the_device_of_the_stream) {
     for (int i = 0; i < 3; i++) {
         const gpuipc_frame frame = kernel_case_loan(makes);
         kernel_case_publish(&frame, makes, &writes);
+        kernel_case_launch(&writes, makes);
+        kernel_case_say_written(&frame, makes);
         const gpuipc_frame came = kernel_case_take(reader, far, &uses_it);
         check_status(GPUIPC_ERR_INVALID_ARGUMENT, /* the default stream */
                      gpuipc_subscription_kernel_launched(reader, &came, NULL));
         kernel_case_launch(&uses_it, far);
         check_ok(gpuipc_subscription_kernel_launched(reader, &came, far));
-        kernel_case_launch(&writes, makes);
-        kernel_case_say_written(&frame, makes);
         stream_gate_synchronize(far);
     }
     check_ok(gpuipc_subscription_close(reader));

@@ -438,7 +438,8 @@ Test(moment_channel, a_reader_that_has_more_than_it_may_is_dropped) {
 
 /* The frame stays the next call's. */
 Test(moment_channel, a_kernel_that_nobody_could_let_go_gets_no_words) {
-    kernel_case writes = {.count = 0};
+    atomic_bool may_run = false;
+    kernel_case writes = {.may_run = &may_run};
     kernel_case uses_it = {.count = 0};
     gpuipc_frame frame = GPUIPC_FRAME_INIT;
     gpuipc_word word;
@@ -449,13 +450,14 @@ Test(moment_channel, a_kernel_that_nobody_could_let_go_gets_no_words) {
     CUstream uses = stream_gate_stream();
     const gpuipc_frame made = kernel_case_loan(stream);
     kernel_case_publish(&made, stream, &writes);
+    kernel_case_launch(&writes, stream);
+    kernel_case_say_written(&made, stream);
     moment_at(MOMENT_WATCH_SLOT, 1, fails);
     check_status(GPUIPC_ERR_OUT_OF_MEMORY,
                  gpuipc_subscription_take_for_kernel(reader, uses, 0, &frame, &word, &word));
     moment_over();
     const gpuipc_frame came = kernel_case_take(reader, uses, &uses_it);
-    kernel_case_launch(&writes, stream);
-    kernel_case_say_written(&made, stream);
+    atomic_store(&may_run, true);
     kernel_case_launch(&uses_it, uses);
     check_ok(gpuipc_subscription_kernel_launched(reader, &came, uses));
     stream_gate_synchronize(uses);

@@ -26,12 +26,6 @@ typedef struct channel_reader {
     uint32_t captured; /**< so many publications that were captured in graphs go to it */
 } channel_reader;
 
-/** A reader that has ended, and whose streams or kernels may still wait: channel_left.c. */
-typedef struct channel_left {
-    point_page *page; /**< a reference */
-    uint64_t slots;   /**< a bit for each whose word a stream has yet to write */
-} channel_left;
-
 typedef struct channel_slot {
     list_link by_age;
     bool is_on_loan;
@@ -48,9 +42,9 @@ typedef struct channel_slot {
     uint64_t awaited_number; /**< the latest frame in this slot that one waits for */
     uint32_t
         loan_awaits; /**< likewise, that the stream of the latest loan was given to wait for: for that frame */
-    bool
-        is_in_kernel; /**< readers know of the frame, and gpuipc_channel_kernel_launched() is owed */
-    bool has_turn;    /**< of the kernel's stream: the next two are valid */
+    bool is_told;      /**< readers were offered that frame */
+    bool is_in_kernel; /**< a kernel has its words: gpuipc_channel_kernel_launched() is owed */
+    bool has_turn;     /**< of the kernel's stream: the next two are valid */
     gpuipc_stream stream;
     trail_turn turn;
     size_t header_bytes; /**< of that frame, for readers that come later */
@@ -70,20 +64,18 @@ typedef struct channel {
     os_mutex mutex;               /**< guards the rest */
     bool has_ended;
     uint64_t loans;
-    uint64_t number; /**< of the last frame that was published */
+    uint64_t number; /**< of the last frame that got one */
+    uint64_t told;   /**< the highest number of those that readers were offered */
     uint64_t sequence;
     uint64_t looked_ns; /**< when it was last looked which readers live */
     uint64_t
         full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
-    lookout lookout; /**< while there are readers, or such that have left and are waited for */
+    lookout lookout; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     linked_list by_age; /**< the slots: first that of the oldest frame */
     uint32_t places;    /**< so many had a reader ever; those behind are not looked at */
     channel_reader readers[GPUIPC_CHANNEL_READERS_MAX];
-    uint32_t left_count;
-    channel_left left
-        [GPUIPC_CHANNEL_READERS_MAX]; /**< no more than these, and readers, are there together */
-    turn_state turn;                  /**< of a channel of turns: what is on loan goes to these */
+    turn_state turn;      /**< of a channel of turns: what is on loan goes to these */
     point_words captured; /**< likewise: of all readers that graphs have waited for, to the end */
 } channel;
 
@@ -132,43 +124,26 @@ gpuipc_status channel_await_readers(channel *self, const slot_search *what);
 
 /** The slot that a frame has on loan. */
 gpuipc_status channel_find_loan(channel *self, const gpuipc_frame *frame, uint32_t *out_slot);
-/** The word of a slot in the page of each reader, and of those that have ended and await a kernel's frame there.
+/** The word of a slot in the page of each reader.
  *  @param value to be written there  @param words room for GPUIPC_CHANNEL_READERS_MAX  @return how many */
 size_t channel_list_words(const channel *self, uint32_t slot, uint64_t value, point_word *words);
 /** What the caller says of a frame. */
 gpuipc_status channel_check_frame(const channel *self, const gpuipc_frame *frame);
-/** All readers see it. @param is_ready by now; else when a stream or a kernel says so */
-void channel_tell_of(channel *self, uint32_t slot, const gpuipc_frame *frame, bool is_ready);
+/** What was loaned becomes the next frame, which no reader sees yet. */
+void channel_number_frame(channel *self, uint32_t slot, const gpuipc_frame *frame);
+/** All readers that were there when it got its number see it, once. What makes it ready is on its stream.
+ *  @param is_ready by now; else when a stream or a kernel says so */
+void channel_tell_of(channel *self, uint32_t slot, bool is_ready);
 
 /* ---- kernels that say so: channel_kernel.c; the mutex is held ---------------------------------- */
 
-/** Whether a frame is published, and a kernel is to say that it is ready. */
+/** Whether a kernel has the words of a frame, and was not said to be launched. */
 bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t *out_slot);
-/** It does not: what publishes the frame in its place says so.
+/** It is not launched: what publishes the frame in its place says that it is ready.
  *  @param stream the one that was named for the kernel, or none: else ERR_INVALID_ARGUMENT */
 gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream stream);
-/** The streams and kernels of a page's reader wait no more for the frame that a kernel is to say is ready in that slot. */
-void channel_kernel_let_go(const channel *self, point_page *page, uint32_t slot);
-/** It was launched, or something was published in its place. */
-void channel_kernel_is_over(channel *self, uint32_t slot);
-/** The channel ends: nobody says any more that kernels were launched. */
+/** The channel ends: frames of kernels that were not launched are never seen. */
 void channel_kernels_end(channel *self);
-
-/* ---- readers that have ended, and await a kernel's frame: channel_left.c; the mutex is held ------ */
-
-/** Whether there is room for one more, beside all readers that are there: so one that ends finds room. */
-bool channel_left_has_room(const channel *self);
-/** @param page a reference, which passes
- *  @param slots a bit for each in which a kernel has the latest frame, and a stream has yet to write a former one's number */
-void channel_left_add(channel *self, point_page *page, uint64_t slots);
-/** Lets go those whose words streams have written, and forgets those whose process has ended.
- *  @return whether there are any left */
-bool channel_left_look(channel *self);
-/** The words of those that await this slot's frame. @return how many */
-size_t channel_left_words(const channel *self, uint32_t slot, uint64_t value, point_word *words);
-/** The frame's own number is there, or comes: nobody is let go any more that awaits this slot's. */
-void channel_left_forget(channel *self, uint32_t slot);
-void channel_left_end(channel *self, bool forked);
 
 /* ---- a reader that comes: channel_attach.c ------------------------------------------------------ */
 
@@ -178,11 +153,11 @@ extern const offer_channel channel_offered;
 /* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------- */
 
 /** By the process's thread (lookout.h), as long as there are any: a call of the writer's that is long looks by itself.
- *  @return whether there are none, nor any that await something still */
+ *  @return whether there are none */
 bool channel_readers_look(object *of);
 /** It reads no more: what it has is free. */
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why);
-/** Looks which have ended or closed. @return whether it is to be looked again: there are some, or they are waited for */
+/** Looks which have ended or closed. @return whether there are some */
 bool channel_look_at_readers(channel *self);
 /** The slots whose frames a reader has taken and not given back: a bit for each. The reader goes on meanwhile, so that it may
  *  have given the first of them back when the last is looked at. */

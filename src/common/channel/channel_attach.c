@@ -12,9 +12,6 @@
 /* A place that nobody had is better than one of a reader that is still listed. */
 static channel_reader *find_place(channel *self) {
     channel_reader *found = NULL;
-    if (!channel_left_has_room(self)) {
-        return NULL;
-    }
     for (uint32_t i = 0; i < self->config.max_readers; i++) {
         channel_reader *reader = &self->readers[i];
         if (reader->page == NULL && (found == NULL || (found->state != 0 && reader->state == 0))) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/** @file See channel.h: frames that a kernel of the caller's makes ready, by storing the words itself. */
+/**
+ * @file See channel.h: frames that a kernel of the caller's makes ready, by storing the words itself. A frame gets its number where
+ * the words are given out. Readers see it when the kernel was launched (docs/channels.md, "The order of streams").
+ */
 #include <inttypes.h>
 
 #include "base/struct_size.h"
 #include "channel/channel.h"
-#include "copy/detour.h"
-#include "cuda/context.h"
 
 /* ---- giving the words out ---------------------------------------------------------------------- */
 
@@ -35,7 +36,6 @@ static gpuipc_status find_words(const channel *self, uint32_t at, uint64_t numbe
     return status;
 }
 
-/* Nothing but the words' addresses and the turn can fail, so readers are told last. */
 static gpuipc_status give_words(channel *self, uint32_t at, const gpuipc_frame *frame,
                                 trail_stream *by, gpuipc_word *words) {
     channel_slot *slot = &self->slots[at];
@@ -47,7 +47,7 @@ static gpuipc_status give_words(channel *self, uint32_t at, const gpuipc_frame *
         slot->is_in_kernel = true;
         slot->has_turn = true;
         slot->stream = by->stream;
-        channel_tell_of(self, at, frame, false);
+        channel_number_frame(self, at, frame);
     }
     return status;
 }
@@ -113,11 +113,6 @@ gpuipc_status gpuipc_channel_publish_by_kernel(gpuipc_channel *handle, const gpu
 
 /* ---- the kernel was launched ------------------------------------------------------------------- */
 
-void channel_kernel_is_over(channel *self, uint32_t slot) {
-    self->slots[slot].is_in_kernel = false;
-    channel_left_forget(self, slot);
-}
-
 bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t *out_slot) {
     const uint64_t at = frame->id & 255u;
     if (at >= self->config.slots || !self->slots[at].is_in_kernel ||
@@ -128,12 +123,14 @@ bool channel_kernel_has(const channel *self, const gpuipc_frame *frame, uint32_t
     return true;
 }
 
-/* Behind it an event is recorded. */
-static gpuipc_status end_turn(channel *self, channel_slot *slot, gpuipc_stream stream) {
+/* Behind it an event is recorded, which waits while another thread frees memory: so readers are told before. */
+static gpuipc_status end_turn(channel *self, uint32_t at, gpuipc_stream stream) {
+    channel_slot *slot = &self->slots[at];
     trail_stream by;
     gpuipc_status status =
         trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
     if (status == GPUIPC_OK) {
+        channel_tell_of(self, at, false);
         slot->turn.by = &by;
         status = trail_turn_try_end(&slot->turn);
         trail_stream_leave(&by);
@@ -149,10 +146,10 @@ static gpuipc_status launched(channel *self, const gpuipc_frame *frame, gpuipc_s
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "no kernel has words of this frame, or one in another stream");
     }
-    gpuipc_status status = end_turn(self, &self->slots[at], stream);
+    gpuipc_status status = end_turn(self, at, stream);
     if (status == GPUIPC_OK) {
         self->slots[at].has_turn = false;
-        channel_kernel_is_over(self, at);
+        self->slots[at].is_in_kernel = false;
     }
     return status;
 }
@@ -193,76 +190,9 @@ gpuipc_status channel_kernel_cancel(channel *self, uint32_t slot, gpuipc_stream 
     return GPUIPC_OK;
 }
 
-void channel_kernel_let_go(const channel *self, point_page *page, uint32_t slot) {
-    const point_word awaited = channel_awaited_word(page, slot, self->slots[slot].number);
-    point_raise(&awaited); /* it may have been stored where the kernel could not be told of */
-}
-
-/* In the CUDA context of the device, by a stream that was made for this. */
-static gpuipc_status write_behind(const channel *self, uint32_t at, const point_word *words,
-                                  size_t count, CUstream stream) {
-    trail_stream by;
-    trail_turn turn;
-    gpuipc_status status =
-        trail_stream_enter(self->context, stream, self->buffer->access_device, &by);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = trail_turn_begin(self->trail, TRAIL_WRITE, at, &by, &turn);
-    if (status == GPUIPC_OK) {
-        status = trail_turn_write(&turn, words, count);
-        if (status == GPUIPC_OK) {
-            trail_turn_end(&turn);
-        } else {
-            trail_turn_cancel(&turn);
-        }
-    }
-    trail_stream_leave(&by);
-    return status;
-}
-
-/* While a stream has yet to say that the frame before is ready, readers may wait for that one at the same word. So they are let
- * go behind it: what a stream has been given is done after its end, which does not wait for it (cuda.h, cuStreamDestroy). To
- * make a stream waits while another thread frees memory (docs/adr/0011), so this is for streams that are late indeed. */
-static gpuipc_status store_later(const channel *self, uint32_t at, const point_word *words,
-                                 size_t count) {
-    const driver *drv = &self->context->driver;
-    device_scope scope;
-    CUstream follows;
-    gpuipc_status status = device_enter(self->context, self->buffer->access_device, &scope);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
-    status = detour_stream_new(drv, &follows);
-    if (status == GPUIPC_OK) {
-        status = write_behind(self, at, words, count, follows);
-        detour_stream_destroy(drv, follows);
-    }
-    device_leave(&scope);
-    return status;
-}
-
-/* Nobody says any more that it is ready: who awaits it goes on, and finds that there are no contents. Where no stream can be
- * given that, they are let go with this process. */
-static void let_readers_go(const channel *self, uint32_t at) {
-    point_word words[GPUIPC_CHANNEL_READERS_MAX];
-    const size_t count =
-        channel_list_words(self, at, channel_awaited_value(self->slots[at].number), words);
-    if (!trail_passes_soon(self->trail, TRAIL_WRITE, at)) {
-        (void)store_later(self, at, words, count);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        point_raise(&words[i]); /* it may have been stored where the kernel could not be told of */
-    }
-}
-
 void channel_kernels_end(channel *self) {
     for (uint32_t i = 0; i < self->config.slots; i++) {
         cancel_turn(&self->slots[i]);
-        if (self->slots[i].is_in_kernel) {
-            let_readers_go(self, i);
-            self->slots[i].is_in_kernel = false;
-        }
+        self->slots[i].is_in_kernel = false;
     }
 }

@@ -48,49 +48,18 @@ void channel_offer(channel *self, channel_reader *reader, uint32_t slot, bool is
 
 /* Who takes the newest has passed over all that it was offered before. */
 static bool is_passed_over(const channel *self, const channel_reader *reader, uint64_t number) {
-    return reader->delivery == GPUIPC_DELIVERY_NEWEST && number != self->number;
+    return reader->delivery == GPUIPC_DELIVERY_NEWEST && number != self->told;
 }
 
 /* ---- the end of a reader ----------------------------------------------------------------------- */
 
-/* Whether its streams may still wait, at the same word, for the frame before in this slot. */
-static bool has_former(const channel_reader *reader, const channel_slot *slot, uint32_t at,
-                       uint32_t bit) {
-    const point_word returned = channel_returned_word(reader->page, at, slot->awaited_number);
-    return (slot->awaited & bit) != 0 && !point_is_reached(&returned);
-}
-
-/* What stands in for the kernel's frame tells those that read then.
- * @return whether a stream that has yet to write the number of the frame before takes that back: it was offered this one */
-static bool let_go(const channel *self, const channel_reader *reader, uint32_t at) {
-    const channel_slot *slot = &self->slots[at];
-    const bool is_written = trail_had_passed(self->trail, TRAIL_WRITE, at);
-    if (is_written || !has_former(reader, slot, at, bit_of(self, reader))) {
-        channel_kernel_let_go(self, reader->page, at);
-    }
-    return !is_written && slot->number > reader->before;
-}
-
-static void give_page_up(channel *self, channel_reader *reader, uint64_t awaited_slots) {
-    if (awaited_slots != 0) {
-        channel_left_add(self, reader->page, awaited_slots);
-    } else {
-        point_page_unreference(reader->page, false);
-    }
-    reader->page = NULL;
-}
-
 void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_state why) {
     const uint32_t bit = bit_of(self, reader);
-    uint64_t awaited_slots = 0;
     if (why == GPUIPC_READER_DROPPED) {
         channel_write(reader->page, CHANNEL_END, CHANNEL_DROPPED);
     }
     for (uint32_t i = 0; i < self->config.slots; i++) {
         channel_slot *slot = &self->slots[i];
-        if (slot->is_in_kernel && let_go(self, reader, i)) {
-            awaited_slots |= UINT64_C(1) << i;
-        }
         slot->awaited &= ~bit;
         slot->loan_awaits &= ~bit;
         if ((slot->holders & bit) != 0) {
@@ -112,7 +81,8 @@ void channel_reader_end(channel *self, channel_reader *reader, gpuipc_reader_sta
     channel_wake(reader->page, CHANNEL_READER_SLEEPS, &reader->reader_bell);
     os_bell_close(&reader->reader_bell);
     os_bell_close(&reader->writer_bell);
-    give_page_up(self, reader, awaited_slots);
+    point_page_unreference(reader->page, false);
+    reader->page = NULL;
     reader->state = why;
 }
 
@@ -150,7 +120,7 @@ bool channel_look_at_readers(channel *self) {
             are_any = true;
         }
     }
-    return channel_left_look(self) || are_any;
+    return are_any;
 }
 
 /* The pages of all readers, with a reference on each. The mutex is held. */
@@ -175,7 +145,7 @@ static bool is_any_abandoned(point_page *const *pages, size_t count) {
     return is_any;
 }
 
-/* Of those that go by themselves no system is asked. The mutex is held. @return whether it is to be looked again */
+/* Of those that go by themselves no system is asked. The mutex is held. @return whether there are any more */
 static bool look_who_closed(channel *self) {
     bool are_any = false;
     for (uint32_t i = 0; i < self->places; i++) {
@@ -186,7 +156,7 @@ static bool look_who_closed(channel *self) {
         }
         are_any |= reader->page != NULL;
     }
-    return channel_left_look(self) || are_any;
+    return are_any;
 }
 
 bool channel_readers_look(object *of) {
@@ -225,7 +195,6 @@ void channel_readers_end(channel *self, bool forked) {
         point_page_unreference(reader->page, forked);
         reader->page = NULL;
     }
-    channel_left_end(self, forked);
 }
 
 /* ---- who they are ------------------------------------------------------------------------------ */

@@ -142,9 +142,6 @@ size_t channel_list_words(const channel *self, uint32_t slot, uint64_t value, po
                 (point_word){self->readers[i].page, channel_entry(slot, CHANNEL_READY), value};
         }
     }
-    if (self->slots[slot].is_in_kernel) {
-        count += channel_left_words(self, slot, value, words + count);
-    }
     return count;
 }
 
@@ -236,21 +233,11 @@ static void prefetch_offers(const channel *self) {
     }
 }
 
-/* The words of all before any is woken. */
-static void tell_readers(channel *self, uint32_t at, bool is_ready) {
-    for (uint32_t i = 0; i < self->places; i++) {
-        if (self->readers[i].page != NULL) {
-            channel_offer(self, &self->readers[i], at, is_ready);
-        }
-    }
-    GPUIPC_FULL_FENCE();
-    wake_readers(self);
-}
-
-void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame, bool is_ready) {
+void channel_number_frame(channel *self, uint32_t at, const gpuipc_frame *frame) {
     channel_slot *slot = &self->slots[at];
     slot->is_on_loan = false;
     slot->is_intact = true;
+    slot->is_told = false;
     slot->was_returned = false;
     slot->number = ++self->number;
     list_remove(&slot->by_age);
@@ -262,10 +249,37 @@ void channel_tell_of(channel *self, uint32_t at, const gpuipc_frame *frame, bool
     if (frame->header_bytes > 0) {
         memcpy(slot->header, frame->header, frame->header_bytes);
     }
-    tell_readers(self, at, is_ready);
 }
 
-/* @param frame NULL: readers know of it */
+/* A kernel may be launched after that of a later frame, which is then the newest. */
+static void tell_reader(channel *self, channel_reader *reader, uint32_t at, bool is_ready) {
+    const uint64_t number = self->slots[at].number;
+    if (reader->page == NULL || number <= reader->before) {
+        return; /* it came when the frame had its number */
+    }
+    if (reader->delivery == GPUIPC_DELIVERY_NEWEST && number < self->told) {
+        reader->passed_over++;
+    } else {
+        channel_offer(self, reader, at, is_ready);
+    }
+}
+
+/* The words of all before any is woken. */
+void channel_tell_of(channel *self, uint32_t at, bool is_ready) {
+    channel_slot *slot = &self->slots[at];
+    if (slot->is_told) {
+        return;
+    }
+    slot->is_told = true;
+    for (uint32_t i = 0; i < self->places; i++) {
+        tell_reader(self, &self->readers[i], at, is_ready);
+    }
+    self->told = slot->number > self->told ? slot->number : self->told;
+    GPUIPC_FULL_FENCE();
+    wake_readers(self);
+}
+
+/* @param frame NULL: it has its number */
 static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_frame *frame,
                                        gpuipc_stream stream) {
     const uint64_t number = frame != NULL ? self->number + 1 : self->slots[at].number;
@@ -282,15 +296,16 @@ static gpuipc_status publish_on_stream(channel *self, uint32_t at, const gpuipc_
     status = write_on_stream(self, at, number, &by, &turn);
     if (status == GPUIPC_OK) {
         if (frame != NULL) {
-            channel_tell_of(self, at, frame, false);
+            channel_number_frame(self, at, frame);
         }
+        channel_tell_of(self, at, false);
         trail_turn_end(&turn);
     }
     trail_stream_leave(&by);
     return status;
 }
 
-/* A kernel was to say that it is ready, and does not. */
+/* A kernel was to say that it is ready, and was not launched. */
 static gpuipc_status publish_known(channel *self, uint32_t at, gpuipc_stream stream) {
     gpuipc_status status = has_stream(stream) ? GPUIPC_OK : check_readers(self, at);
     if (status == GPUIPC_OK) {
@@ -301,7 +316,8 @@ static gpuipc_status publish_known(channel *self, uint32_t at, gpuipc_stream str
                                     : write_now(self, at, self->slots[at].number);
     }
     if (status == GPUIPC_OK) {
-        channel_kernel_is_over(self, at);
+        self->slots[at].is_in_kernel = false;
+        channel_tell_of(self, at, true); /* unless a stream was given that it is ready */
     }
     return status;
 }
@@ -327,7 +343,8 @@ static gpuipc_status publish(channel *self, const gpuipc_frame *frame, gpuipc_st
         status = write_now(self, at, self->number + 1);
     }
     if (status == GPUIPC_OK) {
-        channel_tell_of(self, at, frame, true);
+        channel_number_frame(self, at, frame);
+        channel_tell_of(self, at, true);
     }
     return status;
 }
