@@ -23,6 +23,8 @@
  *   stream that is not captured. Without a stream they are refused (::GPUIPC_ERR_INVALID_ARGUMENT).
  * - It is the stream that waits, until each reader has given the slot back, or until the writer has published. Every reader
  *   gets every turn.
+ * - The stream is given that wait before the other end's stream is given its part. So the two ends must not have one stream, and a
+ *   stream must not wait for a turn in front of work that this turn needs.
  * - A host that is not captured may be 31 turns ahead of its streams, and is at most 62. Then a loan, or a take, waits for them
  *   until its timeout (::GPUIPC_ERR_TIMEOUT). So who stands still does not fill the queue of the other end's stream. What the
  *   program puts there besides may. Then the driver waits in the call that comes next, and nothing else of the library

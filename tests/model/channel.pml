@@ -24,9 +24,9 @@
  *  11: who finds that what it took was withdrawn does not say so
  *  12: who closes gives back what it has in a slot of which its stream still has the former frame
  *  13: who has closed counts as gone, although the writer's stream waits for a frame of before the one that is there
- *  14: a channel that ends lets who awaits a kernel go, although its stream has yet to say that the frame before is ready
- *  15: a channel that ends lets nobody go who awaits a kernel
- *  16: a reader that has closed is let go by what a stream, which has yet to say that the frame before is ready, takes back
+ *  14: a frame is offered before the writer's stream was given what makes it ready, or its kernel
+ *  15: a reader says that it has given back before its stream was given the return
+ *  16: a reader of the newest is offered the frame of a kernel that was launched behind a later one
  */
 #ifndef FAULT
 #define FAULT 0
@@ -41,7 +41,10 @@
 #define CLOSES 2 /* 0, 1: this reader may close; 2: none does */
 #endif
 #ifndef KERNEL
-#define KERNEL 0 /* 1: a kernel that is never launched has the last frame, whose slot is its own when the channel ends */
+#define KERNEL 0 /* 1: a kernel makes the last but one, and may be launched behind the last; there are two slots */
+#endif
+#ifndef SHARED
+#define SHARED 0 /* 1: one stream of the writer and of its readers, as the default stream is one of all threads */
 #endif
 #ifndef SLOTS
 #define SLOTS 2
@@ -68,7 +71,7 @@
 /* ---- what a reader and the writer share: a page for each reader ---- */
 byte having[READERS * SLOTS];   /* the reader's; all others but "returned" are the writer's */
 byte returned[READERS * SLOTS]; /* the last frame that was; the reader's, or its stream's */
-byte ready[READERS * SLOTS];    /* one more than twice the last frame that was; twice a frame: it never will be */
+byte ready[READERS * SLOTS];    /* the last frame that was */
 byte place[READERS * SLOTS];    /* ring: of an offer; 0: none, or withdrawn, or being written */
 byte said[READERS * SLOTS];     /* ring: the rest of an offer */
 byte tail;                      /* the newest; of the reader of the newest */
@@ -88,22 +91,15 @@ bool holds[READERS * SLOTS]; /* this reader may have this slot */
 bool waits[READERS];         /* of the slot that was found: a stream has to wait for this reader */
 bool offered[READERS];       /* likewise: this reader is to lose its offer */
 byte frame_of[SLOTS];
-byte written[SLOTS]; /* the last frame of which the writer's stream has said that it is ready: what its event says */
+byte of_kernel = NOBODY; /* the slot whose frame a kernel makes that was not launched */
+bool writer_is_over;     /* it puts nothing on its stream any more */
 
 bool is_ended[READERS];      /* this reader has left, and has nothing */
 byte awaited[READERS * SLOTS]; /* the latest frame that the writer's stream waits for */
-#if KERNEL != 0 && CLOSES != 2
-#define MAY_AWAIT_KERNEL(r) ((r) == CLOSES)
-bool is_through; /* the stream of the reader that may close has done all that it was given */
-#else
-#define MAY_AWAIT_KERNEL(r) false
-#endif
-
 /* ---- a reader's own ---- */
 byte returns[READERS * SLOTS]; /* so many frames of this slot its stream has yet to return */
 
-#define IS_READY(r, s, n) (ready[AT(r, s)] >= 2 * (n))
-#define IS_LOST(r, s, n)  (ready[AT(r, s)] == 2 * (n))
+#define IS_READY(r, s, n) (ready[AT(r, s)] >= (n))
 
 #if FAULT == 6
 #define IS_GONE(r) false
@@ -128,8 +124,20 @@ byte returns[READERS * SLOTS]; /* so many frames of this slot its stream has yet
 #define HAS_NOTHING(r) (NOTHING_IN(r, 0) && NOTHING_IN(r, 1))
 #endif
 
-chan stream = [FRAMES] of { byte, byte, byte, bool, bool }; /* slot, frame, the one before, wait for reader 0, 1 */
-chan reader_streams[READERS] = [SLOTS] of { byte, byte };   /* slot, frame; SLOTS above: it is awaited, and not returned */
+/* What streams are given: what, which reader's, slot, frame. */
+#define MAKES   0 /* the writer fills the slot, and says that the frame is ready */
+#define AWAITS  1 /* the writer waits until the reader has returned the frame */
+#define RETURNS 2 /* the reader waits until the frame is ready, uses it, and returns it */
+#define WRITERS 0 /* the number of the writer's stream */
+#define READERS_STREAM(r) (SHARED -> WRITERS : (r) + 1)
+chan streams[READERS + 1] = [2 * FRAMES + SHARED * FRAMES] of { byte, byte, byte, byte };
+
+#define READER_IS_OVER(r) (ONLY == 1 - (r) || is_over[r])
+#if SHARED
+#define IS_OVER(s) (writer_is_over && READER_IS_OVER(0) && READER_IS_OVER(1))
+#else
+#define IS_OVER(s) ((s) == WRITERS -> writer_is_over : is_over[(s) - 1])
+#endif
 
 /* What a process had on its streams ends with it. */
 #if KILLED != 0
@@ -156,7 +164,7 @@ inline look_at(r, s) {
     fi;
     offered[r] = holds[AT(r, s)] && (r != IN_ORDER || has_left[r]) && having[AT(r, s)] / 4 != frame_of[s];
     waits[r] = holds[AT(r, s)] && having[AT(r, s)] == 4 * frame_of[s] + GIVEN;
-    free = free && (FAULT == 2 || !holds[AT(r, s)] || waits[r] || offered[r]);
+    free = free && s != of_kernel && (FAULT == 2 || !holds[AT(r, s)] || waits[r] || offered[r]);
     if
     :: holds[AT(r, s)] && !offered[r] && (!waits[r] || FAULT == 8) -> holder = r
     :: else
@@ -218,6 +226,20 @@ inline withdraw_all() {
 #endif
 }
 
+inline await_return(r) {
+    if
+    :: waits[r] ->
+        d_step {
+            streams[WRITERS] ! AWAITS, r, slot, frame_of[slot];
+            if
+            :: CLOSES == r -> awaited[AT(r, slot)] = frame_of[slot]
+            :: else
+            fi
+        }
+    :: else
+    fi
+}
+
 /* Any slot may be looked at first, as a stream may be in the way in another. Where a reader takes what was to be withdrawn, the
  * writer looks again. */
 inline loan() {
@@ -246,8 +268,13 @@ inline loan() {
         :: else
         fi
     od;
+    await_return(0);
+    await_return(1);
     who = 0;
-    d_step { first = 0; holder = 0; free = false; offered[0] = false; offered[1] = false }
+    d_step {
+        first = 0; holder = 0; free = false;
+        offered[0] = false; offered[1] = false; waits[0] = false; waits[1] = false
+    }
 }
 
 inline wake_reader(r) {
@@ -257,7 +284,7 @@ inline wake_reader(r) {
     fi
 }
 
-inline offer(r) {
+inline offer(r, n) {
     d_step { holds[AT(r, slot)] = !IS_GONE(r) };
 #if FAULT == 4
     place[IN_RING(r, n)] = PLACE_OF(n, slot);
@@ -278,67 +305,42 @@ inline offer(r) {
     fi
 }
 
-/* In the order of the stream; not of a kernel, which is the caller's to launch. */
-inline publish_on_stream() {
-    d_step {
-        stream ! slot, n, frame_of[slot], waits[0], waits[1];
-#if CLOSES != 2
-        awaited[AT(CLOSES, slot)] = (waits[CLOSES] -> frame_of[slot] : awaited[AT(CLOSES, slot)]);
+inline offer_to_all(n) {
+#if ONLY != 1
+    offer(0, n);
 #endif
-        frame_of[slot] = n
-    }
+#if ONLY != 0
+    if
+    :: n > told || FAULT == 16 -> offer(1, n)
+    :: else /* it was offered a later one */
+    fi;
+#endif
+    wake_reader(0);
+    wake_reader(1);
+    told = (n > told -> n : told)
 }
 
-inline publish_by_kernel() {
-    d_step {
-        former = frame_of[slot];
-        of_kernel = slot;
-#if CLOSES != 2
-        awaited[AT(CLOSES, slot)] = (waits[CLOSES] -> former : awaited[AT(CLOSES, slot)]);
-#endif
-        frame_of[slot] = n
-    }
-}
-
-/* The regular look. A reader that ends is let go, and again behind the stream that has yet to come to the frame before. While
- * it has not ended, the channel may; then this one waits, to see that nobody but the look is needed. */
-inline look_after_who_closed() {
-#if KERNEL != 0 && CLOSES != 2
-    do
-    :: !is_ended[CLOSES] -> break
-    :: !is_ended[CLOSES] && has_left[CLOSES] && HAS_NOTHING(CLOSES) ->
-        d_step {
-            is_ended[CLOSES] = true;
-            is_left = FAULT != 16 && written[of_kernel] < former
-        };
-        ready[AT(CLOSES, of_kernel)] = 2 * FRAMES
-    :: is_left && written[of_kernel] >= former ->
-        ready[AT(CLOSES, of_kernel)] = 2 * FRAMES;
-        is_left = false
-    :: is_ended[CLOSES] && is_through -> break
-    od
+/* In the order of the stream: so is a kernel that is launched. */
+inline publish(n) {
+#if FAULT == 14
+    offer_to_all(n);
+    streams[WRITERS] ! MAKES, 0, slot, n
 #else
-    skip
+    streams[WRITERS] ! MAKES, 0, slot, n;
+    offer_to_all(n)
 #endif
 }
 
-/* The word of that slot may be awaited for the frame before, which the stream comes to soon. */
-inline let_go_who_awaits_the_kernel() {
-#if KERNEL != 0 && FAULT != 15
-    (FAULT == 14 || written[of_kernel] >= former);
-    ready[AT(0, of_kernel)] = 2 * FRAMES;
-    ready[AT(1, of_kernel)] = 2 * FRAMES
-#else
-    skip
-#endif
+inline launch() {
+    slot = of_kernel;
+    publish(frame_of[slot]);
+    d_step { of_kernel = NOBODY; slot = 0 }
 }
 
 active proctype writer() {
     byte n = 1;
     byte slot;
-    byte former; /* of the slot that a kernel has */
-    byte of_kernel;
-    bool is_left; /* of the reader that closed: its word is to be stored again */
+    byte told; /* the newest frame that readers know of */
     byte who;
     byte first;
     byte holder; /* one that has to give something back before there is a slot */
@@ -348,22 +350,22 @@ active proctype writer() {
         :: n > FRAMES -> break
         :: else ->
             loan();
+            frame_of[slot] = n;
             if
-            :: KERNEL == 0 || n < FRAMES -> publish_on_stream()
-            :: KERNEL != 0 && n == FRAMES -> publish_by_kernel()
+            :: KERNEL != 0 && n + 1 == FRAMES -> of_kernel = slot /* its kernel knows the words by now */
+            :: KERNEL == 0 || n + 1 != FRAMES -> publish(n)
             fi;
-#if ONLY != 1
-            offer(0);
-#endif
-#if ONLY != 0
-            offer(1);
-#endif
-            wake_reader(0);
-            wake_reader(1);
-            d_step { slot = 0; n++ }
+            d_step { slot = 0; n++ };
+            if
+            :: of_kernel != NOBODY -> launch()
+            :: true
+            fi
         od;
-        look_after_who_closed();
-        let_go_who_awaits_the_kernel();
+        if
+        :: of_kernel != NOBODY -> launch()
+        :: else
+        fi;
+        writer_is_over = true;
         has_ended[0] = true;
         wake_reader(0);
         has_ended[1] = true;
@@ -371,28 +373,52 @@ active proctype writer() {
     } unless { writer_is_killed }
 }
 
-/* What the writer has put on its stream. Nobody is left waiting by a reader that has ended: the watch sees to that. */
-active proctype writer_stream() {
-    byte slot;
-    byte n;
-    byte before;
-    byte done;
-    bool waits_0;
-    bool waits_1;
-    {
-        do
-        :: done == FRAMES - KERNEL -> break
-        :: else ->
-            stream ? slot, n, before, waits_0, waits_1;
-            (!waits_0 || is_killed[0] || is_ended[0] || IS_RETURNED(0, slot, before));
-            (!waits_1 || is_killed[1] || is_ended[1] || IS_RETURNED(1, slot, before));
+/* ---- streams ---- */
+
+/* Nobody is left waiting by one that has ended: the watch sees to that. */
+inline follow(s) {
+    do
+    :: streams[s] ? what, whose, slot, n ->
+        if
+        :: what == AWAITS -> (is_killed[whose] || is_ended[whose] || IS_RETURNED(whose, slot, n))
+        :: what == MAKES ->
             contents[slot] = 0;
             contents[slot] = n;
-            ready[AT(0, slot)] = 2 * n + 1;
-            ready[AT(1, slot)] = 2 * n + 1;
-            d_step { written[slot] = n; slot = 0; n = 0; before = 0; waits_0 = false; waits_1 = false; done++ }
-        od
+            ready[AT(0, slot)] = n;
+            ready[AT(1, slot)] = n
+        :: what == RETURNS ->
+            if
+            :: IS_READY(whose, slot, n) ->
+                assert(contents[slot] == n);
+                assert(contents[slot] == n)
+            :: writer_is_killed
+            fi;
+            RETURN(whose, slot, n);
+            d_step { returns[AT(whose, slot)] = returns[AT(whose, slot)] - (CLOSES == whose -> 1 : 0) }
+        fi;
+        d_step { what = 0; whose = 0; slot = 0; n = 0 }
+    :: IS_OVER(s) && empty(streams[s]) -> break
+    od
+}
+
+active proctype writer_stream() {
+    byte what;
+    byte whose;
+    byte slot;
+    byte n;
+    {
+        follow(WRITERS)
     } unless { writer_is_killed }
+}
+
+proctype reader_stream(byte r) {
+    byte what;
+    byte whose;
+    byte slot;
+    byte n;
+    {
+        follow(r + 1)
+    } unless { is_killed[r] }
 }
 
 /* ---- a reader ---- */
@@ -444,27 +470,39 @@ inline take() {
 inline use() {
     if
     :: FAULT == 3 || IS_READY(r, slot, taken) ->
-        assert(contents[slot] == taken || IS_LOST(r, slot, taken));
+        assert(contents[slot] == taken);
         seen = taken
     :: writer_is_killed /* it learns that the writer ended before the frame was ready */
     fi
 }
 
 /* By the host, which has used it; by the reader's stream, which uses it while the host goes on; or by its kernel, which is
- * through before the host says that it was launched. (One that is not is as a stream.) Mistake 8 needs both readers, and is
- * found soon when each has one way. */
+ * through before the host says that it was launched. (A kernel that is not through is as a stream.) Mistake 8
+ * needs both readers, and is found soon when each has one way, and the host returns while the writer sleeps. */
 inline use_and_give_back() {
     if
     :: FAULT != 8 || r == IN_ORDER -> use();
+#if FAULT == 8
+        (writer_sleeps[0] || writer_sleeps[1] || writer_is_over);
+#endif
         RETURN(r, slot, taken);
         wake_writer()
-    :: FAULT != 8 || r != IN_ORDER -> having[AT(r, slot)] = 4 * taken + GIVEN;
+    :: FAULT != 8 || r != IN_ORDER ->
+#if FAULT == 15
+        having[AT(r, slot)] = 4 * taken + GIVEN;
         wake_writer();
+#endif
         d_step {
-            reader_streams[r] ! slot, taken;
+            streams[READERS_STREAM(r)] ! RETURNS, r, slot, taken;
             returns[AT(r, slot)] = returns[AT(r, slot)] + (CLOSES == r -> 1 : 0);
             seen = taken
-        }
+        };
+#if FAULT != 15
+        having[AT(r, slot)] = 4 * taken + GIVEN;
+        wake_writer()
+#else
+        skip
+#endif
     :: FAULT != 7 && FAULT != 8 -> use();
         returned[AT(r, slot)] = taken;
         having[AT(r, slot)] = 4 * taken + GIVEN;
@@ -475,44 +513,10 @@ inline use_and_give_back() {
         :: returns[AT(r, slot)] == 0 || FAULT == 12 -> RETURN(r, slot, taken)
         :: else /* the writer learns from its end */
         fi;
-        if
-        :: MAY_AWAIT_KERNEL(r) && taken == FRAMES -> reader_streams[r] ! slot + SLOTS, taken
-        :: true
-        fi;
         closes = true
 #endif
     fi;
     taken = 0
-}
-
-/* What a reader has put on its stream. The watch lets it go when the writer has ended. */
-proctype reader_stream(byte r) {
-    byte slot;
-    byte n;
-    {
-        do
-        :: reader_streams[r] ? slot, n ->
-            if
-            :: slot >= SLOTS -> (IS_READY(r, slot - SLOTS, n) || writer_is_killed)
-            :: else ->
-                if
-                :: IS_READY(r, slot, n) ->
-                    assert(contents[slot] == n || IS_LOST(r, slot, n));
-                    assert(contents[slot] == n || IS_LOST(r, slot, n))
-                :: writer_is_killed
-                fi;
-                RETURN(r, slot, n);
-                d_step { returns[AT(r, slot)] = returns[AT(r, slot)] - (CLOSES == r -> 1 : 0) }
-            fi;
-            d_step { slot = 0; n = 0 }
-        :: is_over[r] && empty(reader_streams[r]) -> break
-        od;
-#if KERNEL != 0 && CLOSES != 2
-        is_through = is_through || r == CLOSES
-#else
-        skip
-#endif
-    } unless { is_killed[r] }
 }
 
 proctype reader(byte r) {
@@ -573,11 +577,15 @@ init {
     atomic {
 #if ONLY != 1
         run reader(0);
+#if !SHARED
         run reader_stream(0);
+#endif
 #endif
 #if ONLY != 0
         run reader(1);
+#if !SHARED
         run reader_stream(1);
+#endif
 #endif
         skip
     }
