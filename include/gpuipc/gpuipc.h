@@ -383,8 +383,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_retain(gpuipc_buffer *buff
  * @blocking for the driver's unmapping. The last of legacy, p2p and host memory for what the devices have been
  *           given to do, unless a stream of this process waits for another process. Then a later call frees it: another
  *           such release, gpuipc_buffer_await_returns(), gpuipc_connection_close(), gpuipc_context_destroy(), or a
- *           creation where much is kept or there is no room. So it is where returns of the buffer are just looked for
- *           (gpuipc_buffer_get_returns_wait_handle())  @since 0.1
+ *           creation or an opening where much is kept or there is no room. So it is where returns of the buffer are just
+ *           looked for (gpuipc_buffer_get_returns_wait_handle())  @since 0.1
  */
 GPUIPC_API gpuipc_status gpuipc_buffer_release(gpuipc_buffer *buffer);
 
@@ -416,9 +416,12 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_release_async(gpuipc_buffe
  * - If the CUDA context has ended or is dead, the buffer is released at once. What is dropped in a handler of exit(),
  *   or not passed by then, is left to the end of the process. In a forked child only host memory is freed.
  * - With the last object of a context that was destroyed, that thread ends the context.
- * - Memory of transports legacy, p2p and host is returned then, and freed by a later call, as
- *   gpuipc_buffer_release() says of it. To free it waits for the devices, and other threads' calls of the driver wait
- *   for that.
+ * - Memory of transports legacy, p2p and host is returned then, and freed later: by a call that gpuipc_buffer_release()
+ *   names, or by the thread. The driver frees such memory when all work of the devices is done, and other threads' calls of
+ *   the driver wait meanwhile. So the thread frees memory only after every device has been idle for a tenth of a second,
+ *   and no stream of this process waits for another process.
+ * - Work that waits for a later call of this process must not be given while the thread may free memory: hold the thread
+ *   back with gpuipc_drops_pause().
  * - Whatever was dropped since the last look shares one mark; at most one mark for each device is pending.
  * @param buffer NULL does nothing
  * @errors ::GPUIPC_ERR_RELEASED  @ownership takes one reference  @threads any, also at the same time
@@ -429,9 +432,11 @@ GPUIPC_API gpuipc_status gpuipc_buffer_drop(gpuipc_buffer *buffer);
 /**
  * Holds back what is dropped, in this process, until gpuipc_drops_resume() was called as often. To be called before
  * cuStreamBeginCapture() of a non-blocking stream: afterwards no mark invalidates the capture. (Where the driver is
- * older than CUDA 12.5, it is its waiting that would.)
+ * older than CUDA 12.5, it is its waiting that would.) Nor does the library's thread free memory until then
+ * (gpuipc_buffer_drop()).
  * @errors none particular  @ownership none  @threads any
- * @blocking for a mark that is just being made: microseconds, or as long as another call of the driver keeps it waiting
+ * @blocking for a mark that is just being made, or memory that is just being freed: microseconds, or as long as another
+ *           call of the driver keeps it waiting
  * @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_drops_pause(void);

@@ -300,7 +300,8 @@ typedef struct gpuipc_incoming {
  *         ::GPUIPC_ERR_OUT_OF_DEVICE_MEMORY, ::GPUIPC_ERR_LOST (the sender ended before the contents
  *         were ready); and ::GPUIPC_ERR_OTHER_KIND (contents come next)
  * @ownership the buffers are the caller's, one reference each  @threads one receiver at a time
- * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers. With
+ * @blocking up to timeout_ms for the message, and for the driver's mapping of its buffers. With buffers, also for much
+ *           memory that was given up before and is still kept, as gpuipc_connection_close(). With
  *           ::GPUIPC_RECEIVE_ASYNC also while memory is freed in another thread, whatever timeout_ms is
  * @since 0.1
  */

@@ -263,6 +263,7 @@ typedef struct gpuipc_open_config {
  * @ownership the caller holds one reference  @threads any; requests to one server go one after the other, and who waits
  *         for contents keeps nobody else waiting
  * @blocking up to timeout_ms in all, for the server and until the contents are ready, and for the driver's mapping.
+ *         A first opening also for much memory that was given up before and is still kept, as gpuipc_connection_close().
  *         With ::GPUIPC_RECEIVE_ASYNC or ::GPUIPC_RECEIVE_DEFERRED it does not wait for contents, but for what is
  *         excepted there; with the former also while memory is freed in another thread, whatever timeout_ms is
  *         @since 0.1

@@ -277,13 +277,13 @@ Test(deferred, a_release_does_not_wait_for_a_stream_that_waits) {
     hold(sent);
     for (size_t i = 0; i < 3; i++) {
         check_ok(gpuipc_buffer_release(buffers[i]));
-        cr_assert_eq(ctx->deferred->items.count, i + 1);
+        cr_assert_eq(ctx->deferred->ready.count, i + 1);
     }
     cr_assert(exists(address));
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_returns(sent, 0));
-    cr_assert_eq(ctx->deferred->items.count, 3);
+    cr_assert_eq(ctx->deferred->ready.count, 3);
     let_go();
-    cr_assert_eq(ctx->deferred->items.count, 3, "a release that need not wait runs nothing");
+    cr_assert_eq(ctx->deferred->ready.count, 3, "a release that need not wait runs nothing");
     check_ok(gpuipc_buffer_await_returns(sent, SOON_MS));
     cr_assert(deferred_is_empty(ctx->deferred));
     cr_assert_not(exists(address));
@@ -340,11 +340,11 @@ Test(deferred, the_end_of_a_connection_runs_them_when_they_are_many) {
         check_ok(gpuipc_buffer_release(buffers[i]));
     }
     core_pair_close(&others[0]);
-    cr_assert_geq(ctx->deferred->items.count, MANY, "a stream waits");
+    cr_assert_geq(ctx->deferred->ready.count, MANY, "a stream waits");
     let_go();
-    cr_assert_geq(ctx->deferred->items.count, MANY);
+    cr_assert_geq(ctx->deferred->ready.count, MANY);
     core_pair_close(&others[1]);
-    cr_assert_lt(ctx->deferred->items.count, 64);
+    cr_assert_lt(ctx->deferred->ready.count, 64);
 }
 
 /* Nor does one that only creates and drops. */
@@ -362,17 +362,148 @@ Test(deferred, a_creation_runs_some_when_they_are_many) {
         check_ok(gpuipc_buffer_release(buffers[i]));
     }
     gpuipc_buffer *other = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
-    cr_assert_eq(ctx->deferred->items.count, MANY, "a stream waits");
+    cr_assert_eq(ctx->deferred->ready.count, MANY, "a stream waits");
     let_go();
-    const size_t kept = ctx->deferred->items.count;
+    const size_t kept = ctx->deferred->ready.count;
     cr_assert_geq(kept, MANY);
     gpuipc_buffer *another = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
     /* What is shared with other processes may come to the list a little later. */
-    cr_assert_lt(ctx->deferred->items.count, kept);
-    cr_assert_gt(ctx->deferred->items.count, kept - 2 * AT_A_TIME);
+    cr_assert_lt(ctx->deferred->ready.count, kept);
+    cr_assert_gt(ctx->deferred->ready.count, kept - 2 * AT_A_TIME);
     check_ok(gpuipc_buffer_release(other));
     check_ok(gpuipc_buffer_release(another));
 }
+
+enum {
+    OPENED_AFTER = 100, /* so many are kept then */
+    RUN_BY_ONE = 32
+};
+
+/* So many are kept, and no stream waits any more. @return how many */
+static size_t keep_many(void) {
+    static gpuipc_buffer *buffers[OPENED_AFTER];
+    for (int i = 0; i < OPENED_AFTER; i++) {
+        buffers[i] = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
+    }
+    hold(sent);
+    for (int i = 0; i < OPENED_AFTER; i++) {
+        check_ok(gpuipc_buffer_release(buffers[i]));
+    }
+    let_go();
+    return ctx->deferred->ready.count;
+}
+
+static void check_some_were_run(size_t kept) {
+    cr_assert_lt(ctx->deferred->ready.count, kept);
+    cr_assert_gt(ctx->deferred->ready.count, kept - 2 * RUN_BY_ONE, "the call does not run all");
+}
+
+/* A process that only receives may call nothing else. */
+Test(deferred, a_receive_runs_some_when_they_are_many) {
+    const size_t kept = keep_many();
+    check_ok(core_send(pair.client, &sent, 1));
+    check_ok(core_receive(pair.server, &opened, 1));
+    check_some_were_run(kept);
+}
+
+Test(deferred, an_opening_by_ticket_runs_some_when_they_are_many) {
+    const gpuipc_open_config config = {.struct_size = sizeof(config), .timeout_ms = SOON_MS};
+    gpuipc_server *server = NULL;
+    gpuipc_ticket ticket;
+    check_ok(gpuipc_server_create(core_context, NULL, &server));
+    check_ok(gpuipc_buffer_share(server, sent, NULL, &ticket));
+    const size_t kept = keep_many();
+    check_ok(gpuipc_buffer_open(core_context, &ticket, &config, &opened));
+    check_some_were_run(kept);
+    check_ok(gpuipc_server_destroy(server));
+}
+
+/* ---- what was dropped, and no call follows ---------------------------------------------------- */
+
+static void await_empty(void) {
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    while (deferred_has_ready(ctx->deferred) || deferred_additions(ctx->deferred) == 0) {
+        cr_assert_not(os_deadline_passed(deadline), "memory that was dropped is kept");
+        os_sleep_ms(1);
+    }
+}
+
+static void drop_new(gpuipc_transport transport) {
+    check_ok(gpuipc_buffer_drop(make(core_context, transport, core_unit)));
+}
+
+/* So many looks that an idle device would be seen. */
+static void await_looks(void) {
+    const uint64_t begun = core_calls("cuCtxRecordEvent");
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    while (core_is_emulated && core_calls("cuCtxRecordEvent") < begun + 10) {
+        cr_assert_not(os_deadline_passed(deadline));
+        os_sleep_ms(1);
+    }
+}
+
+Test(deferred, an_idle_process_frees_what_it_dropped) {
+    drop_new(GPUIPC_TRANSPORT_HOST);
+    drop_new(GPUIPC_TRANSPORT_LEGACY);
+    drop_new(GPUIPC_TRANSPORT_P2P);
+    await_empty();
+    cr_assert_eq(deferred_additions(ctx->deferred), 3);
+}
+
+/* To free it would wait for the work, which may wait for a call that waits for the free. */
+Test(deferred, a_device_at_work_keeps_what_was_dropped) {
+    gpuipc_buffer *far = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
+    check_ok(gpuipc_drops_pause());
+    check_ok(gpuipc_buffer_release_async(far, NULL)); /* passes, and is kept while drops pause */
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    while (!deferred_has_ready(ctx->deferred)) {
+        cr_assert_not(os_deadline_passed(deadline));
+        os_sleep_ms(1);
+    }
+    stream_gate_close(waiting);
+    check_ok(gpuipc_drops_resume());
+    await_looks();
+    cr_assert(deferred_has_ready(ctx->deferred));
+    stream_gate_check_waits(waiting);
+    stream_gate_open();
+    await_empty();
+}
+
+Test(deferred, a_pause_of_drops_keeps_what_was_dropped) {
+    gpuipc_buffer *other = make(core_context, GPUIPC_TRANSPORT_VMM, core_unit);
+    const CUdeviceptr address = core_info(other).address;
+    check_ok(gpuipc_drops_pause());
+    check_ok(gpuipc_buffer_release_async(make(core_context, GPUIPC_TRANSPORT_HOST, 4096), NULL));
+    check_ok(gpuipc_buffer_release_async(other, NULL)); /* is released by the same thread */
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    while (exists(address) || !deferred_has_ready(ctx->deferred)) {
+        cr_assert_not(os_deadline_passed(deadline));
+        os_sleep_ms(1);
+    }
+    os_sleep_ms(200); /* the thread looks ten times */
+    cr_assert(deferred_has_ready(ctx->deferred));
+    check_ok(gpuipc_drops_resume());
+    await_empty();
+}
+
+/* With the context, whatever the thread is about. */
+Test(deferred, the_end_of_the_context_frees_what_was_dropped) {
+    for (unsigned i = 0; i < 8; i++) {
+        gpuipc_context *made = core_context_new();
+        gpuipc_buffer *dropped = make(made, GPUIPC_TRANSPORT_LEGACY, core_unit);
+        const CUdeviceptr address = core_info(dropped).address;
+        check_ok(gpuipc_buffer_drop(dropped));
+        os_sleep_ms(i * 25); /* at another moment of the thread's each time */
+        check_ok(gpuipc_context_destroy(made));
+        const os_deadline deadline = os_deadline_after(SOON_MS);
+        while (exists(address)) { /* the thread may be the last that has the context */
+            cr_assert_not(os_deadline_passed(deadline));
+            os_sleep_ms(1);
+        }
+    }
+}
+
+/* ---- failures --------------------------------------------------------------------------------- */
 
 /* Whose failures are none of the creation's. */
 Test(deferred, a_creation_that_runs_some_leaves_the_error_record_alone) {
@@ -393,7 +524,7 @@ Test(deferred, a_creation_that_runs_some_leaves_the_error_record_alone) {
     core_set_failures("cuCtxPushCurrent:1=999");
     gpuipc_buffer *other = make(core_context, GPUIPC_TRANSPORT_LEGACY, 4096);
     core_set_failures("");
-    cr_assert_lt(ctx->deferred->items.count, MANY);
+    cr_assert_lt(ctx->deferred->ready.count, MANY);
     cr_assert_eq(gpuipc_error_get()->status, GPUIPC_ERR_RELEASED, "%s",
                  gpuipc_error_get()->sentence);
     check_ok(gpuipc_buffer_release(other));

@@ -289,14 +289,14 @@ Test(point, a_page_stays_while_a_stream_may_touch_it) {
     begin_wait(&pages, &word, &passage, &scope);
     point_page_unreference(pages.theirs, false);
     cr_assert_not(deferred_run(ctx->deferred));
-    cr_assert_not_null(ctx->deferred->items.first);
+    cr_assert_not_null(ctx->deferred->in_use.first);
     cr_assert_eq(ctx->driver.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     store(pages.mine, &word);
     cr_assert_eq(ctx->driver.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     device_leave(&scope);
     point_page_unreference(pages.mine, false);
     cr_assert(deferred_run(ctx->deferred));
-    cr_assert_null(ctx->deferred->items.first);
+    cr_assert_null(ctx->deferred->in_use.first);
 }
 
 /* Registered memory goes to the next page, empty, as soon as no stream can touch it. */
@@ -478,7 +478,7 @@ Test(point, pages_that_wait_to_be_used_again_are_bounded) {
         point_page_unreference(pages[i], false);
     }
     cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
-    cr_assert_eq(ctx->deferred->items.count, MANY);
+    cr_assert_eq(ctx->deferred->in_use.count, MANY);
     check_ok(
         point_page_create_lasting(ctx, other, FAREWELL, &pages[0])); /* looks at some of them */
     cr_assert_eq(ctx->points->spares.count, GPUIPC_CHANNEL_READERS_MAX);
@@ -511,7 +511,7 @@ Test(point, calls_that_fail_leave_nothing_on_the_stream) {
         check_written(&pages, &word, &passage);
         pages_end(&pages);
         (void)deferred_run(ctx->deferred);
-        cr_assert_null(ctx->deferred->items.first, "%s", failures[i]);
+        cr_assert_null(ctx->deferred->in_use.first, "%s", failures[i]);
     }
 }
 
@@ -544,7 +544,7 @@ Test(point, waits_that_fail_leave_nothing_on_the_stream) {
         device_leave(&scope);
         pages_end(&pages);
         (void)deferred_run(ctx->deferred);
-        cr_assert_null(ctx->deferred->items.first, "%s", failures[i]);
+        cr_assert_null(ctx->deferred->in_use.first, "%s", failures[i]);
     }
 }
 

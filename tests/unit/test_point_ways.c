@@ -60,7 +60,7 @@ Test(point_ways, a_host_function_writes) {
     core_set_stream_delay(50);
     check_ok(write_one(&word, &passage));
     point_page_unreference(page, false); /* the function is still to come */
-    cr_assert_not_null(ctx->deferred->items.first);
+    cr_assert_not_null(ctx->deferred->in_use.first);
     cr_assert_not(deferred_run(ctx->deferred));
     synchronize();
     cr_assert(point_is_reached(&passage));
@@ -92,7 +92,7 @@ Test(point_ways, a_host_function_that_is_refused) {
     core_set_failures("");
     cr_assert_not(point_is_reached(&word));
     point_page_unreference(page, false);
-    cr_assert_null(ctx->deferred->items.first);
+    cr_assert_null(ctx->deferred->in_use.first);
 }
 
 Test(point_ways, without_host_functions_the_thread_waits) {

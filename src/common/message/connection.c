@@ -236,10 +236,8 @@ void connection_unreference(connection *self) {
 }
 
 void connection_make_room(context *ctx, gpuipc_status status) {
-    if (status == GPUIPC_ERR_LIMIT) {
-        const gpuipc_error why = status_save();
-        (void)deferred_work_off(ctx);
-        status_restore(&why);
+    if (deferred_may_help(status)) {
+        (void)deferred_make_room(ctx);
     }
 }
 

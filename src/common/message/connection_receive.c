@@ -457,6 +457,10 @@ gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incomi
         status = receive(from, &known, message, deadline);
         connection_make_room(from->context, status);
     }
+    if (status == GPUIPC_OK && message->buffer_count > 0) {
+        deferred_tidy_some(
+            from->context); /* a program that receives and drops may call nothing else */
+    }
     status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);
     return status;

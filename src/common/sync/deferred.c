@@ -10,7 +10,7 @@
 /* So much may be kept before the end of a connection waits for the devices. */
 #define MANY_ITEMS 64u
 #define MANY_BYTES (UINT64_C(64) << 20)
-/* So many at most are looked at by who adds one or two. */
+/* A call that adds one or two looks at so many at most: more than it adds. */
 #define SOME 32u
 
 /* Of the process. A child has none of its parent's streams. */
@@ -80,7 +80,7 @@ void deferred_free_ends(void) {
 
 static void put(deferred_list *self, deferred *item, bool is_new) {
     os_static_mutex_lock(&all.mutex);
-    list_append(&self->items, &item->link);
+    list_append(item->is_ready == NULL ? &self->ready : &self->in_use, &item->link);
     self->bytes += item->bytes;
     self->additions += is_new;
     os_static_mutex_unlock(&all.mutex);
@@ -92,7 +92,8 @@ void deferred_add(deferred_list *self, deferred *item) {
 
 bool deferred_take(deferred_list *self, deferred *item) {
     os_static_mutex_lock(&all.mutex);
-    const bool is_there = list_has(&self->items, &item->link);
+    const bool is_there =
+        list_has(&self->ready, &item->link) || list_has(&self->in_use, &item->link);
     if (is_there) {
         list_remove(&item->link);
         self->bytes -= item->bytes;
@@ -105,17 +106,17 @@ void deferred_put_back(deferred_list *self, deferred *item) {
     put(self, item, false);
 }
 
-static deferred *take(deferred_list *self) {
+static deferred *take(deferred_list *self, linked_list *from) {
     os_static_mutex_lock(&all.mutex);
-    deferred *first = LIST_ITEM(list_take(&self->items), deferred, link);
+    deferred *first = LIST_ITEM(list_take(from), deferred, link);
     self->bytes -= first == NULL ? 0 : first->bytes;
     os_static_mutex_unlock(&all.mutex);
     return first;
 }
 
-static size_t count(const deferred_list *self) {
+static size_t count(const linked_list *of) {
     os_static_mutex_lock(&all.mutex);
-    const size_t now = self->items.count;
+    const size_t now = of->count;
     os_static_mutex_unlock(&all.mutex);
     return now;
 }
@@ -130,20 +131,25 @@ static bool run_one(deferred *item) {
 }
 
 /* Each is asked and run without a lock, while no stream waits, nor begins to before it is done: one that began to wait
- * meanwhile keeps the rest, at which nobody looks. */
-static bool run_once(deferred_list *self, size_t most) {
-    bool were_some = false;
-    const size_t now = count(self);
+ * meanwhile keeps the rest, at which nobody looks. @return how many were over */
+static size_t run_from(deferred_list *self, linked_list *from, size_t most) {
+    size_t over = 0;
+    const size_t now = count(from);
     for (size_t left = now < most ? now : most; left > 0 && deferred_free_begins(); left--) {
-        deferred *item = take(self); /* NULL: another thread has it */
+        deferred *item = take(self, from); /* NULL: another thread has it */
         const bool is_over = item != NULL && run_one(item);
         deferred_free_ends();
         if (item != NULL && !is_over) {
             put(self, item, false);
         }
-        were_some = were_some || is_over;
+        over += is_over;
     }
-    return were_some;
+    return over;
+}
+
+static bool run_once(deferred_list *self, size_t most) {
+    const size_t over = run_from(self, &self->ready, most);
+    return run_from(self, &self->in_use, most - over) + over > 0;
 }
 
 bool deferred_run(deferred_list *self) {
@@ -155,12 +161,21 @@ bool deferred_run(deferred_list *self) {
 }
 
 bool deferred_is_empty(const deferred_list *self) {
-    return count(self) == 0;
+    return count(&self->ready) + count(&self->in_use) == 0;
+}
+
+bool deferred_has_ready(const deferred_list *self) {
+    return count(&self->ready) > 0;
+}
+
+bool deferred_run_ready(deferred_list *self) {
+    return run_from(self, &self->ready, 1) > 0;
 }
 
 bool deferred_are_many(const deferred_list *self) {
     os_static_mutex_lock(&all.mutex);
-    const bool are_many = self->items.count > MANY_ITEMS || self->bytes > MANY_BYTES;
+    const bool are_many =
+        self->ready.count + self->in_use.count > MANY_ITEMS || self->bytes > MANY_BYTES;
     os_static_mutex_unlock(&all.mutex);
     return are_many;
 }
@@ -174,7 +189,8 @@ uint64_t deferred_additions(const deferred_list *self) {
 
 static void run_forked(deferred_list *self) {
     deferred *item;
-    while ((item = take(self)) != NULL) {
+    while ((item = take(self, &self->ready)) != NULL ||
+           (item = take(self, &self->in_use)) != NULL) {
         item->run(item, true);
     }
 }
@@ -199,6 +215,18 @@ bool deferred_work_off(struct context *ctx) {
     watch_sweep(ctx); /* its thread may not have seen yet that a stream has passed */
     const bool was_dropped = drop_run(ctx); /* which may add to the list */
     return deferred_run(ctx->deferred) || was_dropped;
+}
+
+bool deferred_may_help(gpuipc_status status) {
+    return status == GPUIPC_ERR_LIMIT || status == GPUIPC_ERR_OUT_OF_MEMORY ||
+           status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY || status == GPUIPC_ERR_TOO_MANY_HANDLES;
+}
+
+bool deferred_make_room(struct context *ctx) {
+    const gpuipc_error why = status_save();
+    const bool was_run = deferred_work_off(ctx);
+    status_restore(&why);
+    return was_run;
 }
 
 void deferred_tidy(struct context *ctx) {

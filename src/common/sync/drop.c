@@ -11,6 +11,12 @@
 /* After the driver has refused a mark because a stream is being captured: each try ends the captures of the CUDA
  * context (cuda.h, cuCtxRecordEvent; measured on an H100, driver 580), so tries are rare. */
 #define REFUSED_NS UINT64_C(1000000000)
+/* In so many looks in a row, some 20 ms apart, each device must have been idle before the thread frees memory. To free waits
+ * for work that was given meanwhile, and that may wait for a call which waits for the free: a program at work is to free by
+ * its own calls. */
+#define IDLE_LOOKS 5u
+/* So long one look frees at most: others wait for the thread. */
+#define FREEING_NS UINT64_C(50000000)
 
 /* What is dropped behind the work of one device. One mark at a time: what comes meanwhile waits for the next, so that
  * all that was dropped in between shares the cost of one. */
@@ -29,6 +35,7 @@ typedef struct drop_table {
     size_t count;       /* of drops in queues, and of places in streams */
     bool is_busy;       /* a thread is at work here */
     bool is_attended;   /* a thread looks after what is in it */
+    unsigned idle;      /* looks in a row that have found all devices idle; of the thread */
     drop_queue *queues; /* one for each device */
 } drop_table;
 
@@ -245,9 +252,57 @@ static bool run_streams(context *ctx) {
     return were_some;
 }
 
-static bool begin_run(drop_table *self) {
+/* ---- freeing ----------------------------------------------------------------------------------- */
+
+static bool is_idle(context *ctx, uint32_t index) {
+    drop_queue *queue = &ctx->drops->queues[index];
+    if (queue->marked.count > 0) {
+        return false; /* it has not come to its mark */
+    }
+    const passage found = mark(ctx, queue, index, true);
+    return found == PASSAGE_OVER ||
+           (found == PASSAGE_AHEAD && has_event_passed(&ctx->driver, &queue->event));
+}
+
+static bool are_all_idle(context *ctx) {
+    uint32_t i = 0;
+    while (i < ctx->device_count && is_idle(ctx, i)) {
+        i++;
+    }
+    return i == ctx->device_count;
+}
+
+/* Not while drops pause: the program may capture a stream, or give work that waits for its next call. */
+static bool free_one(context *ctx) {
+    bool was_one = false;
+    if (marking_begins()) {
+        was_one = deferred_run_ready(ctx->deferred);
+        marking_ends();
+    }
+    return was_one;
+}
+
+/* What was dropped, and has to wait for the devices to be freed (deferred.h): a process that only receives may make no call
+ * that frees it. */
+static void free_if_idle(context *ctx) {
+    unsigned *idle = &ctx->drops->idle;
+    if (!deferred_has_ready(ctx->deferred) || !deferred_is_quiet() || !are_all_idle(ctx)) {
+        *idle = 0;
+        return;
+    }
+    *idle += *idle < IDLE_LOOKS;
+    const uint64_t begun_ns = os_clock_ns();
+    for (bool goes_on = *idle == IDLE_LOOKS; goes_on;) {
+        goes_on = free_one(ctx) && os_clock_ns() - begun_ns < FREEING_NS && are_all_idle(ctx);
+    }
+}
+
+/* @param is_thread it frees as well */
+static bool begin_run(context *ctx, bool is_thread) {
+    drop_table *self = ctx->drops;
+    const bool frees = is_thread && deferred_has_ready(ctx->deferred);
     lock();
-    const bool may = self->count > 0 && !self->is_busy;
+    const bool may = (self->count > 0 || frees) && !self->is_busy;
     self->is_busy = self->is_busy || may;
     unlock();
     return may;
@@ -256,7 +311,7 @@ static bool begin_run(drop_table *self) {
 /* Capture mode is relaxed: to ask an event, and to unmap, would end another thread's capture otherwise. */
 static bool run(context *ctx, bool is_thread) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!begin_run(ctx->drops)) {
+    if (!begin_run(ctx, is_thread)) {
         return false;
     }
     const gpuipc_error why = status_save();
@@ -264,6 +319,9 @@ static bool run(context *ctx, bool is_thread) {
     bool were_some = run_streams(ctx);
     for (uint32_t i = 0; i < ctx->device_count; i++) {
         were_some = run_device(ctx, i, is_thread) || were_some;
+    }
+    if (is_thread) {
+        free_if_idle(ctx);
     }
     (void)ctx->driver.cuThreadExchangeStreamCaptureMode(&mode);
     status_restore(&why);
@@ -296,7 +354,7 @@ bool drop_is_empty(const struct context *ctx) {
 static bool look(object *of) {
     context *ctx = (context *)of;
     (void)run(ctx, true);
-    return drop_is_empty(ctx);
+    return is_settled(ctx) && !deferred_has_ready(ctx->deferred);
 }
 
 /* The mutex is held: the context may end with what was dropped. Where no thread can be had, the next drop tries again,

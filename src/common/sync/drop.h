@@ -6,9 +6,9 @@
  *
  * Whoever drops makes no driver call: that may hang as long as another thread's does (cuMemFree waits for all streams,
  * and every other call of the process for it: measured on an H100, driver 580). A thread marks the places and gives the
- * references up (lookout.h); calls that may wait help it (deferred_work_off()). What waits for the devices it leaves on
- * deferred lists: in a thread of which the program knows nothing that could hold up the very call that the devices wait
- * for.
+ * references up (lookout.h); calls that may wait help it (deferred_work_off()). Teardown that waits for the devices goes on
+ * deferred lists. The thread works these off only while all devices have been idle for a while: on a device at work it could
+ * hold up the very call that the work waits for.
  */
 #ifndef GPUIPC_DROP_H
 #define GPUIPC_DROP_H

@@ -5,6 +5,7 @@
 
 #include "base/struct_size.h"
 #include "memory/buffer.h"
+#include "sync/deferred.h"
 #include "ticket/server.h"
 #include "ticket/server_link.h"
 #include "ticket/ticket_cache.h"
@@ -182,6 +183,20 @@ static gpuipc_status open_first(context *ctx, const gpuipc_ticket *bytes,
     return status == GPUIPC_OK ? use_found(*out_opened, config, deadline) : status;
 }
 
+/* Once more where memory that was given up was in the way. */
+static gpuipc_status open_in_room(context *ctx, const gpuipc_ticket *bytes,
+                                  const gpuipc_open_config *config, os_deadline deadline,
+                                  buffer **out_opened) {
+    gpuipc_status status = open_first(ctx, bytes, config, deadline, out_opened);
+    if (deferred_may_help(status) && deferred_make_room(ctx)) {
+        status = open_first(ctx, bytes, config, deadline, out_opened);
+    }
+    if (status == GPUIPC_OK) {
+        deferred_tidy_some(ctx); /* a program that opens and drops may call nothing else */
+    }
+    return status;
+}
+
 /* ---- the calls ----------------------------------------------------------------------------- */
 
 static gpuipc_status check_config(const gpuipc_open_config *config) {
@@ -235,7 +250,7 @@ static gpuipc_status open_either_way(context *ctx, const gpuipc_ticket *bytes,
     const os_deadline deadline = context_interruptible(ctx, deadline_of(found, config), &interrupt);
     gpuipc_status status;
     if (found == NULL) {
-        status = open_first(ctx, bytes, config, deadline, out_opened);
+        status = open_in_room(ctx, bytes, config, deadline, out_opened);
     } else if ((status = use_found(found, config, deadline)) == GPUIPC_OK) {
         *out_opened = found;
     }

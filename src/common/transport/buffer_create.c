@@ -51,18 +51,12 @@ static gpuipc_status create_once(context *ctx, const transport *carrier,
     return GPUIPC_OK;
 }
 
-static bool is_for_want_of_room(gpuipc_status status) {
-    return status == GPUIPC_ERR_OUT_OF_DEVICE_MEMORY || status == GPUIPC_ERR_OUT_OF_MEMORY ||
-           status == GPUIPC_ERR_TOO_MANY_HANDLES;
-}
-
 /* Frees memory that had lingered, or whose end was deferred: also what the failure itself has left. */
 static bool make_room(context *ctx, bool was_some_deferred) {
     const gpuipc_error why = status_save();
     const bool had_lingered = registry_sweep();
-    const bool was_run = deferred_work_off(ctx);
     status_restore(&why);
-    return had_lingered || (was_some_deferred && was_run);
+    return (deferred_make_room(ctx) && was_some_deferred) || had_lingered;
 }
 
 static gpuipc_status create(context *ctx, const gpuipc_buffer_config *config, buffer **out_buffer) {
@@ -73,14 +67,13 @@ static gpuipc_status create(context *ctx, const gpuipc_buffer_config *config, bu
     }
     gpuipc_status status = device_check_field(ctx, config->device);
     if (status == GPUIPC_OK) {
-        deferred_tidy_some(
-            ctx); /* a program that drops buffers and makes others may call nothing else */
+        deferred_tidy_some(ctx); /* a program that makes and drops may call nothing else */
     }
     const bool are_some_deferred = !deferred_is_empty(ctx->deferred) || !drop_is_empty(ctx);
     if (status == GPUIPC_OK) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
-    if (is_for_want_of_room(status) && make_room(ctx, are_some_deferred)) {
+    if (deferred_may_help(status) && make_room(ctx, are_some_deferred)) {
         status = create_once(ctx, carrier, config, out_buffer);
     }
     return status;
