@@ -29,9 +29,12 @@
  *   that process ends, and ends itself when no stream waits any more. After a channel of turns whose graphs were
  *   captured it goes on until the context ends, or 32 more of their pages have. The process has one while buffers are
  *   released or loans returned behind the work of devices (gpuipc_buffer_drop(), gpuipc_buffer_drop_loan(),
- *   gpuipc_connection_receive_contents()) or returns are looked for (gpuipc_buffer_get_returns_wait_handle()). It stays
- *   a fifth of a second longer. The same one looks after a channel's readers. A subscription has one from the call on
+ *   gpuipc_connection_receive_contents()) or returns are looked for (gpuipc_buffer_get_returns_wait_handle()).
+ *   It runs until dropped memory is freed, and a fifth of a second longer. The same one looks after a channel's readers. A subscription has one from the call on
  *   that gets its wait handle (gpuipc_subscription_get_wait_handle()).
+ * - A call with a stream puts its work on that stream, in CUDA's order. Calls without a stream, or with ::GPUIPC_NO_STREAM,
+ *   have no order with streams, apart from gpuipc_buffer_read() and gpuipc_buffer_write(), which state theirs. To release,
+ *   lend, publish or export contents without a stream, first finish the work that makes or uses the contents.
  * - A call that puts something on a stream waits, as any call of CUDA does, while the driver has no room for more on
  *   that stream. It has room for 1,021 calls (measured on an H200, driver 580). "Blocking no" means: for nothing else.
  * - Waits go on when a signal handler has run, unless the context was made otherwise
@@ -597,26 +600,33 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_fill_async(gpuipc_buffer *
                                                                  gpuipc_stream stream);
 
 /**
- * Copies from host memory into the buffer and waits until it is there.
+ * Copies from host memory into the buffer and waits until it is there. Before the copy, the call waits for earlier calls of
+ * this library on the buffer, as gpuipc_buffer_read() does.
  * @param buffer a live buffer
  * @param offset in bytes, from the beginning of the buffer
  * @param host @p bytes of host memory
  * @param bytes how many; 0 does nothing
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_ACCESS_DENIED (it may only be read)
  * @ownership borrows  @threads any
- * @blocking until the copy is done  @since 0.1
+ * @blocking until the earlier work and the copy are done  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_write(gpuipc_buffer *buffer, uint64_t offset,
                                                             const void *host, uint64_t bytes);
 
 /**
- * Copies from the buffer into host memory and waits until it is there.
+ * Copies from the buffer into host memory and waits until it is there. Before the copy, the call waits for:
+ * - the work that earlier fills, copies and contents transfers of this library put on any stream, for this buffer or a view
+ *   of the same memory
+ * - all work on the default stream of the buffer's device, and with it on all blocking streams
+ *
+ * The call does not wait for other work of the program on non-blocking streams, for launches of CUDA graphs, or for contents
+ * that another process still writes. Synchronise such streams, or call gpuipc_buffer_await_ready(), before.
  * @param buffer a live buffer
  * @param offset in bytes, from the beginning of the buffer
  * @param host room for @p bytes
  * @param bytes how many; 0 does nothing
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE  @ownership borrows  @threads any
- * @blocking until the copy is done  @since 0.1
+ * @blocking until the earlier work and the copy are done  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_read(gpuipc_buffer *buffer, uint64_t offset,
                                                            void *host, uint64_t bytes);

@@ -48,7 +48,7 @@ gpuipc_add_test(unit interrupt DRIVER SOURCES test_interrupt.c interrupt_calls.c
 gpuipc_add_test(unit wait_handle DRIVER SOURCES test_wait_handle.c stream_gate.c ${system}_native_ready.c
                 LIBRARIES gpuipc_core_fixture)
 gpuipc_add_test(unit staging DRIVER SOURCES test_staging.c buffer_marks.c LIBRARIES gpuipc_core_fixture)
-foreach(unit contents contents_end contents_fault contents_left contents_room close)
+foreach(unit contents contents_end contents_fault contents_left contents_room close buffer_work)
   gpuipc_add_test(unit ${unit} DRIVER SOURCES test_${unit}.c contents_ends.c buffer_marks.c stream_gate.c
                   LIBRARIES gpuipc_core_fixture)
 endforeach()

@@ -67,6 +67,30 @@ contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted
     return flow;
 }
 
+gpuipc_status contents_work_begin(buffer *of, gpuipc_stream stream, work_place **out_place) {
+    device_scope scope;
+    gpuipc_status status = device_enter_stream(of->context, stream, of->access_device, &scope);
+    if (status == GPUIPC_OK) {
+        status = buffer_work_begin(of, stream, out_place);
+        device_leave(&scope);
+    }
+    return status;
+}
+
+/* A CUDA context that cannot be entered any more does no work. */
+void contents_work_end(buffer *of, work_place *place, gpuipc_stream stream) {
+    device_scope scope;
+    if (place == NULL) {
+        return;
+    }
+    const gpuipc_error why = status_save();
+    if (device_enter_stream(of->context, stream, of->access_device, &scope) == GPUIPC_OK) {
+        buffer_work_end(of, place, stream);
+        device_leave(&scope);
+    }
+    status_restore(&why);
+}
+
 static void end_receiving(connection *self, bool forked) {
     contents_ring_destroy(self->ring_in, forked);
     if (self->ring_words != NULL && !forked) {

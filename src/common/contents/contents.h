@@ -14,6 +14,10 @@ extern const connection_contents contents_of_connections;
 gpuipc_status contents_check(const connection *of, const gpuipc_contents *wanted,
                              buffer **out_buffer);
 
+/** buffer_work.h, of a call that is not in the stream's CUDA context. */
+gpuipc_status contents_work_begin(buffer *of, gpuipc_stream stream, work_place **out_place);
+void contents_work_end(buffer *of, work_place *place, gpuipc_stream stream);
+
 /** The range on its way through a ring. */
 contents_flow contents_flow_of(const buffer *self, const gpuipc_contents *wanted,
                                const atomic_bool *interrupted, os_deadline deadline);

@@ -112,7 +112,11 @@ static gpuipc_status take_ring(connection *from) {
 static gpuipc_status receive_through_ring(connection *from, buffer *into, contents_flow flow) {
     contents_ring *ring = from->ring_in;
     const point none = {NULL, 0, 0};
+    work_place *place = NULL;
     gpuipc_status status = contents_ring_prepare(ring, flow.device);
+    if (status == GPUIPC_OK) {
+        status = contents_work_begin(into, flow.stream, &place);
+    }
     if (status == GPUIPC_OK) {
         status = import_record_new(&none, false, &flow.lost);
     }
@@ -120,6 +124,7 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into, conten
         import_record_unreference(flow.lost, false);
     }
     if (status != GPUIPC_OK) {
+        contents_work_end(into, place, flow.stream);
         contents_ring_skip(ring, flow.bytes);
         return status;
     }
@@ -127,6 +132,7 @@ static gpuipc_status receive_through_ring(connection *from, buffer *into, conten
     buffer_set_arrived(into, flow.lost);
     flow.deadline.interrupt = NULL; /* the rest is not kept for another call */
     status = contents_ring_put(ring, &flow);
+    contents_work_end(into, place, flow.stream);
     import_record_unreference(flow.lost, false);
     if (status == GPUIPC_ERR_TIMEOUT) {
         connection_break(from);

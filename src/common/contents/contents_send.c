@@ -134,20 +134,26 @@ static gpuipc_status prepare_ring(connection *to, uint32_t index) {
     return status == GPUIPC_OK ? contents_ring_prepare(to->ring_out, index) : status;
 }
 
-static gpuipc_status send_through_ring(connection *to, const buffer *self,
+static gpuipc_status send_through_ring(connection *to, buffer *self,
                                        const gpuipc_contents *contents, os_deadline deadline) {
     contents_flow flow = contents_flow_of(self, contents, &to->ended, deadline);
-    gpuipc_status status = contents_ring_leave(to->ring_out, &flow);
+    work_place *place = NULL;
+    gpuipc_status status = contents_work_begin(self, flow.stream, &place);
+    if (status == GPUIPC_OK && (status = contents_ring_leave(to->ring_out, &flow)) != GPUIPC_OK) {
+        contents_work_end(self, place, flow.stream);
+    }
     if (status != GPUIPC_OK) {
         return status;
     }
     if ((status = send_words(to, deadline)) != GPUIPC_OK ||
         (status = send_record(to, contents, deadline)) != GPUIPC_OK) {
         contents_ring_stay(to->ring_out, &flow);
+        contents_work_end(self, place, flow.stream);
         return connection_answer(to, status);
     }
     flow.deadline.interrupt = NULL; /* the rest is not kept for another call */
     status = contents_ring_put(to->ring_out, &flow);
+    contents_work_end(self, place, flow.stream);
     if (status == GPUIPC_ERR_LOST) {
         return GPUIPC_OK; /* nobody reads any more */
     }

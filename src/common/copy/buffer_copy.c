@@ -104,10 +104,30 @@ static gpuipc_status copy_by(const copy_route *route, const buffer *destination,
     }
 }
 
-gpuipc_status buffer_copy(const buffer *destination, uint64_t destination_offset,
-                          const buffer *source, uint64_t source_offset, uint64_t bytes,
-                          gpuipc_stream stream) {
+/* In the stream's CUDA context. */
+static gpuipc_status copy_on_stream(buffer *destination, uint64_t destination_offset,
+                                    buffer *source, uint64_t source_offset, uint64_t bytes,
+                                    gpuipc_stream stream) {
     copy_route route;
+    work_place *writes;
+    work_place *reads;
+    gpuipc_status status =
+        copy_route_find(destination, destination_offset, source, source_offset, &route);
+    if (status != GPUIPC_OK ||
+        (status = buffer_work_begin(destination, stream, &writes)) != GPUIPC_OK) {
+        return status;
+    }
+    if ((status = buffer_work_begin(source, stream, &reads)) == GPUIPC_OK) {
+        status =
+            copy_by(&route, destination, destination_offset, source, source_offset, bytes, stream);
+        buffer_work_end(source, reads, stream);
+    }
+    buffer_work_end(destination, writes, stream);
+    return status;
+}
+
+gpuipc_status buffer_copy(buffer *destination, uint64_t destination_offset, buffer *source,
+                          uint64_t source_offset, uint64_t bytes, gpuipc_stream stream) {
     device_scope scope;
     gpuipc_status status;
     if (destination->context != source->context) {
@@ -119,11 +139,7 @@ gpuipc_status buffer_copy(const buffer *destination, uint64_t destination_offset
         (status = enter(destination, stream, &scope)) != GPUIPC_OK) {
         return status;
     }
-    status = copy_route_find(destination, destination_offset, source, source_offset, &route);
-    if (status == GPUIPC_OK) {
-        status =
-            copy_by(&route, destination, destination_offset, source, source_offset, bytes, stream);
-    }
+    status = copy_on_stream(destination, destination_offset, source, source_offset, bytes, stream);
     device_leave(&scope);
     return status;
 }
@@ -164,10 +180,11 @@ static CUresult fill_async(const driver *drv, CUdeviceptr address, uint64_t byte
     }
 }
 
-static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, uint32_t value,
+static gpuipc_status fill(buffer *self, uint64_t offset, uint64_t bytes, uint32_t value,
                           uint32_t width, gpuipc_stream stream) {
     const driver *drv = &self->context->driver;
     device_scope scope;
+    work_place *place;
     gpuipc_status status = buffer_check_range(self, offset, bytes);
     if (status != GPUIPC_OK || (status = buffer_check_writable(self)) != GPUIPC_OK) {
         return status;
@@ -184,10 +201,13 @@ static gpuipc_status fill(const buffer *self, uint64_t offset, uint64_t bytes, u
     if (status != GPUIPC_OK) {
         return status;
     }
-    const CUresult result =
-        fill_async(drv, buffer_address(self, offset), bytes, value, width, stream);
-    if (result != CUDA_SUCCESS) {
-        status = write_refused(self, result, "cuMemsetD*Async", "filling");
+    if ((status = buffer_work_begin(self, stream, &place)) == GPUIPC_OK) {
+        const CUresult result =
+            fill_async(drv, buffer_address(self, offset), bytes, value, width, stream);
+        if (result != CUDA_SUCCESS) {
+            status = write_refused(self, result, "cuMemsetD*Async", "filling");
+        }
+        buffer_work_end(self, place, stream);
     }
     device_leave(&scope);
     return status;
@@ -226,6 +246,7 @@ gpuipc_status gpuipc_buffer_write(gpuipc_buffer *handle, uint64_t offset, const 
     if ((status = check_host(self, offset, host, bytes)) == GPUIPC_OK && bytes > 0 &&
         (status = buffer_check_writable(self)) == GPUIPC_OK &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
+        buffer_work_await(self);
         status = DRIVER_CALL(drv, cuMemcpyHtoD, (buffer_address(self, offset), host, bytes),
                              "writing into a buffer");
         /* From pageable memory it may return when the data is staged but not yet there (CUDA
@@ -251,6 +272,7 @@ gpuipc_status gpuipc_buffer_read(gpuipc_buffer *handle, uint64_t offset, void *h
     const driver *drv = &self->context->driver;
     if ((status = check_host(self, offset, host, bytes)) == GPUIPC_OK && bytes > 0 &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
+        buffer_work_await(self);
         status = DRIVER_CALL(drv, cuMemcpyDtoH, (host, buffer_address(self, offset), bytes),
                              "reading from a buffer");
         device_leave(&scope);

@@ -6,8 +6,7 @@
 #include "memory/buffer.h"
 
 /** As gpuipc_buffer_copy_async(). */
-gpuipc_status buffer_copy(const buffer *destination, uint64_t destination_offset,
-                          const buffer *source, uint64_t source_offset, uint64_t bytes,
-                          gpuipc_stream stream);
+gpuipc_status buffer_copy(buffer *destination, uint64_t destination_offset, buffer *source,
+                          uint64_t source_offset, uint64_t bytes, gpuipc_stream stream);
 
 #endif

@@ -93,9 +93,8 @@ static gpuipc_status context_of(const context *ctx, gpuipc_stream stream, CUcont
                        "asking for the context of the caller's stream");
 }
 
-/* Not of one that is being captured: to ask for its id ends the capture (measured on an H100, driver 580). For a default one
- * of the current CUDA context. */
-static uint64_t id_of(const driver *drv, gpuipc_stream stream) {
+uint64_t device_stream_id(const struct context *ctx, gpuipc_stream stream) {
+    const driver *drv = &ctx->driver;
     unsigned long long id = 0;
     return drv->has_streamid && drv->cuStreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
 }
@@ -184,7 +183,7 @@ static gpuipc_status enter_default_briefly(struct context *ctx, gpuipc_stream st
         device_leave(scope);
         return status;
     }
-    scope->stream_id = id_of(drv, stream);
+    scope->stream_id = device_stream_id(ctx, stream);
     return GPUIPC_OK;
 }
 
@@ -202,7 +201,7 @@ gpuipc_status device_enter_uncaptured_briefly(struct context *ctx, gpuipc_stream
     if (status != GPUIPC_OK) {
         return status;
     }
-    scope->stream_id = id_of(drv, stream);
+    scope->stream_id = device_stream_id(ctx, stream);
     status = find_context(ctx, stream, scope->stream_id, &wanted, &of);
     if (status == GPUIPC_OK && (status = push(drv, wanted, scope)) == GPUIPC_OK) {
         begin(ctx, of, scope);

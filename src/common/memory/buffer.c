@@ -34,6 +34,7 @@ static void end(buffer *self, bool forked) {
     export_forget(&self->exports, forked);
     mark_captures_end(self->context, &self->captures, forked);
     loan_forget(self->context, &self->loans, forked);
+    buffer_work_clear(self, forked);
     if (self->finder != NULL) {
         self->finder->end(self, forked);
     }

@@ -9,6 +9,7 @@
 #include "base/range_tree.h"
 #include "base/table.h"
 #include "cuda/context.h"
+#include "memory/buffer_work.h"
 #include "memory/import.h"
 #include "memory/mapping.h"
 #include "sync/deferred.h"
@@ -74,6 +75,7 @@ typedef struct buffer {
         *arrived; /**< of the contents that it received last, guarded by the point mutex; or NULL */
     linked_list captures; /**< marks that graphs repeat, until it ends */
     linked_list loans;    /**< of parts of it: sync/loan.h */
+    buffer_work work;     /**< on its memory; of a view: of what it lies over */
 } buffer;
 
 /** Of a buffer that is found by a name, so that it is opened again by a look-up. */

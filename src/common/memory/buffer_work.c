@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/** @file See buffer_work.h. */
+#include "memory/buffer_work.h"
+
+#include <stdlib.h>
+
+#include "cuda/device_event.h"
+#include "memory/buffer.h"
+
+/* A new stream asks so many events at most whether they are free. */
+#define LOOKED_AT 4u
+
+struct work_place {
+    list_link link;
+    uint64_t stream; /* its id */
+    uint32_t device; /* of the event */
+    CUevent event;
+    unsigned users;    /* calls between begin and end */
+    uint64_t recorded; /* how often */
+    uint64_t passed;   /* it stood behind this many, and they are done */
+};
+
+/* A view's memory is another buffer's. */
+static buffer *root_of(buffer *of) {
+    of = of->is_view ? of->over : of;
+    return of->original != NULL ? of->original : of;
+}
+
+static work_place *place_at(list_link *at) {
+    return LIST_ITEM(at, work_place, link);
+}
+
+/* ---- places: the mutex is held ------------------------------------------------------------------ */
+
+static work_place *find(const buffer_work *self, uint64_t stream, uint32_t index) {
+    work_place *found = place_at(self->places.first);
+    while (found != NULL && (found->stream != stream || found->device != index)) {
+        found = place_at(found->link.next);
+    }
+    return found;
+}
+
+/* Whether its stream has come there. An answer does not wait (measured on an H200, driver 580). */
+static bool is_free(const driver *drv, work_place *self) {
+    if (self->users > 0) {
+        return false;
+    }
+    if (self->passed != self->recorded && drv->cuEventQuery(self->event) == CUDA_SUCCESS) {
+        self->passed = self->recorded;
+    }
+    return self->passed == self->recorded;
+}
+
+static work_place *find_free(const driver *drv, const buffer_work *self, uint32_t index) {
+    unsigned left = LOOKED_AT;
+    work_place *found = place_at(self->places.first);
+    for (; found != NULL && left > 0; left--) {
+        if (found->device == index && is_free(drv, found)) {
+            return found;
+        }
+        found = place_at(found->link.next);
+    }
+    return NULL;
+}
+
+/* ---- calls --------------------------------------------------------------------------------------- */
+
+/* No lock is held. */
+static gpuipc_status add(buffer *root, uint64_t stream, work_place **out_place) {
+    work_place *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return status_out_of_memory(sizeof(*made));
+    }
+    const gpuipc_status status =
+        device_event_new(root->context, CU_EVENT_DISABLE_TIMING, &made->event, &made->device);
+    if (status != GPUIPC_OK) {
+        free(made);
+        return status;
+    }
+    made->stream = stream;
+    made->users = 1;
+    os_mutex_lock(&root->work.mutex);
+    list_append(&root->work.places, &made->link);
+    os_mutex_unlock(&root->work.mutex);
+    *out_place = made;
+    return GPUIPC_OK;
+}
+
+gpuipc_status buffer_work_begin(struct buffer *of, gpuipc_stream stream, work_place **out_place) {
+    buffer *root = root_of(of);
+    const context *ctx = root->context;
+    uint32_t index;
+    if (device_is_captured(ctx, stream)) {
+        *out_place = NULL;
+        return GPUIPC_OK;
+    }
+    gpuipc_status status = device_current(ctx, &index);
+    if (status != GPUIPC_OK) {
+        return status;
+    }
+    const uint64_t id = device_stream_id(ctx, stream);
+    os_mutex_lock(&root->work.mutex);
+    work_place *found = find(&root->work, id, index);
+    if (found == NULL && (found = find_free(&ctx->driver, &root->work, index)) != NULL) {
+        found->stream = id;
+    }
+    if (found != NULL) {
+        found->users++;
+    }
+    os_mutex_unlock(&root->work.mutex);
+    *out_place = found;
+    return found != NULL ? GPUIPC_OK : add(root, id, out_place);
+}
+
+/* Keeps the error record. */
+static bool record(context *ctx, const work_place *place, gpuipc_stream stream) {
+    if (place->device == device_entered(ctx)) {
+        return ctx->driver.cuEventRecord(place->event, stream) == CUDA_SUCCESS;
+    }
+    const gpuipc_error why = status_save();
+    const bool is_recorded =
+        device_event_record(ctx, place->event, place->device, stream) == GPUIPC_OK;
+    status_restore(&why);
+    return is_recorded;
+}
+
+/* Where the driver records no event, the work is waited for instead. */
+void buffer_work_end(struct buffer *of, work_place *place, gpuipc_stream stream) {
+    buffer *root = root_of(of);
+    if (place == NULL) {
+        return;
+    }
+    if (!record(root->context, place, stream)) {
+        (void)root->context->driver.cuStreamSynchronize(stream);
+    }
+    os_mutex_lock(&root->work.mutex);
+    place->users--;
+    place->recorded++;
+    os_mutex_unlock(&root->work.mutex);
+}
+
+/* A call that has returned before is waited for: places are not taken out, and are recorded again only behind later work. A
+ * driver that fails says so to the caller's next call as well. */
+void buffer_work_await(struct buffer *of) {
+    buffer *root = root_of(of);
+    buffer_work *self = &root->work;
+    os_mutex_lock(&self->mutex);
+    for (work_place *at = place_at(self->places.first); at != NULL; at = place_at(at->link.next)) {
+        const uint64_t recorded = at->recorded;
+        if (at->passed != recorded) {
+            os_mutex_unlock(&self->mutex);
+            (void)root->context->driver.cuEventSynchronize(at->event);
+            os_mutex_lock(&self->mutex);
+            at->passed = at->passed < recorded ? recorded : at->passed;
+        }
+    }
+    os_mutex_unlock(&self->mutex);
+}
+
+void buffer_work_clear(struct buffer *self, bool forked) {
+    work_place *place;
+    while ((place = place_at(list_take(&self->work.places))) != NULL) {
+        if (!forked) {
+            (void)self->context->driver.cuEventDestroy(place->event);
+        }
+        free(place);
+    }
+}
