@@ -6,6 +6,7 @@ foreach(unit admission list wire manifest struct_size range_tree peer_name objec
 endforeach()
 target_link_options(test_unit_object PRIVATE LINKER:--wrap=os_fork_generation,--wrap=os_other_threads_have_ended)
 target_link_options(test_unit_shared_process PRIVATE LINKER:--wrap=os_peer_is_running) # who ends meanwhile
+target_link_options(test_unit_admission PRIVATE LINKER:--wrap=os_peer_is_running) # likewise
 
 add_library(gpuipc_core_fixture STATIC core_fixture.c ${system}_environment.c)
 set_source_files_properties(${system}_environment.c PROPERTIES COMPILE_DEFINITIONS

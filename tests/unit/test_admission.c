@@ -134,3 +134,172 @@ Test(admission, what_was_admitted_is_found_until_it_is_removed) {
     admission_destroy(NULL, false);
     known_processes_destroy(&processes);
 }
+
+/* ---- processes that end ------------------------------------------------------------------------------ */
+
+/* Processes of this test's have these numbers, and the handle of this one. */
+#define FIRST_NUMBER UINT64_C(1000000)
+
+static uint64_t ended_below; /* of these numbers, those below this one have ended */
+
+int __real_os_peer_is_running(const os_peer *peer);
+int __wrap_os_peer_is_running(const os_peer *peer);
+int __wrap_os_peer_is_running(const os_peer *peer) {
+    return peer->process_id >= FIRST_NUMBER && peer->process_id < ended_below
+               ? 0
+               : __real_os_peer_is_running(peer);
+}
+
+static os_peer self_peer;
+
+static void begin_processes(void) {
+    check_ok(os_peer_self(&self_peer));
+    ended_below = FIRST_NUMBER;
+}
+
+static void end_processes(void) {
+    os_peer_close(&self_peer);
+}
+
+TestSuite(admission_ended, .init = begin_processes, .fini = end_processes, .timeout = 30);
+
+static os_peer numbered(uint64_t index) {
+    os_peer peer = self_peer;
+    peer.process_id = FIRST_NUMBER + index;
+    return peer;
+}
+
+/* Connects, is admitted, and disconnects. */
+static void open_once(known_processes *among, admission *share, uint64_t index) {
+    const os_peer peer = numbered(index);
+    known_process *process = NULL;
+    admitted *entry = NULL;
+    check_ok(known_process_get(among, &peer, NULL, &process));
+    if (admission_find(share, process) == NULL) {
+        check_ok(admission_add(share, process, &entry));
+    }
+    known_process_unreference(process, false);
+}
+
+/* Each of a row of processes opens two shares and ends: the shares keep their number, and nothing of them. */
+Test(admission_ended, one_after_another_leave_their_number_alone) {
+    enum {
+        COUNT = 400,
+        LEFT = 4 /* whose end is not seen yet, at most */
+    };
+    known_processes processes = {.by_number = {.count = 0}};
+    admission *shares[2] = {NULL, NULL};
+    check_ok(admission_new(&shares[0]));
+    check_ok(admission_new(&shares[1]));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        open_once(&processes, shares[0], i);
+        open_once(&processes, shares[1], i);
+        ended_below = FIRST_NUMBER + i + 1;
+        cr_assert_leq(processes.in_turn.count, LEFT, "%zu", processes.in_turn.count);
+    }
+    cr_assert_eq(admission_count(shares[0]), COUNT);
+    cr_assert_eq(admission_count(shares[1]), COUNT);
+    cr_assert_leq(shares[0]->entries.count, LEFT);
+    for (int i = 0; i < 2 * LEFT; i++) {
+        known_processes_sweep(&processes);
+    }
+    cr_assert_eq(processes.in_turn.count, 0);
+    cr_assert_eq(processes.by_number.count, 0);
+    cr_assert_eq(shares[0]->entries.count, 0);
+    cr_assert_eq(admission_count(shares[0]), COUNT);
+    admission_destroy(shares[0], false);
+    admission_destroy(shares[1], false);
+    known_processes_destroy(&processes);
+}
+
+Test(admission_ended, those_that_live_are_found_beside_those_that_ended) {
+    enum {
+        ENDED = 50,
+        ALIVE = 50
+    };
+    known_processes processes = {.by_number = {.count = 0}};
+    admission *share = NULL;
+    check_ok(admission_new(&share));
+    for (uint64_t i = 0; i < ENDED + ALIVE; i++) {
+        open_once(&processes, share, i);
+    }
+    ended_below = FIRST_NUMBER + ENDED;
+    for (int i = 0; i < ENDED + ALIVE; i++) {
+        known_processes_sweep(&processes);
+    }
+    cr_assert_eq(processes.in_turn.count, ALIVE);
+    for (uint64_t i = ENDED; i < ENDED + ALIVE; i++) {
+        open_once(&processes, share, i); /* not another time */
+    }
+    cr_assert_eq(admission_count(share), ENDED + ALIVE);
+    admission_destroy(share, false);
+    known_processes_destroy(&processes);
+}
+
+/* What it has sent may be read after its end, such as that it has its buffer open. */
+Test(admission_ended, one_with_a_connection_stays_until_that_ends) {
+    known_processes processes = {.by_number = {.count = 0}};
+    known_process *process = NULL;
+    admitted *entry = NULL;
+    admission *share = NULL;
+    const os_peer peer = numbered(0);
+    check_ok(admission_new(&share));
+    check_ok(known_process_get(&processes, &peer, NULL, &process));
+    check_ok(admission_add(share, process, &entry));
+    ended_below = FIRST_NUMBER + 1;
+    known_processes_sweep(&processes);
+    cr_assert_eq(admission_find(share, process), entry);
+    known_process_unreference(process, false);
+    known_processes_sweep(&processes);
+    cr_assert_eq(share->entries.count, 0);
+    cr_assert_eq(admission_count(share), 1);
+    admission_destroy(share, false);
+    known_processes_destroy(&processes);
+}
+
+Test(admission_ended, a_number_that_is_given_out_again_is_another_process) {
+    known_processes processes = {.by_number = {.count = 0}};
+    known_process *first = NULL;
+    known_process *second = NULL;
+    const os_peer peer = numbered(0);
+    check_ok(known_process_get(&processes, &peer, NULL, &first));
+    ended_below = FIRST_NUMBER + 1;
+    check_ok(known_process_get(&processes, &peer, NULL, &second));
+    cr_assert_neq(first, second);
+    known_process_unreference(first, false);
+    known_process_unreference(second, false);
+    cr_assert_eq(processes.in_turn.count, 0);
+    known_processes_destroy(&processes);
+}
+
+/* Many that ended at once are no reason to refuse the next. */
+Test(admission_ended, handles_of_processes_that_ended_make_room) {
+    enum {
+        COUNT = 20
+    };
+    static const quota_amount totals = {{4 * COUNT, 4, 4, 4}}; /* a process may have a quarter */
+    known_processes processes = {.by_number = {.count = 0}};
+    admission *share = NULL;
+    known_process *process = NULL;
+    admitted *entry = NULL;
+    quota *account;
+    quota_pretend(&totals);
+    check_ok(quota_open(&self_peer, &account));
+    check_ok(admission_new(&share));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        const os_peer peer = numbered(i);
+        check_ok(known_process_get(&processes, &peer, account, &process));
+        check_ok(admission_add(share, process, &entry));
+        known_process_unreference(process, false);
+    }
+    const os_peer next = numbered(COUNT);
+    check_status(GPUIPC_ERR_LIMIT, known_process_get(&processes, &next, account, &process));
+    ended_below = FIRST_NUMBER + COUNT;
+    check_ok(known_process_get(&processes, &next, account, &process));
+    known_process_unreference(process, false);
+    cr_assert_eq(admission_count(share), COUNT);
+    admission_destroy(share, false);
+    quota_unreference(account);
+    quota_pretend(NULL);
+    known_processes_destroy(&processes);
+}

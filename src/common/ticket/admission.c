@@ -83,46 +83,78 @@ void places_spend(places_user *user, uint64_t ns) {
 
 /* So many are looked at for each newcomer: more than come, so that those that are over become fewer. */
 #define PROCESSES_LOOKED_AT 2u
+/* And so many when a user has too many handles here. */
+#define PROCESSES_FOR_ROOM 64u
 
 struct known_process {
     unsigned references;
     os_peer peer;        /* its process: none as soon as that is known to be over */
     quota_charge charge; /* for that handle */
-    bool is_over;        /* its number may be another process's by now */
     known_processes *in;
     table_link by_number;
     list_link in_turn;
+    linked_list admitted; /* entries of shares, each with a reference */
 };
 
-static bool is_running(known_process *self) {
-    if (!self->is_over && os_peer_is_running(&self->peer) == 0) {
-        self->is_over = true;
-        os_peer_close(&self->peer);
-        quota_return(&self->charge);
-    }
-    return !self->is_over;
+static void entry_destroy(admitted *entry, bool forked) {
+    table_remove(&entry->in->entries, &entry->by_process);
+    list_remove(&entry->of_process);
+    known_process_unreference(entry->process, forked);
+    free(entry);
 }
 
-/* Gives the handles of those up that are over: a few at a time. */
-static void look_at_some(known_processes *self) {
-    for (size_t i = 0; i < PROCESSES_LOOKED_AT && i < self->in_turn.count; i++) {
-        (void)is_running(LIST_ITEM(list_turn(&self->in_turn), known_process, in_turn));
+/* No connection has it. */
+static void end_process(known_process *self) {
+    table_remove(&self->in->by_number, &self->by_number);
+    list_remove(&self->in_turn);
+    os_peer_close(&self->peer);
+    quota_return(&self->charge);
+    self->references++;
+    while (self->admitted.first != NULL) {
+        admitted *entry = LIST_ITEM(self->admitted.first, admitted, of_process);
+        entry->in->ended++;
+        entry_destroy(entry, false);
     }
+    known_process_unreference(self, false);
+}
+
+/* What a process has sent before its end may still be read from its connection. So it ends when no connection has it, and
+ * nothing but shares. */
+static bool is_over(const known_process *self) {
+    return self->references == self->admitted.count && os_peer_is_running(&self->peer) == 0;
+}
+
+static void look_at_some(known_processes *self, size_t most) {
+    for (size_t left = most < self->in_turn.count ? most : self->in_turn.count; left > 0; left--) {
+        known_process *one = LIST_ITEM(list_turn(&self->in_turn), known_process, in_turn);
+        if (is_over(one)) {
+            end_process(one);
+        }
+    }
+}
+
+void known_processes_sweep(known_processes *self) {
+    look_at_some(self, PROCESSES_LOOKED_AT);
 }
 
 static uint64_t hash_of(const os_peer *peer) {
     return hash_word(0, peer->process_id);
 }
 
-/* Where the system gives no handle, or the process has no number here, nothing tells it from others. */
-static known_process *find_process(const known_processes *self, const os_peer *peer) {
+/* Where the system gives no handle, or the process has no number here, nothing tells it from others. The number of one that
+ * has ended may be another's by now. */
+static known_process *find_process(known_processes *self, const os_peer *peer) {
     table_link *at = peer->process_id == 0 ? NULL : table_find(&self->by_number, hash_of(peer));
-    for (; at != NULL; at = table_find_next(at)) {
+    for (table_link *next; at != NULL; at = next) {
         known_process *one = TABLE_ITEM(at, known_process, by_number);
-        if (one->peer.process_id == peer->process_id && os_handle_is_valid(one->peer.process) &&
-            is_running(one)) {
+        next = table_find_next(at);
+        if (one->peer.process_id != peer->process_id || !os_handle_is_valid(one->peer.process)) {
+            continue;
+        }
+        if (os_peer_is_running(&one->peer) != 0) {
             return one;
         }
+        table_remove(&self->by_number, &one->by_number);
     }
     return NULL;
 }
@@ -166,8 +198,12 @@ gpuipc_status known_process_get(known_processes *self, const os_peer *peer, quot
         *out_process = found;
         return GPUIPC_OK;
     }
-    look_at_some(self);
+    look_at_some(self, PROCESSES_LOOKED_AT);
     gpuipc_status status = make_process(peer, of, &found);
+    if (status == GPUIPC_ERR_LIMIT) {
+        look_at_some(self, PROCESSES_FOR_ROOM);
+        status = make_process(peer, of, &found);
+    }
     if (status == GPUIPC_OK) {
         found->in = self;
         table_add(&self->by_number, &found->by_number, hash_of(peer));
@@ -200,6 +236,10 @@ static uint64_t hash_of_process(const known_process *process) {
     return hash_word(0, (uintptr_t)process);
 }
 
+uint32_t admission_count(const admission *self) {
+    return (uint32_t)self->entries.count + self->ended;
+}
+
 gpuipc_status admission_new(admission **out_admission) {
     admission *self = calloc(1, sizeof(*self));
     if (self == NULL) {
@@ -225,16 +265,17 @@ gpuipc_status admission_add(admission *self, known_process *process, admitted **
         return status_out_of_memory(sizeof(*entry));
     }
     process->references++;
+    entry->in = self;
     entry->process = process;
+    list_append(&process->admitted, &entry->of_process);
     table_add(&self->entries, &entry->by_process, hash_of_process(process));
     *out_entry = entry;
     return GPUIPC_OK;
 }
 
 void admission_remove(admission *self, admitted *entry) {
-    table_remove(&self->entries, &entry->by_process);
-    known_process_unreference(entry->process, false);
-    free(entry);
+    (void)self;
+    entry_destroy(entry, false);
 }
 
 void admission_destroy(admission *self, bool forked) {
@@ -244,8 +285,7 @@ void admission_destroy(admission *self, bool forked) {
     for (table_link *at = table_first(&self->entries), *next; at != NULL; at = next) {
         admitted *entry = TABLE_ITEM(at, admitted, by_process);
         next = table_next(&self->entries, at);
-        known_process_unreference(entry->process, forked);
-        free(entry);
+        entry_destroy(entry, forked);
     }
     table_clear(&self->entries);
     free(self);

@@ -46,7 +46,7 @@ void places_spend(places_user *user, uint64_t ns);
  *  so that another process that gets the number is told from it. */
 typedef struct known_process known_process;
 
-/** All zero is empty. */
+/** One whose end was seen leaves both. All zero is empty. */
 typedef struct known_processes {
     hash_table by_number;
     linked_list in_turn; /**< the one that was not looked at for the longest time first */
@@ -57,6 +57,8 @@ typedef struct known_processes {
  *  ERR_LIMIT, ERR_OUT_OF_MEMORY, ERR_TOO_MANY_HANDLES */
 gpuipc_status known_process_get(known_processes *self, const os_peer *peer, quota *of,
                                 known_process **out_process);
+/** Looks at a few in turn. Of those that have ended, the handles are closed, and shares keep no more than their number. */
+void known_processes_sweep(known_processes *self);
 /** NULL does nothing. @param forked in a child */
 void known_process_unreference(known_process *self, bool forked);
 /** Of none any more. */
@@ -64,26 +66,33 @@ void known_processes_destroy(known_processes *self);
 
 /* ---- what a share admits ---------------------------------------------------------------------- */
 
-/** One that a share has admitted. */
+typedef struct admission admission;
+
+/** One that a share has admitted, until its end is seen. */
 typedef struct admitted {
     table_link by_process;
+    list_link of_process; /**< of all shares that have admitted it */
+    admission *in;
     known_process *process; /**< a reference */
     bool is_confirmed;      /**< it has said that it has it open */
 } admitted;
 
 /** The processes that a share has admitted; this one is never among them. */
-typedef struct admission {
+struct admission {
     hash_table entries;
-    uint32_t confirmed; /**< of these */
-} admission;
+    uint32_t ended;     /**< processes that were admitted and have ended: without an entry */
+    uint32_t confirmed; /**< of all */
+};
 
 gpuipc_status admission_new(admission **out_admission);
 
+/** How many processes it has admitted. */
+uint32_t admission_count(const admission *self);
 /** NULL: it has not. */
 admitted *admission_find(const admission *self, const known_process *process);
 /** One that is not there yet. *out_entry: for admission_remove()  ERR_OUT_OF_MEMORY */
 gpuipc_status admission_add(admission *self, known_process *process, admitted **out_entry);
-/** Its opening came to nothing, and is not confirmed. */
+/** Its opening came to nothing, and is not confirmed. The caller has had a reference on the process since admission_add(). */
 void admission_remove(admission *self, admitted *entry);
 
 /** NULL does nothing. @param forked in a child */

@@ -78,7 +78,7 @@ static offer *bury(share_table *self, share *dead, wire_answer why) {
 
 /* Whether it is for nobody any more but those who got it and have not said yet that they have it open. */
 static bool is_given(const share *self) {
-    return self->is_one_shot && self->admitted->entries.count >= self->max_processes;
+    return self->is_one_shot && admission_count(self->admitted) >= self->max_processes;
 }
 
 static offer *bury_expired(share_table *self, share *at) {
@@ -199,7 +199,7 @@ static gpuipc_status admit(share_table *self, share *to, holder *by, wire_answer
     if (status != GPUIPC_OK || admission_find(to->admitted, by->process) != NULL) {
         return status;
     }
-    if (to->admitted->entries.count >= to->max_processes) {
+    if (admission_count(to->admitted) >= to->max_processes) {
         *out_answer = WIRE_USED_UP;
         return GPUIPC_OK;
     }
@@ -378,6 +378,7 @@ void share_sweep(share_table *self) {
         self->left_to_look = 0;
         holder_sweep(&self->left);
     }
+    known_processes_sweep(&self->processes);
     os_mutex_unlock(&self->mutex);
     while (count > 0) {
         offer_unreference(expired[--count], false);
