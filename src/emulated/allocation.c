@@ -159,8 +159,9 @@ static CUresult read_header(os_handle handle, int way, header *out) {
     if (os_memory_inspect(handle, &total) != GPUIPC_OK || total <= HEADER_BYTES) {
         return CUDA_ERROR_UNKNOWN;
     }
-    if (os_memory_map(handle, HEADER_BYTES, false, &mapped) != GPUIPC_OK) {
-        return CUDA_ERROR_UNKNOWN;
+    const gpuipc_status status = os_memory_map(handle, HEADER_BYTES, false, &mapped);
+    if (status != GPUIPC_OK) {
+        return status == GPUIPC_ERR_OUT_OF_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
     }
     bool is_ours = header_decode(mapped, total, out);
     os_memory_unmap(mapped, HEADER_BYTES);

@@ -87,6 +87,10 @@ gpuipc_add_test(unit buffer_memory DRIVER SERIAL SOURCES test_buffer_memory.c
 if(NOT WIN32)
   # More ranges than there is memory for.
   target_sources(test_unit_manifest PRIVATE test_posix_manifest.c)
+  if(NOT GPUIPC_SANITIZE AND NOT GPUIPC_TEST_VALGRIND) # these need addresses of their own
+    target_sources(test_unit_native PRIVATE test_posix_no_room.c)
+    set_source_files_properties(test_posix_no_room.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
+  endif()
   set_source_files_properties(test_posix_manifest.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
   # As if handles were those of Windows.
   gpuipc_add_test(unit posix_other_system SOURCES test_posix_other_system.c own_kinds.c LIBRARIES gpuipc_core_fixture)

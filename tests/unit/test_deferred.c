@@ -4,6 +4,7 @@
 #include "sync/deferred.h"
 
 #include "cuda/context.h"
+#include "process_size.h"
 #include "stream_gate.h"
 
 /* ---- the list ------------------------------------------------------------------------------ */
@@ -320,6 +321,28 @@ Test(deferred, the_end_of_a_connection_does_not_wait_for_a_stream_of_another) {
     let_go();
     check_ok(gpuipc_buffer_await_returns(sent, SOON_MS));
     cr_assert(deferred_is_empty(ctx->deferred));
+}
+
+/* Of those there are few, while a peer may let a stream wait for long. */
+Test(deferred, what_is_kept_has_no_handles) {
+    enum {
+        COUNT = 10
+    };
+    gpuipc_buffer *buffers[COUNT];
+    process_size before;
+    process_size after;
+    cr_assert(process_size_get(&before));
+    for (int i = 0; i < COUNT; i++) {
+        buffers[i] = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
+    }
+    hold(sent);
+    for (int i = 0; i < COUNT; i++) {
+        check_ok(gpuipc_buffer_release(buffers[i]));
+    }
+    cr_assert_eq(ctx->deferred->ready.count, COUNT);
+    cr_assert(process_size_get(&after));
+    cr_assert_lt(after.handles, before.handles + COUNT / 2, "%d", (int)after.handles);
+    let_go();
 }
 
 /* So that a program that only opens and closes does not gather them for ever. */

@@ -48,6 +48,16 @@ static void end_deferred(deferred *item, bool forked) {
     end((buffer *)((char *)item - offsetof(buffer, deferred)), forked);
 }
 
+/* Nobody asks for them any more, and to close them waits for nothing. Handles of own memory that others count
+ * (kept_handles.h) stay. */
+static void close_handles(const buffer *self) {
+    for (uint32_t i = 0; self->import == NULL && i < self->segment_count; i++) {
+        if (!self->segments[i].has_place) {
+            os_handle_close(&self->segments[i].kept);
+        }
+    }
+}
+
 /* What waits for the devices is left to calls that may: gpuipc_buffer_release() is one. */
 static void destroy(object *base) {
     buffer *self = (buffer *)base;
@@ -68,6 +78,7 @@ static void destroy(object *base) {
     }
     if (!forked && !self->is_view && self->transport->release_waits != NULL &&
         self->transport->release_waits(self)) {
+        close_handles(self);
         self->deferred = (deferred){.bytes = self->mapping.bytes, .run = end_deferred};
         deferred_add(ctx->deferred, &self->deferred);
     } else {
