@@ -3,6 +3,9 @@
  *  piece of work late here; on a GPU there is much of it. */
 #include "contents_ends.h"
 #include "core_fixture.h"
+#include "graphs.h"
+
+#include <string.h>
 
 /* On a GPU: so that a read that does not wait comes first. */
 #define MANY_FILLS 200
@@ -149,4 +152,48 @@ Test(buffer_work, a_read_waits_for_contents) {
         contents_both_pass(&two);
     }
     contents_ends_close(&two);
+}
+
+static void find(const char *name, void *out_function) {
+    void *symbol = os_library_symbol(core_driver()->library, name);
+    cr_assert_not_null(symbol);
+    memcpy(out_function, &symbol, sizeof(symbol));
+}
+
+/* The call itself is what a capture takes: a launch of the graph is the program's own. */
+Test(buffer_work, a_capture_goes_on) {
+    captured made = {.graph = NULL};
+    const driver *drv = core_driver();
+    cr_assert(graphs_find(drv));
+    cr_assert(graphs_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    check_ok(gpuipc_buffer_fill_async(subject, 0, bytes, 6, 4, stream));
+    cr_assert(graphs_end(stream, &made));
+    cr_assert_eq(read_last(subject), 1);
+    cr_assert(graphs_launch(&made, stream));
+    cr_assert_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cr_assert_eq(read_last(subject), 6);
+    cr_assert(graphs_destroy(&made));
+}
+
+/* The event is of a primary context, and stands behind the stream all the same. */
+Test(buffer_work, a_stream_of_the_programs_own_context_is_waited_for) {
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUresult (*destroy)(CUcontext);
+    CUcontext own;
+    CUstream other;
+    core_need_emulated(); /* the entry points are found in its library */
+    find("cuCtxCreate_v2", &create);
+    find("cuCtxDestroy_v2", &destroy);
+    cr_assert_eq(create(&own, 0, 0), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(core_driver()->cuCtxPopCurrent(&own), CUDA_SUCCESS);
+    for (uint32_t i = 2; i < 4; i++) {
+        check_ok(gpuipc_buffer_fill_async(subject, 0, bytes, i, 4, other));
+        cr_assert_eq(read_last(subject), i);
+    }
+    core_set_failures("cuStreamCreate:1=2"); /* which is needed for that: the work is waited for */
+    check_ok(gpuipc_buffer_fill_async(subject, 0, bytes, 9, 4, other));
+    core_set_failures("");
+    cr_assert_eq(read_last(subject), 9);
+    cr_assert_eq(destroy(own), CUDA_SUCCESS);
 }

@@ -455,11 +455,11 @@ static void drop_new(gpuipc_transport transport) {
     check_ok(gpuipc_buffer_drop(make(core_context, transport, core_unit)));
 }
 
-/* So many looks that an idle device would be seen. */
+/* Looks, of which there are few at a device that is at work. */
 static void await_looks(void) {
     const uint64_t begun = core_calls("cuCtxRecordEvent");
     const os_deadline deadline = os_deadline_after(SOON_MS);
-    while (core_is_emulated && core_calls("cuCtxRecordEvent") < begun + 10) {
+    while (core_is_emulated && core_calls("cuCtxRecordEvent") < begun + 3) {
         cr_assert_not(os_deadline_passed(deadline));
         os_sleep_ms(1);
     }

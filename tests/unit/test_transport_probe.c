@@ -30,7 +30,7 @@ static void end_what_is_deferred(gpuipc_context *handle) {
     context *ctx;
     check_ok(context_acquire(handle, &ctx));
     (void)deferred_run(ctx->deferred);
-    cr_assert_null(ctx->deferred->items.first);
+    cr_assert(deferred_is_empty(ctx->deferred));
     context_unreference(ctx);
 }
 

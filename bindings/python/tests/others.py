@@ -34,6 +34,15 @@ def give_out(pipe: Any) -> None:
     pipe.recv()
 
 
+def send_arrays(pipe: Any, transport: str, count: int) -> None:
+    """New arrays, each when the one before was taken."""
+    for number in range(count):
+        array = gpuipc.empty(64, "int32", transport=transport)
+        array.buffer.write(number.to_bytes(4, "little"))
+        pipe.send(array)
+        assert pipe.recv() == number
+
+
 def receive_and_add(arrays: "Queue[Any]", answer: "Queue[Any]") -> None:
     """The same with what comes as arrays, until None comes."""
     while (array := arrays.get()) is not None:

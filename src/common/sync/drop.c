@@ -15,6 +15,12 @@
  * for work that was given meanwhile, and that may wait for a call which waits for the free: a program at work is to free by
  * its own calls. */
 #define IDLE_LOOKS 5u
+/* After so many looks at a device that is at work, each twice as late as the one before, the memory is left to such calls: a
+ * look is a mark, which could meet a capture. That is 1.3 s. */
+#define BUSY_LOOKS 6u
+#define LOOK_NS    UINT64_C(20000000)
+/* An idle device comes to a mark within this time. */
+#define MARK_NS UINT64_C(1000000)
 /* So long one look frees at most: others wait for the thread. */
 #define FREEING_NS UINT64_C(50000000)
 
@@ -32,10 +38,14 @@ typedef struct drop_queue {
 typedef struct drop_table {
     lookout lookout; /* while it has something */
     linked_list passing;
-    size_t count;       /* of drops in queues, and of places in streams */
-    bool is_busy;       /* a thread is at work here */
-    bool is_attended;   /* a thread looks after what is in it */
-    unsigned idle;      /* looks in a row that have found all devices idle; of the thread */
+    size_t count;     /* of drops in queues, and of places in streams */
+    bool is_busy;     /* a thread is at work here */
+    bool is_attended; /* a thread looks after what is in it */
+    unsigned
+        idle; /* looks in a row that have found all devices idle; of the thread, as the next three */
+    unsigned busy;      /* other looks since something came to the deferred list */
+    uint64_t look_ns;   /* no look before that */
+    uint64_t additions; /* to that list, as far as is known here */
     drop_queue *queues; /* one for each device */
 } drop_table;
 
@@ -254,14 +264,26 @@ static bool run_streams(context *ctx) {
 
 /* ---- freeing ----------------------------------------------------------------------------------- */
 
+static bool passes_soon(const driver *drv, drop_queue *queue) {
+    const uint64_t begun_ns = os_clock_ns();
+    bool has = has_event_passed(drv, &queue->event);
+    while (!has && os_clock_ns() - begun_ns < MARK_NS) {
+        os_pause(begun_ns, 1, os_deadline_after(-1));
+        has = has_event_passed(drv, &queue->event);
+    }
+    return has;
+}
+
 static bool is_idle(context *ctx, uint32_t index) {
     drop_queue *queue = &ctx->drops->queues[index];
-    if (queue->marked.count > 0) {
-        return false; /* it has not come to its mark */
+    lock();
+    const bool is_before_mark = queue->marked.count > 0;
+    unlock();
+    if (is_before_mark) {
+        return false;
     }
     const passage found = mark(ctx, queue, index, true);
-    return found == PASSAGE_OVER ||
-           (found == PASSAGE_AHEAD && has_event_passed(&ctx->driver, &queue->event));
+    return found == PASSAGE_OVER || (found == PASSAGE_AHEAD && passes_soon(&ctx->driver, queue));
 }
 
 static bool are_all_idle(context *ctx) {
@@ -282,19 +304,55 @@ static bool free_one(context *ctx) {
     return was_one;
 }
 
+static bool is_paused(void) {
+    lock();
+    const bool is = all.pauses > 0;
+    unlock();
+    return is;
+}
+
+/* Whether it is time for a look, which counts. */
+static bool may_look(context *ctx) {
+    drop_table *self = ctx->drops;
+    const uint64_t additions = deferred_additions(ctx->deferred);
+    if (self->additions != additions) {
+        self->additions = additions;
+        self->busy = 0;
+        self->look_ns = 0;
+    }
+    return self->busy < BUSY_LOOKS && os_clock_ns() >= self->look_ns;
+}
+
+/* Keeps what it found for later looks. @return whether all devices have been idle for a while */
+static bool have_been_idle(context *ctx) {
+    drop_table *self = ctx->drops;
+    if (!are_all_idle(ctx)) {
+        self->idle = 0;
+        self->look_ns = os_clock_ns() + (LOOK_NS << self->busy);
+        self->busy++;
+        return false;
+    }
+    self->idle += self->idle < IDLE_LOOKS;
+    return self->idle == IDLE_LOOKS;
+}
+
 /* What was dropped, and has to wait for the devices to be freed (deferred.h): a process that only receives may make no call
  * that frees it. */
 static void free_if_idle(context *ctx) {
-    unsigned *idle = &ctx->drops->idle;
-    if (!deferred_has_ready(ctx->deferred) || !deferred_is_quiet() || !are_all_idle(ctx)) {
-        *idle = 0;
+    if (!deferred_has_ready(ctx->deferred) || !deferred_is_quiet() || is_paused()) {
+        ctx->drops->idle = 0;
         return;
     }
-    *idle += *idle < IDLE_LOOKS;
     const uint64_t begun_ns = os_clock_ns();
-    for (bool goes_on = *idle == IDLE_LOOKS; goes_on;) {
+    bool goes_on = may_look(ctx) && have_been_idle(ctx);
+    while (goes_on) {
         goes_on = free_one(ctx) && os_clock_ns() - begun_ns < FREEING_NS && are_all_idle(ctx);
     }
+}
+
+/* Whether the thread has nothing to free, or leaves it to calls. */
+static bool has_freed(const context *ctx) {
+    return !deferred_has_ready(ctx->deferred) || ctx->drops->busy >= BUSY_LOOKS;
 }
 
 /* @param is_thread it frees as well */
@@ -354,7 +412,7 @@ bool drop_is_empty(const struct context *ctx) {
 static bool look(object *of) {
     context *ctx = (context *)of;
     (void)run(ctx, true);
-    return is_settled(ctx) && !deferred_has_ready(ctx->deferred);
+    return is_settled(ctx) && has_freed(ctx);
 }
 
 /* The mutex is held: the context may end with what was dropped. Where no thread can be had, the next drop tries again,
