@@ -18,6 +18,7 @@ struct work_place {
     unsigned users;    /* calls between begin and end */
     uint64_t recorded; /* how often */
     uint64_t passed;   /* it stood behind this many, and they are done */
+    bool is_behind;    /* the event does not stand behind the latest call */
 };
 
 /* A view's memory is another buffer's. */
@@ -42,7 +43,7 @@ static work_place *find(const buffer_work *self, uint64_t stream, uint32_t index
 
 /* Whether its stream has come there. An answer does not wait (measured on an H200, driver 580). */
 static bool is_free(const driver *drv, work_place *self) {
-    if (self->users > 0) {
+    if (self->users > 0 || self->is_behind) {
         return false;
     }
     if (self->passed != self->recorded && drv->cuEventQuery(self->event) == CUDA_SUCCESS) {
@@ -124,19 +125,37 @@ static bool record(context *ctx, const work_place *place, gpuipc_stream stream) 
     return is_recorded;
 }
 
-/* Where the driver records no event, the work is waited for instead. */
+/* Not waited for here where the driver records no event: the stream may wait for a call of this thread. */
 void buffer_work_end(struct buffer *of, work_place *place, gpuipc_stream stream) {
     buffer *root = root_of(of);
     if (place == NULL) {
         return;
     }
-    if (!record(root->context, place, stream)) {
-        (void)root->context->driver.cuStreamSynchronize(stream);
-    }
+    const bool is_recorded = record(root->context, place, stream);
     os_mutex_lock(&root->work.mutex);
+    place->is_behind = !is_recorded;
     place->users--;
     place->recorded++;
     os_mutex_unlock(&root->work.mutex);
+}
+
+/* Without an event: for all that the device was given. */
+static void await_device(context *ctx, uint32_t index) {
+    device_scope scope;
+    const gpuipc_error why = status_save();
+    if (device_enter(ctx, index, &scope) == GPUIPC_OK) {
+        (void)ctx->driver.cuCtxSynchronize();
+        device_leave(&scope);
+    }
+    status_restore(&why);
+}
+
+static void await_place(context *ctx, const work_place *place, bool is_behind) {
+    if (is_behind) {
+        await_device(ctx, place->device);
+    } else {
+        (void)ctx->driver.cuEventSynchronize(place->event);
+    }
 }
 
 /* A call that has returned before is waited for: places are not taken out, and are recorded again only behind later work. A
@@ -148,10 +167,12 @@ void buffer_work_await(struct buffer *of) {
     for (work_place *at = place_at(self->places.first); at != NULL; at = place_at(at->link.next)) {
         const uint64_t recorded = at->recorded;
         if (at->passed != recorded) {
+            const bool is_behind = at->is_behind;
             os_mutex_unlock(&self->mutex);
-            (void)root->context->driver.cuEventSynchronize(at->event);
+            await_place(root->context, at, is_behind);
             os_mutex_lock(&self->mutex);
             at->passed = at->passed < recorded ? recorded : at->passed;
+            at->is_behind = at->is_behind && at->passed != at->recorded;
         }
     }
     os_mutex_unlock(&self->mutex);

@@ -28,7 +28,8 @@ gpuipc_status buffer_work_begin(struct buffer *of, gpuipc_stream stream, work_pl
 /** The work is on the stream, or nothing is after a failure. In the same CUDA context. @param place NULL does nothing */
 void buffer_work_end(struct buffer *of, work_place *place, gpuipc_stream stream);
 
-/** Waits until all of it is done. In a CUDA context of the same driver. */
+/** Waits until all of it is done, or where the driver recorded no event, for all work of the device's primary context. In a
+ *  CUDA context of the same driver. */
 void buffer_work_await(struct buffer *of);
 
 /** At the buffer's end. @param forked in a child, without driver calls */

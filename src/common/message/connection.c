@@ -236,7 +236,7 @@ void connection_unreference(connection *self) {
 }
 
 void connection_make_room(context *ctx, gpuipc_status status) {
-    if (deferred_may_help(status)) {
+    if (status == GPUIPC_ERR_LIMIT) {
         (void)deferred_make_room(ctx);
     }
 }

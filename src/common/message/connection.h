@@ -70,8 +70,8 @@ gpuipc_status connection_publish(connection *self, gpuipc_connection **out_handl
 gpuipc_status connection_acquire(gpuipc_connection *handle, connection **out_connection);
 void connection_unreference(connection *self);
 
-/** After a failure for want of room: ends memory that nothing uses any more (deferred.h), for the next call. The error
- *  record stays. No lock is held.  @param status the call's result */
+/** After ERR_LIMIT, since a process or its user has too much here: ends memory that nothing uses any more (deferred.h), for
+ *  the next call. The error record stays. No lock is held.  @param status the call's result */
 void connection_make_room(context *ctx, gpuipc_status status);
 
 /** What closing does before the last reference goes: threads that wait in it return, what the peer exported and nobody here

@@ -458,8 +458,7 @@ gpuipc_status gpuipc_connection_receive(gpuipc_connection *handle, gpuipc_incomi
         connection_make_room(from->context, status);
     }
     if (status == GPUIPC_OK && message->buffer_count > 0) {
-        deferred_tidy_some(
-            from->context); /* a program that receives and drops may call nothing else */
+        deferred_tidy_some(from->context); /* a program may only receive and drop */
     }
     status = context_answer(from->context, &interrupt, status);
     connection_unreference(from);
