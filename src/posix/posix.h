@@ -65,8 +65,8 @@ void posix_register_look(void);
 /** With the register locked: whether there is room for so many more, as far as such a look has seen. */
 bool posix_register_has_room(unsigned count);
 
-/** Closes one that is not registered and may be of a peer's making, whose close() can take as long as the peer likes: a
- *  thread of its own waits for that, of which there are 16 at most (posix_closer.c). */
+/** Closes one that is not registered and may be of a peer's making, whose close() can take as long as the peer likes. Unless
+ *  it is of a kind that is quick, a thread of its own waits for that, of which there are 16 at most (posix_closer.c). */
 void posix_close_foreign(int fd);
 /** Has such a thread close it in any case. */
 void posix_close_alone(int fd);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file Closing what a peer has sent. close(2) calls the file's own flush(), and that of a file system in user space (FUSE)
- * ends when the process that serves it likes; a network's or a device's may take long as well. So what is not known to be
- * closed at once is closed by threads that wait alone, and that end when there is nothing left.
+ * @file Closing what a peer has sent. The last close(2) of a file does what its kind does at the end, and that can take as long
+ * as a peer likes. A file system in user space (FUSE) answers flush() when its server does. A socket that lingers waits for
+ * its other end, and a Unix socket may hold further descriptors in its queue. So the calling thread closes only the kinds
+ * that are known to be quick. Threads that wait alone close all others, and end when there is nothing left.
  */
 #include "posix.h"
 
@@ -32,54 +33,36 @@ static struct {
     waiting *first;
 } all;
 
-/* A socket that lingers waits in close() for its data to be acknowledged (socket(7), SO_LINGER), if
- * it is the last descriptor of it: a peer could send one to make us wait. */
+/* The last close() of memory frees it: 64 MiB take some 10 ms. */
+#define AT_ONCE_BLOCKS (UINT64_C(64) << 11) /* of 512 bytes */
+
+/* ---- what is quick ------------------------------------------------------------------------- */
+
+/* With what is known without asking a file system: AT_STATX_DONT_SYNC. One that keeps its type from us is none of those
+ * that are known (fs/fuse/dir.c, fuse_update_get_attr(): EACCES). */
+static bool look_at(int fd, unsigned wanted, struct statx *out_found) {
+    return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, wanted, out_found) == 0 &&
+           (out_found->stx_mask & wanted) == wanted;
+}
+
+/* Not a pipe: the lock that its close takes is held by a read or write of the peer's, whose buffer may be such a file. */
+static bool closes_at_once(int fd) {
+    struct statx found;
+    if (fcntl(fd, F_GET_SEALS) >= 0) { /* memory of the kernel's own: fcntl(2), "File Sealing" */
+        return look_at(fd, STATX_BLOCKS, &found) && found.stx_blocks <= AT_ONCE_BLOCKS;
+    }
+    return look_at(fd, STATX_TYPE, &found) && S_ISCHR(found.stx_mode) &&
+           (found.stx_rdev_major == MEMORY_DEVICES || found.stx_rdev_major == NVIDIA_DEVICES);
+}
+
+/* A socket that lingers waits in close() for its data to be acknowledged (socket(7), SO_LINGER), if it is the last
+ * descriptor of it. What lies in the queue of a Unix socket is left alone: its sender may go on using the socket. */
 static void stop_lingering(int fd) {
     const struct linger none = {0};
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none)); /* fails on all but sockets */
 }
 
-/* With what is known without asking a file system: AT_STATX_DONT_SYNC. One that keeps its type from us is none of those
- * that are known (fs/fuse/dir.c, fuse_update_get_attr(): EACCES). */
-static bool look_at(int fd, struct statx *out_found) {
-    return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID,
-                 out_found) == 0 &&
-           (out_found->stx_mask & STATX_TYPE) != 0;
-}
-
-/* On a disk, or on what this process has as its root: whoever started it chose that. */
-static bool is_local(const struct statx *file) {
-    struct statx root;
-    return file->stx_dev_major != 0 ||
-           (statx(AT_FDCWD, "/", AT_STATX_DONT_SYNC, STATX_MNT_ID, &root) == 0 &&
-            (file->stx_mask & root.stx_mask & STATX_MNT_ID) != 0 &&
-            file->stx_mnt_id == root.stx_mnt_id);
-}
-
-static bool closes_at_once(int fd) {
-    struct statx found;
-    if (fcntl(fd, F_GET_SEALS) >= 0) {
-        return true; /* memory of the kernel's own: fcntl(2), "File Sealing" */
-    }
-    if (!look_at(fd, &found)) {
-        return false;
-    }
-    switch (found.stx_mode & S_IFMT) {
-    case 0: /* an anonymous inode: eventfd, pidfd, dma-buf and others */
-    case S_IFIFO:
-        return true;
-    case S_IFSOCK:
-        stop_lingering(fd);
-        return true;
-    case S_IFCHR:
-        return found.stx_rdev_major == MEMORY_DEVICES || found.stx_rdev_major == NVIDIA_DEVICES;
-    case S_IFREG:
-    case S_IFDIR:
-        return is_local(&found);
-    default:
-        return false;
-    }
-}
+/* ---- the threads --------------------------------------------------------------------------- */
 
 /* @return what waits, which is the caller's; NULL: nothing does, and the caller is no closer any more */
 static waiting *take_one(void) {
@@ -100,6 +83,7 @@ static void close_waiting(void *argument) {
     while ((taken = take_one()) != NULL) {
         const int fd = taken->fd;
         free(taken);
+        stop_lingering(fd);
         close(fd);
     }
 }
@@ -122,6 +106,7 @@ static void notice_fork(void) {
 void posix_close_alone(int fd) {
     waiting *one = malloc(sizeof(*one));
     if (one == NULL) {
+        stop_lingering(fd);
         close(fd);
         return;
     }

@@ -206,7 +206,7 @@ gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
         status =
             posix_fail(errno, "epoll_ctl", "the end of process %" PRIu64 " cannot be waited for",
                        peer->process_id);
-        os_handle_close(&watch->process);
+        posix_register_close((int)watch->process.value); /* of this process's own making */
         free(watch);
         return status;
     }
@@ -217,7 +217,7 @@ gpuipc_status os_poller_watch(os_poller *poller, const os_peer *peer,
 void os_process_watch_destroy(os_process_watch *watch) {
     if (watch != NULL && watch->poller->generation == os_fork_generation()) {
         (void)epoll_ctl(watch->poller->epoll, EPOLL_CTL_DEL, (int)watch->process.value, NULL);
-        os_handle_close(&watch->process);
+        posix_register_close((int)watch->process.value); /* of this process's own making */
     }
     free(watch);
 }

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "posix_system.h"
@@ -200,4 +202,59 @@ intptr_t raw_handle_open_lingering(intptr_t *out_other_end) {
     }
     *out_other_end = ends[1];
     return ends[0];
+}
+
+/* @param packet_of one that takes a packet with the descriptor */
+static bool put_in(int packet_of, int fd) {
+    union {
+        struct cmsghdr header;
+        unsigned char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    memset(&control, 0, sizeof(control));
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+    return sendmsg(packet_of, &message, MSG_NOSIGNAL) >= 0;
+}
+
+intptr_t raw_handle_put_into_socket(intptr_t handle) {
+    int ends[2];
+    if (handle < 0 || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return -1;
+    }
+    const bool is_in = put_in(ends[0], (int)handle);
+    raw_handle_close(handle);
+    raw_handle_close(ends[0]);
+    if (!is_in) {
+        raw_handle_close(ends[1]);
+    }
+    return is_in ? ends[1] : -1;
+}
+
+/* The client of a listening socket has sent it, and nobody accepts. */
+intptr_t raw_handle_put_into_listener(intptr_t handle) {
+    struct sockaddr_un address = {.sun_family =
+                                      AF_UNIX}; /* without a name it gets one of its own */
+    socklen_t size = sizeof(address);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_in =
+        handle >= 0 && listener >= 0 && client >= 0 &&
+        bind(listener, (struct sockaddr *)&address, sizeof(address.sun_family)) == 0 &&
+        listen(listener, 1) == 0 &&
+        getsockname(listener, (struct sockaddr *)&address, &size) == 0 &&
+        connect(client, (struct sockaddr *)&address, size) == 0 && put_in(client, (int)handle);
+    raw_handle_close(handle);
+    raw_handle_close(client);
+    if (!is_in) {
+        raw_handle_close(listener);
+    }
+    return is_in ? listener : -1;
 }

@@ -25,4 +25,9 @@ bool system_share_directory(const char *path, unsigned group);
  *  end, which the caller closes last. @return descriptor; -1: there is no loopback network here */
 intptr_t raw_handle_open_lingering(intptr_t *out_other_end);
 
+/** A Unix socket in whose queue the descriptor lies, of which no other copy is left here. @return -1: there is none */
+intptr_t raw_handle_put_into_socket(intptr_t handle);
+/** A listening one, in whose queue lies a connection in whose queue it lies. */
+intptr_t raw_handle_put_into_listener(intptr_t handle);
+
 #endif

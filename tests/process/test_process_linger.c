@@ -25,16 +25,20 @@ static intptr_t other_end;
 
 TestSuite(linger, .timeout = 100);
 
-/* A packet whose one handle is such a socket, of which we keep no copy, is on its way. */
-static void send_packet(void) {
+/* A packet whose one handle is such a socket, or contains it, and of which we keep no copy, is on its way. */
+static void send_packet_with(intptr_t handle) {
     raw_packet packet;
     cr_assert(raw_packet_make(buffer, &packet));
-    raw_packet_replace_handle(&packet, raw_handle_open_lingering(&other_end));
+    raw_packet_replace_handle(&packet, handle);
     cr_assert_neq(packet.handles[0], RAW_HANDLE_NONE);
     raw = raw_connect(at.directory, at.name);
     cr_assert_neq(raw, NULL);
     cr_assert(raw_packet_send(&packet, raw));
     raw_packet_close(&packet);
+}
+
+static void send_packet(void) {
+    send_packet_with(raw_handle_open_lingering(&other_end));
 }
 
 static void begin(void) {
@@ -49,7 +53,9 @@ static void begin(void) {
 }
 
 static void end(void) {
-    raw_close(raw);
+    if (raw != NULL) {
+        raw_close(raw);
+    }
     raw_handle_close(other_end);
     check_ok(gpuipc_buffer_release(buffer));
     process_case_end(&at);
@@ -97,9 +103,13 @@ static void bystander_end(bystander *self) {
                  (unsigned long long)self->longest_ns);
 }
 
-Test(linger, receive_answers_at_once) {
+static void check_receive(intptr_t (*put_into)(intptr_t handle)) {
     begin();
-    send_packet();
+    if (put_into == NULL) {
+        send_packet();
+    } else {
+        send_packet_with(put_into(raw_handle_open_lingering(&other_end)));
+    }
     gpuipc_connection *connection = process_case_accept(&at);
     gpuipc_buffer *opened;
     size_t count = 1;
@@ -113,6 +123,26 @@ Test(linger, receive_answers_at_once) {
     cr_assert_lt(took, AT_ONCE_NS, "receive took %llu ns", (unsigned long long)took);
     check_ok(gpuipc_connection_close(connection));
     end();
+}
+
+Test(linger, receive_answers_at_once) {
+    check_receive(NULL);
+}
+
+Test(linger, receive_answers_at_once_where_it_lies_in_a_socket) {
+    check_receive(raw_handle_put_into_socket);
+}
+
+Test(linger, receive_answers_at_once_where_it_lies_in_a_listening_socket) {
+    check_receive(raw_handle_put_into_listener);
+}
+
+static intptr_t put_into_two(intptr_t handle) {
+    return raw_handle_put_into_socket(raw_handle_put_into_socket(handle));
+}
+
+Test(linger, receive_answers_at_once_where_it_lies_in_a_socket_in_a_socket) {
+    check_receive(put_into_two);
 }
 
 /* A packet that nobody received goes with the connection. */

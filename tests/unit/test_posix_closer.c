@@ -2,6 +2,8 @@
 /** @file Closing what a peer has sent from a file system of its own making, which answers when the peer likes. */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,22 +100,49 @@ Test(posix_closer, all_that_one_packet_can_bring_is_closed_in_time) {
     end();
 }
 
-/* What is known to be closed at once is closed by the time the call returns. */
+/* A descriptor of a quick kind is closed when the call returns. */
 Test(posix_closer, what_is_known_is_closed_at_once) {
-    int pipes[2];
-    cr_assert_eq(pipe2(pipes, O_CLOEXEC), 0);
-    os_pair_name(&pair);
-    const int fds[] = {pipes[0],
-                       pipes[1],
-                       open("/dev/null", O_RDWR | O_CLOEXEC),
-                       open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                       open(pair.path, O_PATH | O_CLOEXEC),
-                       open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
-                       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    os_handle memory;
+    check_ok(os_memory_create("quick", 4096, &memory));
+    const int fds[] = {open("/dev/null", O_RDWR | O_CLOEXEC), (int)os_handle_give_up(&memory)};
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
         cr_assert_geq(fds[i], 0);
         posix_close_foreign(fds[i]);
         cr_assert_not(is_open(fds[i]), "%zu", i);
+    }
+}
+
+static void await_closed(int fd) {
+    const os_deadline deadline = os_deadline_after(SOON_MS);
+    while (is_open(fd)) {
+        cr_assert_not(os_deadline_passed(deadline), "%d stays open", fd);
+        os_sleep_ms(1);
+    }
+}
+
+/* A thread closes all other kinds. */
+Test(posix_closer, what_may_wait_is_closed_soon) {
+    int pipes[2];
+    int pair_ends[2];
+    os_pair_name(&pair);
+    cr_assert_eq(pipe2(pipes, O_CLOEXEC), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair_ends), 0);
+    const int fds[] = {pipes[0],
+                       pipes[1],
+                       pair_ends[0],
+                       pair_ends[1],
+                       open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                       open(pair.path, O_PATH | O_CLOEXEC),
+                       open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+                       eventfd(0, EFD_CLOEXEC),
+                       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        cr_assert_geq(fds[i], 0, "%zu", i);
+        posix_close_foreign(fds[i]);
+    }
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        await_closed(fds[i]);
     }
     os_pair_close(&pair);
 }

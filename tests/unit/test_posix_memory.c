@@ -12,6 +12,7 @@
 #include "check.h"
 #include "leak_gate.h"
 #include "os.h"
+#include "os_pair.h"
 
 TestSuite(posix_memory, .timeout = 60);
 
@@ -95,7 +96,7 @@ Test(posix_memory, what_is_no_sealed_memory_is_refused) {
     }
     cr_assert_eq(impostor(KINDS), -1);
     check_status(GPUIPC_ERR_PROTOCOL, os_memory_inspect(OS_HANDLE_NONE, &(uint64_t){0}));
-    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+    cr_assert_eq(leak_gate_await(&gate, SOON_MS), 0, "%s", gate.text);
 }
 
 Test(posix_memory, says_its_exact_size) {

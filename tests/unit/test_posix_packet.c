@@ -42,7 +42,7 @@ static void raw_close(raw_pair *both) {
         close(both->raw);
     }
     os_pair_close(&both->pair);
-    cr_assert_eq(leak_gate_end(&both->gate), 0, "%s", both->gate.text);
+    cr_assert_eq(leak_gate_await(&both->gate, SOON_MS), 0, "%s", both->gate.text);
 }
 
 /** Sends @p size bytes and, in each of @p parts control messages, @p count copies of stdin. */
