@@ -20,6 +20,9 @@
  *   answer ::GPUIPC_ERR_FORKED, and the library's descriptors are closed in the child at once. (One
  *   that is just being exported or closed in another thread at that moment stays until exec.) Only
  *   what ends an object works, and frees what the child has of it.
+ * - A process that calls execve() has ended for its peers: what it had open is returned, and waits for it end. They see
+ *   that within a second, by a lock on memory that the two share. Before execve(), wait for the GPU work that uses such
+ *   memory: the driver may not end it at once.
  * - The calling thread's current CUDA context is the same after a call as before it. Where a call
  *   uses a default stream it is that of the device's primary context, the one that the CUDA runtime
  *   and most programs use. As everywhere in CUDA, that ends a stream capture of a blocking stream.

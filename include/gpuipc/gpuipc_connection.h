@@ -30,7 +30,7 @@ typedef struct gpuipc_peer_info {
     char user[192];     /**< Linux: decimal user id; Windows: SID text, "unknown" where this process
                             may not look at the other */
     int32_t same_user;  /**< 1: the user this process runs as */
-    int32_t is_running; /**< 1: the process lives, 0: it has ended, -1: cannot be known */
+    int32_t is_running; /**< 1: it lives, 0: it has ended, also by execve(), -1: cannot be known */
 } gpuipc_peer_info;
 /** The start of a ::gpuipc_peer_info: struct_size is set, all else is zero. */
 #define GPUIPC_PEER_INFO_INIT GPUIPC_SIZED(gpuipc_peer_info)

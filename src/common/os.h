@@ -383,6 +383,13 @@ gpuipc_status os_memory_create(const char *debug_name, uint64_t bytes, os_handle
 gpuipc_status os_memory_inspect(os_handle handle, uint64_t *out_bytes);
 gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, void **out_address);
 void os_memory_unmap(void *address, uint64_t bytes);
+/** Locks a byte of such memory, by its number, for this program. The lock ends with the program: at the end of its process, and when
+ *  that calls execve(2), which its process handle does not show. A forked child has no part in it. It also ends when this
+ *  process closes any handle of the same memory.
+ *  ERR_NOT_SUPPORTED: on Windows, where a program and its process end together. ERR_OS: another process has it locked */
+gpuipc_status os_memory_lock(os_handle handle, uint64_t byte);
+/** Whether another process has locked the byte. 1: yes, 0: no, -1: cannot be known. */
+int os_memory_is_locked(os_handle handle, uint64_t byte);
 /** The size of the host's pages. */
 uint64_t os_page_bytes(void);
 

@@ -121,6 +121,28 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
     return GPUIPC_OK;
 }
 
+/* fcntl(2), "Advisory record locking": closed on exec, the descriptor loses them. A byte beyond the end can be locked. */
+static struct flock lock_of(uint64_t byte) {
+    return (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
+}
+
+gpuipc_status os_memory_lock(os_handle handle, uint64_t byte) {
+    const struct flock wanted = lock_of(byte);
+    return fcntl((int)handle.value, F_SETLK, &wanted) == 0
+               ? GPUIPC_OK
+               : posix_fail_as(GPUIPC_ERR_OS, errno, "fcntl(F_SETLK)",
+                               "the shared memory cannot be locked");
+}
+
+int os_memory_is_locked(os_handle handle, uint64_t byte) {
+    struct flock asked = lock_of(byte);
+    if (fcntl((int)handle.value, F_GETLK, &asked) != 0) {
+        return -1;
+    }
+    return asked.l_type == F_UNLCK ? 0 : 1;
+}
+
 gpuipc_status os_pages_allocate(size_t bytes, void **out_pages) {
     void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {

@@ -145,6 +145,19 @@ gpuipc_status os_memory_map(os_handle handle, uint64_t bytes, bool writable, voi
     return GPUIPC_OK;
 }
 
+/* Nothing replaces a program in its process here: the handle of the process tells all. */
+gpuipc_status os_memory_lock(os_handle handle, uint64_t byte) {
+    (void)handle;
+    (void)byte;
+    return status_fail(GPUIPC_ERR_NOT_SUPPORTED, "memory is not locked on Windows");
+}
+
+int os_memory_is_locked(os_handle handle, uint64_t byte) {
+    (void)handle;
+    (void)byte;
+    return -1;
+}
+
 gpuipc_status os_pages_allocate(size_t bytes, void **out_pages) {
     void *pages = VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
     if (pages == NULL) {

@@ -4,9 +4,12 @@
 #include <gpuipc/gpuipc_native.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -202,8 +205,59 @@ static void reuse_numbers(helper_state *self, const char *arguments) {
     _exit(0);
 }
 
+/* A child that keeps all descriptors: no handler of a fork runs in it. It ends with its parent. */
+static void leave_a_copy(void) {
+    if (syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
+            for (;;) {
+                pause();
+            }
+        }
+        _exit(1);
+    }
+}
+
+/* exec, or exec-copied: this process goes on with another program, which says "another" and ends with its input */
+static void replace(void) {
+    char *const words[] = {"process_helper", "another", NULL};
+    (void)execv("/proc/self/exe", words);
+    helper_say("execv: %s", strerror(errno));
+}
+
+static void replace_program(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    replace();
+}
+
+static void replace_copied(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    leave_a_copy();
+    replace();
+}
+
+/* exec-child: a forked child does, and has ended before the answer */
+static void replace_in_child(helper_state *self, const char *arguments) {
+    (void)self;
+    (void)arguments;
+    char *const words[] = {"process_helper", "another", NULL};
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)execv("/proc/self/exe",
+                    words); /* which ends, since it is no child of the test: helper_begin() */
+        _exit(0);
+    }
+    int status = -1;
+    const bool is_done = child > 0 && waitpid(child, &status, 0) == child && status != 0;
+    helper_say(is_done ? "GPUIPC_OK" : "the child did not");
+}
+
 const helper_command helper_system_commands[] = {{"user", become_user},
                                                  {"no-shm", hide_shm},
                                                  {"fork", fork_child},
                                                  {"reuse", reuse_numbers},
+                                                 {"exec", replace_program},
+                                                 {"exec-copied", replace_copied},
+                                                 {"exec-child", replace_in_child},
                                                  {NULL, NULL}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file See helper_commands.h. Its arguments: the runtime directory, then flags: "shared", "admit", "contained", "contained-users", "contained-mapped"; or
- *  "become" and a program's words, or "become-user", a user's number, and the same. */
+ *  "another", which does nothing; or "become" and a program's words, or "become-user", a user's number, and the same. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +43,12 @@ int main(int count, char **arguments) {
     helper_begin();
     if (count < 2) {
         return 2;
+    }
+    if (strcmp(arguments[1], "another") == 0) { /* a program that knows nothing of the former */
+        helper_say("another");
+        while (helper_hear(line, sizeof(line))) {
+        }
+        return 0;
     }
     /* A buffer of many segments needs as many handles on the emulated driver. */
     (void)system_raise_handle_limit();

@@ -99,6 +99,8 @@ if(NOT WIN32)
   gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c
                   LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_runtime_directory PRIVATE _GNU_SOURCE)
+  gpuipc_add_test(unit posix_lifeline SOURCES test_posix_lifeline.c LIBRARIES gpuipc_core_fixture)
+  target_compile_definitions(test_unit_posix_lifeline PRIVATE _GNU_SOURCE)
   gpuipc_add_test(unit posix_admission SOURCES test_posix_admission.c LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_admission PRIVATE _GNU_SOURCE)
   add_dependencies(test_unit_posix_admission posix_helper)

@@ -11,10 +11,12 @@ TestSuite(handover_home, .init = core_start, .fini = core_finish, .timeout = 60)
 
 Test(handover_home, an_event_of_another_user_is_not_opened) {
     static const uint8_t name[64];
-    const os_peer other = {.process_id = 1, .same_user = false, .process = OS_HANDLE_NONE};
     atomic_bool closed = false;
     context *ctx;
     check_ok(context_acquire(core_context, &ctx));
+    point_peer other = {
+        .context = ctx,
+        .process = {.process_id = 1, .same_user = false, .process = OS_HANDLE_NONE}};
     if (core_is_emulated) {
         core_set_failures("");
     }

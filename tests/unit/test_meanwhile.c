@@ -491,9 +491,9 @@ static context *inside_of(gpuipc_context *of) {
 
 static gpuipc_status await_event(CUresult (*query)(CUevent event), int timeout_ms) {
     static const uint8_t name[sizeof(CUipcEventHandle)];
-    const os_peer peer = {.same_user = true, .process = OS_HANDLE_NONE};
     core_need_emulated();
     context *ctx = inside_of(core_context);
+    point_peer peer = {.context = ctx, .process = {.same_user = true, .process = OS_HANDLE_NONE}};
     ctx->driver.cuIpcOpenEventHandle = opens_event;
     ctx->driver.cuEventQuery = query;
     const gpuipc_status status =

@@ -52,6 +52,16 @@ Test(os_memory, says_its_size) {
     }
 }
 
+/* A process does not see its own lock. Where there are none, nothing is known. */
+Test(os_memory, a_lock_is_for_other_processes) {
+    os_handle handle;
+    check_ok(os_memory_create("lock", 4096, &handle));
+    const gpuipc_status status = os_memory_lock(handle, 1);
+    cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_NOT_SUPPORTED);
+    cr_assert_eq(os_memory_is_locked(handle, 1), status == GPUIPC_OK ? 0 : -1);
+    os_handle_close(&handle);
+}
+
 Test(os_memory, impossible_sizes_are_refused) {
     static const uint64_t sizes[] = {0, (uint64_t)INT64_MAX + 1, UINT64_MAX};
     leak_gate gate;

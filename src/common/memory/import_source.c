@@ -4,8 +4,10 @@
 
 #include <stdlib.h>
 
+#include "sync/point_peer.h"
+
 bool import_source_has_ended(const import_source *self) {
-    return self->peer != NULL && os_peer_is_running(self->peer) == 0;
+    return self->other_end != NULL && point_peer_is_running(self->other_end) == 0;
 }
 
 void import_source_release(import_source *self, bool forked) {

@@ -11,12 +11,13 @@
 #define IMPORT_SOURCE_POOLS_MAX 256u
 
 typedef struct import_source {
-    context *context;           /**< of this side */
-    uint64_t connection;        /**< its number */
-    const os_peer *peer;        /**< NULL: not known */
-    quota *quota;               /**< what it may have of this process; NULL: it is this one */
-    const uint8_t *exporter_id; /**< of the buffer that the segment coming in is of; 16 bytes */
-    uint32_t segment_count;     /**< of that buffer, as the peer says */
+    context *context;             /**< of this side */
+    uint64_t connection;          /**< its number */
+    const os_peer *peer;          /**< NULL: not known */
+    struct point_peer *other_end; /**< the same; NULL: not known */
+    quota *quota;                 /**< what it may have of this process; NULL: it is this one */
+    const uint8_t *exporter_id;   /**< of the buffer that the segment coming in is of; 16 bytes */
+    uint32_t segment_count;       /**< of that buffer, as the peer says */
     driver_reference *
         *pools; /**< opened pools that it sent: it sends the handle of each but once */
     uint32_t pool_count;

@@ -174,6 +174,7 @@ gpuipc_status connection_new(context *ctx, os_connection *os, const os_peer *pee
     self->from = (import_source){.context = ctx,
                                  .connection = self->number,
                                  .peer = &self->peer,
+                                 .other_end = self->other_end,
                                  .quota = self->other_end->quota};
     atomic_init(&self->broken, false);
     atomic_init(&self->ended, false);
@@ -331,6 +332,7 @@ gpuipc_status gpuipc_connection_get_peer(gpuipc_connection *handle, gpuipc_peer_
         return status;
     }
     gpuipc_peer_info info = peer_describe(&self->peer);
+    info.is_running = point_peer_is_running(self->other_end);
     struct_size_write(out_peer, &info, sizeof(info));
     connection_unreference(self);
     return GPUIPC_OK;

@@ -59,6 +59,9 @@ gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *
     } else {
         status = keep_channel_page(from, handle);
     }
+    if (status == GPUIPC_OK && kind != WIRE_CHANNEL) {
+        point_peer_keep(from->other_end, LIFELINE_RECEIVER, handle);
+    }
     os_handle_close(handle);
     return status;
 }

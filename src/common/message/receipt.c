@@ -83,7 +83,7 @@ static gpuipc_status await_one(connection *from, const wire_buffer *record,
     bool waits = false;
     gpuipc_status status = GPUIPC_OK;
     if (record->ready == WIRE_READY_EVENT) {
-        return ready_event_await(from->context, &from->peer,
+        return ready_event_await(from->context, from->other_end,
                                  device_of(from, record, wanted->device), record->event_name,
                                  &from->ended, deadline);
     }

@@ -13,7 +13,7 @@
 #define LOAN_TAKES_WORD  (MARK_WORDS_END)
 #define LOAN_WORDS_BEGIN (MARK_WORDS_END + 1u)
 
-_Static_assert(LOAN_WORDS_BEGIN + LOAN_SLOTS <= POINT_PAGE_BYTES / 8, "the words lie in the page");
+_Static_assert(LOAN_WORDS_BEGIN + LOAN_SLOTS <= LIFELINE_WORD, "the words lie in the page");
 
 /** What the word of a loan is when it was taken: the number of the loan's use, above what only the mark tells. */
 static inline uint64_t loan_taken_value(uint32_t value, uint16_t secret) {

@@ -213,7 +213,7 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
 
 void point_page_sent(point_page *self) {
     if (!self->is_lasting) {
-        os_handle_close(&self->handle);
+        point_peer_keep(self->peer, LIFELINE_SENDER, &self->handle);
     }
 }
 

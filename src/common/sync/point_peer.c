@@ -8,6 +8,9 @@
 #include "cuda/context.h"
 #include "sync/point.h"
 
+/* execve(2) closes descriptors before the driver has ended the work of a context, which the end of a process awaits. */
+#define EXEC_NS UINT64_C(200000000)
+
 gpuipc_status point_peer_new(struct context *ctx, const os_peer *process, os_connection *connection,
                              point_peer **out_peer) {
     point_peer *self = calloc(1, sizeof(*self));
@@ -40,9 +43,47 @@ void point_peer_unreference(point_peer *self, bool forked) {
         atomic_fetch_sub_explicit(&self->references, 1u, memory_order_acq_rel) != 1u) {
         return;
     }
+    for (int side = 0; side < LIFELINE_SIDES; side++) {
+        lifeline_end(&self->lifelines[side], forked);
+    }
     shared_process_unreference(self->shared, forked);
     quota_unreference(self->quota);
     free(self);
+}
+
+/* A process does not see its own locks: fcntl(2). */
+static bool is_this_process(const point_peer *self) {
+    return self->process.process_id == os_process_id();
+}
+
+void point_peer_keep(point_peer *self, lifeline_side side, os_handle *page) {
+    if (is_this_process(self)) {
+        os_handle_close(page);
+        return;
+    }
+    os_mutex_lock(&self->context->points->mutex);
+    lifeline_begin(&self->lifelines[side], page, side, self->quota);
+    os_mutex_unlock(&self->context->points->mutex);
+}
+
+/* The mutex is held. */
+static bool has_ended(point_peer *self) {
+    for (int side = 0; self->ended_ns == 0 && side < LIFELINE_SIDES; side++) {
+        if (lifeline_has_ended(&self->lifelines[side])) {
+            self->ended_ns = os_clock_ns();
+        }
+    }
+    return self->ended_ns != 0;
+}
+
+int point_peer_is_running(point_peer *self) {
+    int running = os_peer_is_running(&self->process);
+    if (running != 0) {
+        os_mutex_lock(&self->context->points->mutex);
+        running = has_ended(self) ? 0 : running;
+        os_mutex_unlock(&self->context->points->mutex);
+    }
+    return running;
 }
 
 bool point_peer_has_closed(point_peer *self) {
@@ -56,6 +97,7 @@ bool point_peer_is_gone(point_peer *self) {
     if (!self->is_gone) {
         const int running = os_peer_is_running(&self->process);
         self->is_gone = running == 0 ||
+                        (has_ended(self) && os_clock_ns() - self->ended_ns >= EXEC_NS) ||
                         (running < 0 && (self->connection == NULL || point_peer_has_closed(self)));
     }
     return self->is_gone;

@@ -10,6 +10,7 @@
 #include "base/shared_process.h"
 #include "base/status.h"
 #include "os.h"
+#include "sync/lifeline.h"
 
 struct context;
 
@@ -22,6 +23,8 @@ typedef struct point_peer {
     os_connection *connection; /**< NULL: this end is closed */
     bool has_closed;           /**< both found out once, for good */
     bool is_gone;
+    lifeline lifelines[LIFELINE_SIDES]; /**< by the side that this process is */
+    uint64_t ended_ns;           /**< when a lifeline was first seen to have ended; 0: none was */
     struct watch_group *watched; /**< what watch.c keeps of it, guarded by the watch's mutex */
 } point_peer;
 
@@ -34,13 +37,21 @@ void point_peer_reference(point_peer *self);
 /** NULL does nothing. */
 void point_peer_unreference(point_peer *self, bool forked);
 
+/** Keeps the handle of the first page of a direction, to see by it when the other program ends; closes it else.
+ *  @param side that this process is */
+void point_peer_keep(point_peer *self, lifeline_side side, os_handle *page);
+
+/** As os_peer_is_running(): 0 also when the process goes on with another program (execve(2)). */
+int point_peer_is_running(point_peer *self);
+
 /** This end is about to be closed: looks for the last time whether the other one is. */
 void point_peer_leave(point_peer *self);
 /** This end is closed. @param was_closed the other one was already */
 void point_peer_left(point_peer *self, bool was_closed);
 
 /** The context's point mutex is held in the next two, each of which is a system call or two.
- *  Whether the process is gone; where the system cannot say, the connection. */
+ *  Whether the program is gone; where the system cannot say, the connection. A program that execve(2) has ended is gone a
+ *  little later, when its work on GPUs has ended as well. */
 bool point_peer_is_gone(point_peer *self);
 /** Whether it closed its end while this one was open, after it had taken in all that it wanted of what had come: what it
  *  had not taken in by then it never will. */

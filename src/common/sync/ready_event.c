@@ -106,7 +106,7 @@ static gpuipc_status check_trusted(const os_peer *peer) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status open_event(const driver *drv, const os_peer *peer, const uint8_t *name,
+static gpuipc_status open_event(const driver *drv, point_peer *peer, const uint8_t *name,
                                 CUevent *out_event) {
     CUipcEventHandle handle;
     gpuipc_status status = check_driver(drv);
@@ -118,7 +118,7 @@ static gpuipc_status open_event(const driver *drv, const os_peer *peer, const ui
     if (result == CUDA_SUCCESS) {
         return GPUIPC_OK;
     }
-    return os_peer_is_running(peer) == 0
+    return point_peer_is_running(peer) == 0
                ? status_fail_cuda(GPUIPC_ERR_LOST, result, "cuIpcOpenEventHandle",
                                   "the sender ended, and with it the event that it had named")
                : status_fail_cuda(GPUIPC_ERR_NOT_SUPPORTED, result, "cuIpcOpenEventHandle",
@@ -128,12 +128,12 @@ static gpuipc_status open_event(const driver *drv, const os_peer *peer, const ui
 
 /* An event of a process that has ended may read as reached although it never was (measured on an H200,
  * driver 580), so only what a living one has reached counts. */
-static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer *peer,
+static gpuipc_status await_event(const driver *drv, CUevent event, point_peer *peer,
                                  const atomic_bool *interrupted, os_deadline deadline) {
     unsigned pause = 0;
     for (;;) {
         CUresult result = drv->cuEventQuery(event);
-        if (os_peer_is_running(peer) == 0) {
+        if (point_peer_is_running(peer) == 0) {
             return status_fail(GPUIPC_ERR_LOST,
                                "the sender ended; whether its event was reached cannot be told");
         }
@@ -152,12 +152,12 @@ static gpuipc_status await_event(const driver *drv, CUevent event, const os_peer
     }
 }
 
-gpuipc_status ready_event_await(struct context *ctx, const os_peer *peer, uint32_t index,
+gpuipc_status ready_event_await(struct context *ctx, point_peer *peer, uint32_t index,
                                 const uint8_t *name, const atomic_bool *interrupted,
                                 os_deadline deadline) {
     device_scope scope;
     CUevent event;
-    gpuipc_status status = check_trusted(peer);
+    gpuipc_status status = check_trusted(&peer->process);
     if (status != GPUIPC_OK || (status = device_enter(ctx, index, &scope)) != GPUIPC_OK) {
         return status;
     }

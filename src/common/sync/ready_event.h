@@ -24,7 +24,7 @@ void ready_event_sweep(struct context *ctx, bool forked);
  *  stream: one that waits for the event of a process that is killed waits for ever, and nothing lets it
  *  go (measured on an H200, driver 580).
  *  @param index of the device in whose primary context */
-gpuipc_status ready_event_await(struct context *ctx, const os_peer *peer, uint32_t index,
+gpuipc_status ready_event_await(struct context *ctx, point_peer *peer, uint32_t index,
                                 const uint8_t *name, const atomic_bool *interrupted,
                                 os_deadline deadline);
 

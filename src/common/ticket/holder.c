@@ -314,6 +314,7 @@ void holder_leave(holder *self, linked_list *row, os_poller *woken) {
     self->peer = NULL;
     known_process_unreference(self->process, false);
     self->process = NULL;
+    (void)is_gone(self); /* where its program has ended: from now on it is so */
     (void)reap_some(self, SWEPT_AT_ONCE, false);
     if (self->holds.count == 0) {
         holder_destroy(self, false);
@@ -348,7 +349,8 @@ static void describe(const holding *self, gpuipc_holder *out) {
     *out = (gpuipc_holder){.process_id = peer->process_id,
                            .since_ms = hold_of(self->holds.first)->since_ms,
                            .openings = (uint32_t)self->holds.count,
-                           .is_running = os_peer_is_running(peer)};
+                           .is_running = by->page == NULL ? os_peer_is_running(peer)
+                                                          : point_peer_is_running(by->page->peer)};
     (void)snprintf(out->user, sizeof(out->user), "%s", peer->user);
 }
 

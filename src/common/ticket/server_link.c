@@ -295,10 +295,10 @@ static os_deadline earlier(os_deadline one, os_deadline other) {
 }
 
 /* The connection has ended without an answer: either its process ends, or it goes on and closes what it lets in. */
-static gpuipc_status tell_end(const os_peer *peer, os_deadline until) {
+static gpuipc_status tell_end(point_peer *peer, os_deadline until) {
     unsigned pause = 0;
     int is_running;
-    while ((is_running = os_peer_is_running(peer)) != 0 && !os_deadline_passed(until)) {
+    while ((is_running = point_peer_is_running(peer)) != 0 && !os_deadline_passed(until)) {
         os_sleep_ms(os_backoff_next(&pause, until));
     }
     return is_running == 0 ? status_fail(GPUIPC_ERR_EXPORTER_GONE, "the server's process has ended")
@@ -382,7 +382,7 @@ static gpuipc_status ask_once(context *ctx, question *what, bool is_last) {
             /* It may have ended with its server alone, which a new one finds out at once. */
             const os_deadline until =
                 is_last ? earlier(deadline, os_deadline_after(DYING_MS)) : (os_deadline){0};
-            status = tell_end(&self->connection->peer, until);
+            status = tell_end(self->connection->other_end, until);
         }
     }
     give(ctx, self, is_usable);

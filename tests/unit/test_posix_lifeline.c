@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/** @file The locks by which two programs see each other's end. The other program is a forked child. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "leak_gate.h"
+#include "os.h"
+#include "sync/lifeline.h"
+#include "sync/point.h"
+
+TestSuite(posix_lifeline, .timeout = 60);
+
+static int page; /* no handle of the library's, so that a child has it as well */
+static lifeline own;
+static pid_t other;
+static int answers[2]; /* the child writes a byte for each thing done */
+static int orders[2];  /* and waits for one before the next */
+
+static os_handle handle_of_page(void) {
+    os_handle handle;
+    check_ok(os_handle_duplicate_native(page, &handle));
+    return handle;
+}
+
+static void begin(lifeline *self, lifeline_side side) {
+    os_handle handle = handle_of_page();
+    lifeline_begin(self, &handle, side, NULL);
+    cr_assert_not(os_handle_is_valid(handle), "it takes the handle over");
+}
+
+static void make_page(void) {
+    page = memfd_create("page", MFD_CLOEXEC);
+    cr_assert_eq(ftruncate(page, POINT_PAGE_BYTES), 0);
+    cr_assert_eq(pipe2(answers, O_CLOEXEC), 0);
+    cr_assert_eq(pipe2(orders, O_CLOEXEC), 0);
+}
+
+static void say(void) {
+    (void)!write(answers[1], "", 1);
+}
+
+static void hear(int from) {
+    char byte;
+    cr_assert_eq(read(from, &byte, 1), 1);
+}
+
+/* The child has its side, then gives it up when it is told, and then ends when it is told. */
+static void start_other(void) {
+    other = fork();
+    if (other == 0) {
+        lifeline its = {0};
+        begin(&its, LIFELINE_RECEIVER);
+        say();
+        hear(orders[0]);
+        lifeline_end(&its, false);
+        say();
+        hear(orders[0]);
+        _exit(0);
+    }
+    cr_assert_gt(other, 0);
+    hear(answers[0]);
+}
+
+static void order(void) {
+    cr_assert_eq(write(orders[1], "", 1), 1);
+}
+
+static void end(void) {
+    (void)kill(other, SIGKILL);
+    cr_assert_eq(waitpid(other, NULL, 0), other);
+    lifeline_end(&own, false);
+    (void)close(page);
+}
+
+Test(posix_lifeline, a_program_that_ends_is_seen) {
+    make_page();
+    begin(&own, LIFELINE_SENDER);
+    cr_assert_not(lifeline_has_ended(&own), "the other one has not begun");
+    start_other();
+    cr_assert_not(lifeline_has_ended(&own));
+    (void)kill(other, SIGKILL);
+    siginfo_t how;
+    cr_assert_eq(waitid(P_PID, (id_t)other, &how, WEXITED | WNOWAIT), 0);
+    cr_assert(lifeline_has_ended(&own));
+    end();
+}
+
+Test(posix_lifeline, who_gives_it_up_has_not_ended) {
+    make_page();
+    begin(&own, LIFELINE_SENDER);
+    start_other();
+    order();
+    hear(answers[0]);
+    cr_assert_not(lifeline_has_ended(&own));
+    end();
+    lifeline_end(&own, false); /* does nothing */
+}
+
+/* A peer that states what is not so has ended, for this side alone. */
+Test(posix_lifeline, a_peer_that_lies_has_ended) {
+    make_page();
+    begin(&own, LIFELINE_SENDER);
+    atomic_fetch_or(&own.words[LIFELINE_WORD], LIFELINE_HOLDS << LIFELINE_RECEIVER);
+    cr_assert(lifeline_has_ended(&own));
+    atomic_fetch_or(&own.words[LIFELINE_WORD], LIFELINE_LEFT << LIFELINE_RECEIVER);
+    cr_assert_not(lifeline_has_ended(&own));
+    lifeline_end(&own, false);
+    (void)close(page);
+}
+
+/* Then the handle of the process tells alone. */
+Test(posix_lifeline, where_the_byte_cannot_be_locked_there_is_none) {
+    leak_gate gate;
+    lifeline late = {0};
+    make_page();
+    start_other();
+    leak_gate_begin(&gate);
+    begin(&late, LIFELINE_RECEIVER);
+    cr_assert_null(late.words);
+    cr_assert_not(lifeline_has_ended(&late));
+    lifeline_end(&late, false);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+    end();
+}
+
+/* The handle of a second page is closed. */
+Test(posix_lifeline, there_is_one_in_each_direction) {
+    leak_gate gate;
+    make_page();
+    begin(&own, LIFELINE_SENDER);
+    leak_gate_begin(&gate);
+    begin(&own, LIFELINE_SENDER);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+    lifeline_end(&own, false);
+    (void)close(page);
+}
