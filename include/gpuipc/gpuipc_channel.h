@@ -140,7 +140,8 @@ typedef struct gpuipc_channel_config {
  * @errors ::GPUIPC_ERR_OUT_OF_RANGE (the slots do not lie in the buffer), ::GPUIPC_ERR_LIMIT (too many slots, readers or
  *         bytes of headers), ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_NAME_IN_USE (a living channel has the name),
  *         ::GPUIPC_ERR_NAME_INVALID, ::GPUIPC_ERR_NAME_TOO_LONG, ::GPUIPC_ERR_TIMEOUT (as gpuipc_listener_open()),
- *         ::GPUIPC_ERR_STRUCT_SIZE
+ *         ::GPUIPC_ERR_UNSAFE_DIRECTORY and ::GPUIPC_ERR_ACCESS_DENIED (with a name: as gpuipc_listener_open()),
+ *         ::GPUIPC_ERR_NOT_FOUND (as gpuipc_buffer_share()), ::GPUIPC_ERR_STRUCT_SIZE
  * @ownership the caller's; gpuipc_channel_destroy() ends it  @threads any
  * @blocking no. With a name as gpuipc_listener_open()  @since 0.1
  */

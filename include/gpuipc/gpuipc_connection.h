@@ -77,10 +77,15 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_listener_open(gpuipc_context *con
 /**
  * Waits for a process to connect. One that the policy refuses costs its own connection and
  * nothing else: the wait goes on. On Windows so does one that has ended by now, whatever it sent.
+ *
+ * On Linux another program can remove the listener's name from the runtime directory, as a logout and cleaners of old files
+ * do. This call then makes it again: at once, and once a second while it waits. docs/troubleshooting.md has the details.
  * @param listener a live listener
  * @param timeout_ms milliseconds; 0 tries once, -1 waits for ever
  * @param out_connection the connection to who connected
- * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_TOO_MANY_HANDLES
+ * @errors ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_TOO_MANY_HANDLES,
+ *         ::GPUIPC_ERR_NOT_FOUND (after timeout_ms: another program removed the name, which cannot be made again; the
+ *         record has the reason)
  * @ownership the connection is the caller's; gpuipc_connection_close() ends it
  * @threads any number at once  @blocking up to timeout_ms  @since 0.1
  */

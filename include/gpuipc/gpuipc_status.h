@@ -155,8 +155,8 @@ extern "C" {
       "the ticket was made by another user's process, whose runtime directory this context does not "                                           \
       "look in; share a runtime directory (GPUIPC_CONTEXT_SHARED_DIRECTORY)")                                                                   \
     X(ERR_EXPORTER_GONE, 110,                                                                                                                   \
-      "the server that made the ticket has ended or was started anew; what is open stays usable; "                                              \
-      "ask for a new ticket")                                                                                                                   \
+      "the server that made the ticket has ended, or its socket was removed from the runtime directory (by a logout or a "                      \
+      "cleaner); what is open stays usable; ask for a new ticket, or open this one again after a second")                                       \
     X(ERR_SERVER_BUSY, 111,                                                                                                                     \
       "the server has no room now for more of this user or process; release what is not needed, or try "                                        \
       "again later")

@@ -58,6 +58,9 @@ typedef struct gpuipc_server_config {
 /**
  * Starts a server, which answers tickets. Its name in the context's runtime directory is made of random numbers. What
  * servers that were killed have left there is removed, some of it at a time.
+ *
+ * On Linux another program can remove the server's name, as a logout and cleaners of old files do. The server makes it
+ * again when it gives a ticket out, and once a second while it waits for clients. Older tickets then work as well.
  * @param context whose buffers it shares; it is kept until the server has ended
  * @param config NULL for the defaults: the same user only, with a thread of its own
  * @param out_server the new server
@@ -150,15 +153,20 @@ typedef struct gpuipc_share_config {
  * The call waits for the GPU work that makes the contents, as gpuipc_connection_send() does. While a stream of this process
  * waits for another process, nobody knows how long that takes: then it waits for five seconds at most, or until the server
  * is destroyed. With ::GPUIPC_SEND_ASYNC those who open it wait instead.
+ *
+ * The server's name can be missing from the runtime directory because another program removed it. The call then makes it
+ * again. If that fails and no client is connected, the call fails. If clients are connected, it logs a warning and goes on.
  * @param server which answers the ticket
  * @param buffer of the server's context
  * @param config NULL for all of the buffer, any number of processes, without an end
  * @param out_ticket the new ticket
  * @errors ::GPUIPC_ERR_NOT_SHAREABLE, ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_LIMIT (attachment),
  *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_RELEASED (also when the server is destroyed meanwhile),
- *         ::GPUIPC_ERR_TIMEOUT (after the five seconds)
+ *         ::GPUIPC_ERR_TIMEOUT (after the five seconds),
+ *         ::GPUIPC_ERR_NOT_FOUND (the server's name cannot be made again; the record has the reason)
  * @ownership borrows; copies the attachment  @threads any
- * @blocking for the GPU work; five seconds where that may wait for another process  @since 0.1
+ * @blocking for the GPU work; five seconds where that may wait for another process. To make the name again, as
+ *         gpuipc_listener_open()  @since 0.1
  */
 GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_share(gpuipc_server *server,
                                                             gpuipc_buffer *buffer,

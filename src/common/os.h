@@ -249,15 +249,24 @@ typedef struct os_log {
  *  ERR_NAME_TOO_LONG, ERR_NAME_IN_USE, ERR_UNSAFE_DIRECTORY, ERR_NOT_SUPPORTED ('@' off Linux). */
 gpuipc_status os_listener_open(const os_directory *directory, const char *name, const os_log *log,
                                os_listener **out_listener);
-/** ERR_TIMEOUT; ERR_RELEASED after os_listener_interrupt. When the process has no handle left for
+/** ERR_TIMEOUT, or a failure of os_listener_renew(); ERR_RELEASED after os_listener_interrupt. When the process has no handle left for
  *  the new connection it waits a little between tries, and answers ERR_TOO_MANY_HANDLES at the
  *  deadline. */
 gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
                                  os_connection **out_connection);
+/** Makes the listener's names again if another program removed them, as cleaners of old files do, and logout does with the
+ *  user's directory. It does so by the rules of os_listener_open(). One system call when all names are there.
+ *  os_listener_accept() calls it while it waits, and answers its failure in place of ERR_TIMEOUT. On Windows it does
+ *  nothing: names are open files in the user's profile, which neither a logout nor a cleaner removes. Any thread.
+ *  ERR_NOT_FOUND: the first name cannot be made again; the record says why. ERR_RELEASED after os_listener_interrupt,
+ *  ERR_TOO_MANY_HANDLES, ERR_OUT_OF_MEMORY */
+gpuipc_status os_listener_renew(os_listener *listener);
+/** The time between two calls of it, for a thread that waits for clients. */
+#define OS_RENEW_MS 1000
 /** A second name of a listener: whoever connects to it is its client like others. */
 typedef struct os_name os_name;
-/** Makes one in the listener's own directory, as os_listener_open() makes the first.
- *  ERR_NAME_IN_USE, ERR_NAME_TOO_LONG */
+/** Makes one in the listener's own directory, as os_listener_open() makes the first, after os_listener_renew().
+ *  ERR_NAME_IN_USE, ERR_NAME_TOO_LONG, ERR_UNSAFE_DIRECTORY, and those of os_listener_renew() */
 gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *directory,
                                    const char *name, const os_log *log, os_name **out_name);
 /** Removes it, if nobody has it after a listener that had ended. Before the listener is destroyed. NULL does nothing; in a
@@ -322,7 +331,8 @@ typedef struct os_poller os_poller;
 
 /** ERR_TOO_MANY_HANDLES when the process has none left. */
 gpuipc_status os_poller_create(os_poller **out_poller);
-/** What is in it need not be removed before. NULL does nothing. In a forked child frees only. */
+/** What is in it need not be removed before. NULL does nothing. In a forked child frees only. Its listener is not renewed
+ *  afterwards. */
 void os_poller_destroy(os_poller *poller);
 
 /** Ready when a client waits: os_listener_accept() with a deadline that has passed then takes it, or

@@ -163,9 +163,31 @@ void posix_packet_close(int fd);
 
 gpuipc_status posix_peer_of_socket(int fd, os_peer *out_peer);
 
-/* ---- listeners: posix_endpoint.c ----------------------------------------------------------- */
+/* ---- names: posix_name.c ------------------------------------------------------------------- */
 
-/** What becomes readable when a client waits; the listener's. ERR_FORKED */
-gpuipc_status posix_listener_descriptor(const os_listener *listener, int *out_fd);
+struct stat;
+
+/** Locks an open directory, for as long as names in it are made, replaced or removed. ERR_TIMEOUT */
+gpuipc_status posix_directory_lock(int directory, int wait_ms);
+void posix_directory_unlock(int directory);
+
+/** With the directory locked: removes the socket of a process that is gone. ERR_NAME_IN_USE */
+gpuipc_status posix_name_clear(int directory, const posix_address *address, bool *out_replaced);
+/** With the directory locked: binds the socket to a free name, and listens. An abstract name needs no directory (-1).
+ *  @param out_made the file of the name; untouched for an abstract one */
+gpuipc_status posix_name_make(int fd, int directory, const posix_address *address, bool shared,
+                              struct stat *out_made);
+/** Whether the name leads to that file. */
+bool posix_name_is(int directory, const posix_address *address, const struct stat *made);
+/** Removes the name if it leads to that file. */
+void posix_name_remove(int directory, const posix_address *address, const struct stat *made);
+/** The failure of a call that did not find what was there a moment before. */
+gpuipc_status posix_name_removed(int code, const char *call, const posix_address *address);
+
+/* ---- listeners and pollers: posix_endpoint.c, posix_poller.c ------------------------------- */
+
+/** Has a poller wait for clients, with whatever socket the listener has. */
+gpuipc_status posix_listener_poll(os_listener *listener, os_poller *poller, void *tag);
+gpuipc_status posix_poller_add(os_poller *poller, int fd, void *tag);
 
 #endif

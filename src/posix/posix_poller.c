@@ -28,7 +28,7 @@ static gpuipc_status poller_usable(const os_poller *poller) {
 }
 
 /** epoll_ctl(2) says level-triggered is the default; EPOLLHUP and EPOLLERR come unasked. */
-static gpuipc_status poller_add(os_poller *poller, int fd, void *tag) {
+gpuipc_status posix_poller_add(os_poller *poller, int fd, void *tag) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = tag}};
     if (epoll_ctl(poller->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
         return GPUIPC_OK;
@@ -75,7 +75,7 @@ gpuipc_status os_poller_create(os_poller **out_poller) {
     if (status != GPUIPC_OK) {
         goto close_epoll;
     }
-    status = poller_add(poller, poller->wake, OS_POLLER_WOKEN);
+    status = posix_poller_add(poller, poller->wake, OS_POLLER_WOKEN);
     if (status != GPUIPC_OK) {
         goto close_wake;
     }
@@ -101,12 +101,8 @@ void os_poller_destroy(os_poller *poller) {
 }
 
 gpuipc_status os_poller_add_listener(os_poller *poller, os_listener *listener, void *tag) {
-    int fd;
-    gpuipc_status status = poller_usable(poller);
-    if (status == GPUIPC_OK) {
-        status = posix_listener_descriptor(listener, &fd);
-    }
-    return status == GPUIPC_OK ? poller_add(poller, fd, tag) : status;
+    const gpuipc_status status = poller_usable(poller);
+    return status == GPUIPC_OK ? posix_listener_poll(listener, poller, tag) : status;
 }
 
 gpuipc_status os_poller_add_connection(os_poller *poller, os_connection *connection, void *tag) {
@@ -114,7 +110,7 @@ gpuipc_status os_poller_add_connection(os_poller *poller, os_connection *connect
     if (status == GPUIPC_OK) {
         status = posix_connection_usable(connection);
     }
-    return status == GPUIPC_OK ? poller_add(poller, connection->fd, tag) : status;
+    return status == GPUIPC_OK ? posix_poller_add(poller, connection->fd, tag) : status;
 }
 
 /* Fails only when it is not in there (ENOENT), and then there is nothing to remove. */

@@ -82,6 +82,11 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     return GPUIPC_OK;
 }
 
+gpuipc_status os_listener_renew(os_listener *listener) {
+    (void)listener;
+    return GPUIPC_OK;
+}
+
 gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *directory,
                                    const char *name, const os_log *log, os_name **out_name) {
     (void)directory;

@@ -96,7 +96,7 @@ if(NOT WIN32)
   gpuipc_add_test(unit posix_other_system SOURCES test_posix_other_system.c own_kinds.c LIBRARIES gpuipc_core_fixture)
   target_link_options(test_unit_posix_other_system PRIVATE LINKER:--wrap=os_shareable_handle_type)
   # What only Linux has: modes of directories, links, abstract names.
-  gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c
+  gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c test_posix_removed.c
                   LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_runtime_directory PRIVATE _GNU_SOURCE)
   gpuipc_add_test(unit posix_lifeline SOURCES test_posix_lifeline.c LIBRARIES gpuipc_core_fixture)

@@ -136,8 +136,9 @@ static gpuipc_status give_out(channel *self, gpuipc_ticket *out_ticket) {
     const share_limits limits = {0};
     offer *offered;
     bool is_next = false;
-    gpuipc_status status = offer_new(self->buffer, &config, &self->server->is_over, &offered);
-    if (status != GPUIPC_OK) {
+    gpuipc_status status = server_renew_names(self->server);
+    if (status != GPUIPC_OK || (status = offer_new(self->buffer, &config, &self->server->is_over,
+                                                   &offered)) != GPUIPC_OK) {
         return status;
     }
     object_reference(&self->object);

@@ -65,11 +65,14 @@ static bool is_taking_away(server *self) {
     return self->exports_to_look > 0 || share_next_expiry(&self->shares).at_ns == 0;
 }
 
-/* The deadline, or when something expires, if that is earlier; at once while there is something to take away. */
+/* The deadline, or when something expires or is to be looked at, if that is earlier; at once while there is something to
+ * take away. */
 static os_deadline until_expiry(server *self, os_deadline deadline) {
     os_deadline next = share_next_expiry(&self->shares);
     if (is_taking_away(self)) {
         next.at_ns = 0;
+    } else if (self->next_renewal.at_ns < next.at_ns) {
+        next = self->next_renewal;
     }
     return next.at_ns < deadline.at_ns ? os_deadline_inherit(next, deadline) : deadline;
 }
@@ -84,6 +87,33 @@ static gpuipc_status await_ready(server *self, os_deadline deadline, ready *out_
     out_found->count = 0;
     return os_poller_wait(self->poller, until_expiry(self, deadline), out_found->tags, READY_MAX,
                           &out_found->count);
+}
+
+static gpuipc_status renew_names(server *self) {
+    const gpuipc_status status = os_listener_renew(self->listener);
+    if (status == GPUIPC_OK) {
+        atomic_store(&self->is_nameless, false);
+    } else if (status != GPUIPC_ERR_RELEASED && !atomic_exchange(&self->is_nameless, true)) {
+        context_log(self->context, GPUIPC_LOG_WARNING, "server: no new client can connect: %s",
+                    gpuipc_error_get()->sentence);
+    }
+    return status;
+}
+
+gpuipc_status server_renew_names(server *self) {
+    const gpuipc_status status = renew_names(self);
+    if (status == GPUIPC_ERR_RELEASED) {
+        return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
+    }
+    return status != GPUIPC_OK && share_has_clients(&self->shares) ? GPUIPC_OK : status;
+}
+
+/* In every round, once a second: old tickets and names of channels are to work again as well. */
+static void renew_in_time(server *self) {
+    if (os_deadline_passed(self->next_renewal)) {
+        (void)renew_names(self);
+        self->next_renewal = os_deadline_after(OS_RENEW_MS);
+    }
 }
 
 /* One request of each client, so that no client keeps the others waiting. The serving mutex is held.
@@ -105,6 +135,7 @@ static size_t look_after(server *self, const ready *found) {
         served++;
     }
     client_table_tidy(&self->clients);
+    renew_in_time(self);
     share_sweep(&self->shares);
     export_look_on(self->context, &self->exports_to_look);
     return served;
@@ -150,17 +181,23 @@ static void destroy(object *base) {
     free(self);
 }
 
+static void log_sentence(void *user_data, const char *sentence) {
+    context_log(user_data, GPUIPC_LOG_INFO, "server: %s", sentence);
+}
+
 static gpuipc_status listen(server *self) {
     const os_directory directory = context_directory(self->context);
+    const os_log log = {.write = log_sentence, .user_data = self->context};
     char name[TICKET_ENDPOINT_SIZE];
     gpuipc_status status = os_random(self->id, sizeof(self->id));
     if (status != GPUIPC_OK) {
         return status;
     }
     ticket_endpoint(self->id, name);
-    if ((status = os_listener_open(&directory, name, NULL, &self->listener)) != GPUIPC_OK) {
+    if ((status = os_listener_open(&directory, name, &log, &self->listener)) != GPUIPC_OK) {
         return status;
     }
+    self->next_renewal = os_deadline_after(OS_RENEW_MS);
     /* A server that was killed has left its name, which is random, so that nobody wants it again, nor replaces it. */
     os_directory_sweep(&directory, TICKET_ENDPOINT_PREFIX);
     if ((status = os_poller_create(&self->poller)) != GPUIPC_OK) {
@@ -188,6 +225,7 @@ static gpuipc_status make(context *ctx, const gpuipc_server_config *config, serv
     self->user = ticket_user();
     self->has_thread = (config->flags & GPUIPC_SERVER_THREAD) != 0;
     atomic_init(&self->is_over, false);
+    atomic_init(&self->is_nameless, false);
     self->shares.confirm_ns = CONFIRM_NS;
     self->shares.places =
         (places){.most = config->max_connections, .most_of_user = config->max_connections_per_user};

@@ -193,6 +193,7 @@ void server_links_close(context *ctx, bool forked) {
 
 /* Nobody answers to the server's name. */
 static gpuipc_status explain(const context *ctx, const ticket *decoded) {
+    char room[STATUS_PATH_MAX];
     const uint16_t boot = ticket_boot();
     const uint32_t user = ticket_user();
     /* first, since on Windows each user has his own name for the machine's start */
@@ -206,9 +207,10 @@ static gpuipc_status explain(const context *ctx, const ticket *decoded) {
                            "nobody answers to it here, and it names another start of the machine");
     }
     return status_fail(GPUIPC_ERR_EXPORTER_GONE,
-                       "nobody answers to it any more in %s (a process that looks for its names "
-                       "elsewhere needs the same GPUIPC_RUNTIME_DIR)",
-                       ctx->runtime_directory);
+                       "no server answers to it in %s: it has ended, or a logout or a cleaner "
+                       "removed its socket there, which it makes again within a second or when it "
+                       "shares next, or it has another GPUIPC_RUNTIME_DIR",
+                       status_path(ctx->runtime_directory, room));
 }
 
 gpuipc_status server_link_endpoint(context *ctx, const char *name, os_deadline deadline,

@@ -63,7 +63,7 @@ static gpuipc_status give_out(server *self, buffer *of, gpuipc_share_config *con
                            "the buffer belongs to another context than the server");
     }
     gpuipc_status status = settle_range(of, config);
-    if (status != GPUIPC_OK ||
+    if (status != GPUIPC_OK || (status = server_renew_names(self)) != GPUIPC_OK ||
         (status = offer_new(of, config, &self->is_over, &offered)) != GPUIPC_OK) {
         return status;
     }

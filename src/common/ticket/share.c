@@ -348,6 +348,13 @@ void share_leave(share_table *self, holder *by) {
     os_mutex_unlock(&self->mutex);
 }
 
+bool share_has_clients(share_table *self) {
+    os_mutex_lock(&self->mutex);
+    const bool has_clients = self->places.count > 0;
+    os_mutex_unlock(&self->mutex);
+    return has_clients;
+}
+
 int share_patience_ms(share_table *self, holder *by) {
     os_mutex_lock(&self->mutex);
     const int left_ms = places_patience_ms(by->place, os_clock_ns());

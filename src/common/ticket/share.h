@@ -78,6 +78,9 @@ gpuipc_status share_enter(share_table *self, const os_peer *peer, holder **out_h
 /** The client's connection has ended. It keeps its place for as long as it has something open. */
 void share_leave(share_table *self, holder *by);
 
+/** Whether any client is there, or has something open. */
+bool share_has_clients(share_table *self);
+
 /** How long a client may be waited for that is slow to take what it asked for. */
 int share_patience_ms(share_table *self, holder *by);
 /** So long it has been waited for. */
