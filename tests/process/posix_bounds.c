@@ -10,8 +10,9 @@
 #include "raw_peer.h"
 #include "ticket/ticket.h"
 
-/* More than a user may have at once (gpuipc_server_config::max_connections_per_user). */
-#define CLIENTS 160u
+/* More than a user may have at once. */
+#define CLIENTS        160u
+#define MOST_OF_A_USER 128u
 /* One packet of a client's: what a later version appends to a request is read, and skipped. */
 #define REQUEST_BYTES 130000u
 /* Of some 20 MB that they fill. */
@@ -61,13 +62,16 @@ static void flood(const process_case *at, const char *name) {
 }
 
 Test(bounds, a_flood_of_clients_leaves_no_memory) {
+    const gpuipc_server_config config = {.struct_size = sizeof(config),
+                                         .flags = GPUIPC_SERVER_THREAD,
+                                         .max_connections_per_user = MOST_OF_A_USER};
     process_case at;
     gpuipc_server *server;
     gpuipc_ticket given;
     ticket decoded;
     char name[TICKET_ENDPOINT_SIZE];
     process_case_begin(&at, NULL);
-    check_ok(gpuipc_server_create(at.context, NULL, &server));
+    check_ok(gpuipc_server_create(at.context, &config, &server));
     gpuipc_buffer *shared = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
     check_ok(gpuipc_buffer_share(server, shared, NULL, &given));
     check_ok(ticket_decode(&given, &decoded));

@@ -144,6 +144,7 @@ static gpuipc_status deliver(connection *from, asker_reply *out_reply) {
     check_ok(wire_decode_reply(bytes, message.bytes_size, &record));
     reply.answer = (wire_answer)record.answer;
     reply.flags = record.flags;
+    reply.limit = reply.answer == WIRE_BUSY ? record.attachment_bytes : 0;
     memcpy(reply.attachment, bytes + WIRE_REPLY_BYTES, sizeof(reply.attachment));
     *out_reply = reply;
     return GPUIPC_OK;

@@ -16,7 +16,8 @@ typedef struct asker {
 /** What came. */
 typedef struct asker_reply {
     wire_answer answer;
-    uint16_t flags;        /**< WIRE_REPLY_* */
+    uint16_t flags;        /**< WIRE_REPLY_*, wire_busy */
+    uint32_t limit;        /**< with WIRE_BUSY */
     char attachment[64];   /**< as text */
     uint16_t ready;        /**< wire_ready of the buffer */
     gpuipc_buffer *buffer; /**< NULL: none came */

@@ -73,6 +73,41 @@ Test(server_limit, a_client_for_whom_there_is_no_descriptor_is_sent_away) {
     cr_assert_eq(ask(&client, &of), WIRE_GRANTED);
 }
 
+/* Eight GPUs with 64 workers each, and as many again. A descriptor for each end, and one for the process at it. */
+#define DEFAULT_OF_USER 1024
+#define DESCRIPTORS     (4 * DEFAULT_OF_USER)
+
+Test(server_limit, a_user_has_1024_connections_unless_the_program_says_otherwise) {
+    static os_connection *crowd[DEFAULT_OF_USER];
+    const struct rlimit many = {DESCRIPTORS, before.rlim_max};
+    const os_directory directory = {core_directory, false};
+    const gpuipc_ticket of = asker_share(server, shared);
+    const ticket decoded = asker_decode(&of);
+    char name[TICKET_ENDPOINT_SIZE];
+    asker_reply reply;
+    cr_assert(before.rlim_cur >= DESCRIPTORS || setrlimit(RLIMIT_NOFILE, &many) == 0,
+              "this test needs %d descriptors (ulimit -Hn)", DESCRIPTORS);
+    ticket_endpoint(decoded.server_id, name);
+    asker_begin(&honest, core_context, &of);
+    cr_assert_eq(ask(&honest, &of), WIRE_GRANTED);
+    for (int i = 1; i < DEFAULT_OF_USER; i++) {
+        check_ok(os_connection_open(&directory, name, os_deadline_after(SOON_MS), &crowd[i]));
+        serve_all();
+    }
+    asker_begin(&client, core_context, &of);
+    serve_all();
+    check_ok(asker_receive(&client, &reply));
+    cr_assert_eq(reply.answer, WIRE_BUSY);
+    cr_assert_eq(reply.flags, WIRE_BUSY_USER);
+    cr_assert_eq(reply.limit, DEFAULT_OF_USER);
+    cr_assert_eq(ask(&honest, &of), WIRE_GRANTED);
+    for (int i = 1; i < DEFAULT_OF_USER; i++) {
+        cr_assert_not(os_connection_has_ended(crowd[i]));
+        os_connection_destroy(crowd[i]);
+    }
+    serve_all();
+}
+
 /* What it does not read holds descriptors of this process's user on their way. */
 Test(server_limit, one_that_asks_before_it_has_read_loses_its_connection) {
     const gpuipc_ticket of = asker_share(server, shared);

@@ -75,7 +75,16 @@ static void wait_for_place(void) {
     cr_assert_eq(found, WIRE_GRANTED);
 }
 
-static void check_limit(const gpuipc_server_config *config) {
+/* @param limit what the client is told, beside why */
+static void check_told(asker *self, wire_busy why, uint32_t limit) {
+    asker_reply reply;
+    check_ok(asker_receive(self, &reply));
+    cr_assert_eq(reply.answer, WIRE_BUSY);
+    cr_assert_eq(reply.flags, why);
+    cr_assert_eq(reply.limit, limit);
+}
+
+static void check_limit(const gpuipc_server_config *config, wire_busy why) {
     asker third = {NULL, NULL};
     serve_with(config);
     asker_begin(&honest, other, &of);
@@ -83,7 +92,7 @@ static void check_limit(const gpuipc_server_config *config) {
     check_honest_is_served();
     cr_assert_eq(asker_answer(&third, &of), WIRE_GRANTED);
     asker_begin(&client, other, &of);
-    cr_assert_eq(unasked(&client), WIRE_BUSY);
+    check_told(&client, why, 2);
     (void)asker_send(&client, &of);
     asker_check_ended(&client);
     check_honest_is_served();
@@ -95,14 +104,14 @@ static void check_limit(const gpuipc_server_config *config) {
 Test(server_clients, one_too_many_is_told_so) {
     const gpuipc_server_config config = {
         .struct_size = sizeof(config), .flags = GPUIPC_SERVER_THREAD, .max_connections = 2};
-    check_limit(&config);
+    check_limit(&config, WIRE_BUSY_ALL);
 }
 
 Test(server_clients, one_too_many_of_a_user_is_told_so) {
     const gpuipc_server_config config = {.struct_size = sizeof(config),
                                          .flags = GPUIPC_SERVER_THREAD,
                                          .max_connections_per_user = 2};
-    check_limit(&config);
+    check_limit(&config, WIRE_BUSY_USER);
 }
 
 Test(server_clients, who_has_something_open_keeps_its_place) {
@@ -158,7 +167,7 @@ Test(server_clients, the_policy_decides_who_is_let_in) {
                                          .policy_user_data = &asked};
     serve_with(&config);
     asker_begin(&client, other, &of);
-    cr_assert_eq(unasked(&client), WIRE_BUSY);
+    check_told(&client, WIRE_BUSY_POLICY, 0);
     (void)asker_send(&client, &of);
     asker_check_ended(&client);
     check_ok(gpuipc_server_destroy(server));
@@ -285,6 +294,9 @@ Test(server_clients, who_has_as_much_as_a_process_may_is_told_to_wait) {
                                    os_deadline_after(SOON_MS)));
     check_ok(wire_decode_reply(answer + WIRE_HEADER_BYTES, WIRE_REPLY_BYTES, &reply));
     cr_assert_eq(reply.answer, WIRE_BUSY);
+    cr_assert_eq(reply.flags, WIRE_BUSY_HANDLES);
+    cr_assert_gt(reply.attachment_bytes,
+                 0); /* what the system says, in spite of what is pretended */
     os_connection_destroy(poor);
     asker_begin(&honest, other, &of);
     check_ok(asker_send(&honest, &of));
@@ -329,6 +341,12 @@ Test(server_clients, anything_but_a_request_costs_a_client_its_connection) {
     check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
     bytes[0] = WIRE_OPEN;
     bytes[20] ^= 1; /* a damaged ticket */
+    check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
+    request = (wire_request){.wish = WIRE_NAME, .ticket = {'n', 'a', 'm', 'e', 0, 0, 1}};
+    wire_encode_request(&request, bytes); /* a name with something behind its end */
+    check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
+    request = (wire_request){.wish = WIRE_NAME, .ticket = {[63] = 1}};
+    wire_encode_request(&request, bytes); /* no name, likewise */
     check_costs_its_connection(WIRE_REQUEST, bytes, sizeof(bytes));
 }
 

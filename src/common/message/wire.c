@@ -334,6 +334,10 @@ gpuipc_status wire_decode_reply(const uint8_t *at, size_t size, wire_reply *out_
                            "the server answers something (%u) that this version does not know",
                            (unsigned)record->answer);
     }
+    if (record->answer == WIRE_BUSY && size == WIRE_REPLY_BYTES) {
+        *out_record = decoded;
+        return GPUIPC_OK;
+    }
     const bool is_granted = record->answer == WIRE_GRANTED;
     const uint16_t flags = is_granted ? WIRE_REPLY_ONE_SHOT | WIRE_REPLY_WITHHELD : 0;
     const bool may_attach = is_granted && (record->flags & WIRE_REPLY_WITHHELD) == 0;

@@ -95,12 +95,22 @@ typedef enum wire_answer {
     WIRE_USED_UP = 3,
     WIRE_UNKNOWN = 4,      /**< no such share, or another secret */
     WIRE_OUT_OF_RANGE = 5, /**< the ticket's range is not in the share's */
-    WIRE_BUSY = 6,     /**< unasked, before the server closes: too many, or its policy refuses it */
-    WIRE_FAILED = 7,   /**< the server could not: its own log says why */
+    WIRE_BUSY = 6,         /**< wire_busy; also unasked, before the server closes */
+    WIRE_FAILED = 7,       /**< the server could not: its own log says why */
     WIRE_OTHER = 8,    /**< it is a channel's and a buffer was asked for, or the other way round */
     WIRE_FULL = 9,     /**< the channel has as many readers as it may */
     WIRE_TOO_MANY = 10 /**< the reader wants to hold more frames than the channel lets it */
 } wire_answer;
+
+/** In the flags of a reply with WIRE_BUSY: what there is no more of. */
+typedef enum wire_busy {
+    WIRE_BUSY_OPEN = 0,   /**< the process, or its user, has as much open as it may */
+    WIRE_BUSY_POLICY = 1, /**< the server's policy refuses the process */
+    WIRE_BUSY_USER = 2,   /**< connections of one user; with their limit, as the next two */
+    WIRE_BUSY_ALL = 3,    /**< connections of all users */
+    WIRE_BUSY_HANDLES =
+        4 /**< the user's part, or the process's, of the handles that the system lets the server have */
+} wire_busy;
 
 /** The bytes of a message of the kind WIRE_REQUEST. */
 typedef struct wire_request {
@@ -113,9 +123,9 @@ typedef struct wire_request {
 
 /** The bytes of a message of the kind WIRE_REPLY begin with it; the attachment follows. */
 typedef struct wire_reply {
-    uint16_t answer; /**< wire_answer */
-    uint16_t flags;  /**< WIRE_REPLY_* */
-    uint32_t attachment_bytes;
+    uint16_t answer;           /**< wire_answer */
+    uint16_t flags;            /**< WIRE_REPLY_*; with WIRE_BUSY: wire_busy */
+    uint32_t attachment_bytes; /**< with WIRE_BUSY: the limit, or 0 */
 } wire_reply;
 
 /** The share is one-shot: who has it open says so (WIRE_CONFIRM), and does not get it again. */

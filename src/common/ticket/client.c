@@ -92,10 +92,29 @@ void client_table_clear(client_table *self, bool forked) {
 
 /* ---- who is let in ------------------------------------------------------------------------- */
 
-static gpuipc_status busy(const os_peer *peer) {
-    return status_fail(GPUIPC_ERR_SERVER_BUSY,
-                       "process %" PRIu64 " of user %s is one client too many", peer->process_id,
-                       peer->user);
+/* Why a client is not let in. */
+typedef struct refusal {
+    wire_busy why;
+    uint32_t limit;
+} refusal;
+
+static gpuipc_status busy(client_table *self, const os_peer *peer, refusal *out_refusal) {
+    out_refusal->limit = share_limit(self->shares, &out_refusal->why);
+    const bool is_of_user = out_refusal->why == WIRE_BUSY_USER;
+    return status_fail(
+        GPUIPC_ERR_SERVER_BUSY,
+        "process %" PRIu64 " of user %s would be one more than the %u connections %s "
+        "that %s admits",
+        peer->process_id, peer->user, out_refusal->limit, is_of_user ? "of a user" : "of all users",
+        is_of_user ? "max_connections_per_user" : "max_connections");
+}
+
+/* As many as a 32-bit number can say. */
+static refusal short_of_handles(void) {
+    os_limits limits;
+    os_limits_get(&limits);
+    return (refusal){WIRE_BUSY_HANDLES,
+                     limits.handles < UINT32_MAX ? (uint32_t)limits.handles : UINT32_MAX};
 }
 
 static gpuipc_status watch_client(client_table *self, client *of, os_connection *os,
@@ -125,16 +144,16 @@ static gpuipc_status serve_as(client_table *self, client *of, os_connection *os,
     return GPUIPC_OK;
 }
 
-/* On success it has taken over all. ERR_SERVER_BUSY: there is no place left */
+/* On success it has taken over all. ERR_SERVER_BUSY, ERR_LIMIT: there is no place left, or no handle for it */
 static gpuipc_status serve_from_now(client_table *self, os_connection *os, const os_peer *peer,
-                                    client **out_client) {
+                                    refusal *out_refusal, client **out_client) {
     client *made = calloc(1, sizeof(*made));
     if (made == NULL) {
         return status_out_of_memory(sizeof(*made));
     }
     gpuipc_status status = share_enter(self->shares, peer, &made->by);
     if (status == GPUIPC_OK && made->by == NULL) {
-        status = busy(peer);
+        status = busy(self, peer, out_refusal);
     } else if (status == GPUIPC_OK && (status = serve_as(self, made, os, peer)) != GPUIPC_OK) {
         share_leave(self->shares, made->by);
     }
@@ -146,10 +165,11 @@ static gpuipc_status serve_from_now(client_table *self, os_connection *os, const
     return GPUIPC_OK;
 }
 
-static void say_busy(os_connection *os) {
+static void say_busy(os_connection *os, const refusal *why) {
     const wire_header header = {
         .kind = WIRE_REPLY, .total_bytes = WIRE_REPLY_BYTES, .bytes = WIRE_REPLY_BYTES};
-    const wire_reply reply = {.answer = WIRE_BUSY};
+    const wire_reply reply = {
+        .answer = WIRE_BUSY, .flags = (uint16_t)why->why, .attachment_bytes = why->limit};
     uint8_t packet[WIRE_HEADER_BYTES + WIRE_REPLY_BYTES];
     wire_encode_header(&header, packet);
     wire_encode_reply(&reply, packet + WIRE_HEADER_BYTES);
@@ -172,10 +192,10 @@ static bool has_asked(os_connection *os) {
 
 /* It stays until it has asked, or goes by itself: to close a connection with something unread in it takes
  * away what the other end has not read (Linux: its next receive fails with ECONNRESET). Mostly it has asked by now. */
-static void refuse(client_table *self, os_connection *os) {
+static void refuse(client_table *self, os_connection *os, const refusal *told) {
     const gpuipc_error why = status_save();
     client *made = NULL;
-    say_busy(os);
+    say_busy(os, told);
     if (has_asked(os) || (made = calloc(1, sizeof(*made))) == NULL ||
         watch_client(self, made, os, &self->refused) != GPUIPC_OK) {
         free(made);
@@ -192,6 +212,7 @@ static void refuse(client_table *self, os_connection *os) {
 /* One that the system has connected. The connection is taken over, whatever comes of it. */
 static gpuipc_status admit(client_table *self, os_connection *os, client **out_client) {
     os_peer peer;
+    refusal why = {WIRE_BUSY_POLICY, 0};
     gpuipc_status status = os_connection_get_peer(os, &peer);
     if (status != GPUIPC_OK) {
         os_connection_destroy(os);
@@ -199,15 +220,18 @@ static gpuipc_status admit(client_table *self, os_connection *os, client **out_c
     }
     status = peer_check(&peer, &self->admission);
     if (status == GPUIPC_OK) {
-        status = serve_from_now(self, os, &peer, out_client);
-        status = status == GPUIPC_ERR_LIMIT ? status_change(GPUIPC_ERR_SERVER_BUSY) : status;
+        status = serve_from_now(self, os, &peer, &why, out_client);
     }
     if (status == GPUIPC_OK) {
         return GPUIPC_OK;
     }
-    /* Who is not told that the policy refuses him tries again, and looks for long whether this process ends. */
+    if (status == GPUIPC_ERR_LIMIT) {
+        why = short_of_handles();
+        status = status_change(GPUIPC_ERR_SERVER_BUSY);
+    }
+    /* A client that is not told that the policy refuses it tries again, and looks for long whether this process ends. */
     if (status == GPUIPC_ERR_SERVER_BUSY || status == GPUIPC_ERR_ACCESS_DENIED) {
-        refuse(self, os);
+        refuse(self, os, &why);
     } else {
         os_connection_destroy(os);
     }
@@ -404,6 +428,12 @@ static gpuipc_status answer_name(client_table *self, client *of, const wire_requ
     char name[sizeof(request->ticket) + 1] = "";
     gpuipc_ticket found;
     memcpy(name, request->ticket, sizeof(request->ticket));
+    for (size_t i = strlen(name); i < sizeof(request->ticket); i++) {
+        if (name[i] != '\0') {
+            return status_fail(GPUIPC_ERR_PROTOCOL,
+                               "a client asked for a name with other bytes than 0 behind its end");
+        }
+    }
     return ticket_name_find(self->server_id, name, &found) ? send_reply(of, WIRE_GRANTED, &found)
                                                            : answer_unknown(of);
 }

@@ -10,7 +10,7 @@
 #include "ticket/ticket_name.h"
 
 #define DEFAULT_CONNECTIONS          4096u
-#define DEFAULT_CONNECTIONS_PER_USER 128u
+#define DEFAULT_CONNECTIONS_PER_USER 1024u
 /* So long those who got a one-shot ticket have to say that it is open, or to ask again. */
 #define CONFIRM_NS UINT64_C(10000000000)
 /* How many that are ready are looked after before the poller is asked again. */

@@ -402,8 +402,9 @@ static gpuipc_status ask_server(context *ctx, question *what) {
     if (status == GPUIPC_ERR_PEER_CLOSED) {
         /* It listens, and closes what it has just let in. */
         status =
-            status_fail(GPUIPC_ERR_SERVER_BUSY, "the server closes the connection: it has "
-                                                "too many, or its policy refuses this process");
+            status_fail(GPUIPC_ERR_SERVER_BUSY,
+                        "the server closes the connection at once: its process can open no more "
+                        "descriptors or handles (raise its limit, ulimit -n), or it is ending");
     }
     return status;
 }

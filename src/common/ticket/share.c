@@ -342,6 +342,15 @@ gpuipc_status share_enter(share_table *self, const os_peer *peer, holder **out_h
     return status;
 }
 
+uint32_t share_limit(share_table *self, wire_busy *out_of) {
+    os_mutex_lock(&self->mutex);
+    const bool is_full = self->places.count >= self->places.most;
+    const uint32_t limit = is_full ? self->places.most : self->places.most_of_user;
+    os_mutex_unlock(&self->mutex);
+    *out_of = is_full ? WIRE_BUSY_ALL : WIRE_BUSY_USER;
+    return limit;
+}
+
 void share_leave(share_table *self, holder *by) {
     os_mutex_lock(&self->mutex);
     holder_leave(by, &self->left, self->woken);

@@ -75,6 +75,9 @@ void share_confirm(share_table *self, const ticket *of, const holder *by);
  *  @param peer stays there until then  ERR_OUT_OF_MEMORY */
 gpuipc_status share_enter(share_table *self, const os_peer *peer, holder **out_holder);
 
+/** Why share_enter() had no place: too many of all users, or of one. @return the limit */
+uint32_t share_limit(share_table *self, wire_busy *out_of);
+
 /** The client's connection has ended. It keeps its place for as long as it has something open. */
 void share_leave(share_table *self, holder *by);
 

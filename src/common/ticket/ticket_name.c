@@ -176,7 +176,7 @@ static gpuipc_status take_answer(connection *from, const char *name, gpuipc_tick
     if (status == GPUIPC_OK && reply.answer == WIRE_UNKNOWN) {
         status = nobody(name);
     } else if (status == GPUIPC_OK && reply.answer != WIRE_GRANTED) {
-        status = ticket_answer_status((wire_answer)reply.answer);
+        status = ticket_reply_status(&reply);
     } else if (status == GPUIPC_OK &&
                (in->buffer_count != 0 || reply.attachment_bytes != sizeof(out_ticket->bytes))) {
         status = status_fail(GPUIPC_ERR_PROTOCOL, "who has the name answers with no ticket");

@@ -22,8 +22,7 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
         [WIRE_OUT_OF_RANGE] = {GPUIPC_ERR_OUT_OF_RANGE,
                                "the ticket's range does not lie in what was shared"},
         [WIRE_BUSY] = {GPUIPC_ERR_SERVER_BUSY,
-                       "the server takes no further connection of this user now, or its policy "
-                       "refuses this process"},
+                       "this process or its user has as much open at the server as it may"},
         [WIRE_FAILED] = {GPUIPC_ERR_NOT_SHAREABLE,
                          "the process that made the ticket could not hand the buffer over; the log "
                          "of its context says why"},
@@ -33,6 +32,35 @@ gpuipc_status ticket_answer_status(wire_answer answer) {
         [WIRE_TOO_MANY] = {GPUIPC_ERR_LIMIT,
                            "the channel lets no reader hold so many frames at a time"}};
     return status_fail(answers[answer].status, "%s", answers[answer].sentence);
+}
+
+gpuipc_status ticket_reply_status(const wire_reply *reply) {
+    const unsigned limit = reply->attachment_bytes;
+    if (reply->answer != WIRE_BUSY) {
+        return ticket_answer_status((wire_answer)reply->answer);
+    }
+    switch (reply->flags) {
+    case WIRE_BUSY_POLICY:
+        return status_fail(GPUIPC_ERR_SERVER_BUSY, "the server's policy refuses this process");
+    case WIRE_BUSY_USER:
+        return status_fail(GPUIPC_ERR_SERVER_BUSY,
+                           "the server has %u connections of this user, and admits no more; raise "
+                           "max_connections_per_user where the server is made",
+                           limit);
+    case WIRE_BUSY_ALL:
+        return status_fail(GPUIPC_ERR_SERVER_BUSY,
+                           "the server has %u connections, and admits no more; raise "
+                           "max_connections where the server is made",
+                           limit);
+    case WIRE_BUSY_HANDLES:
+        return status_fail(GPUIPC_ERR_SERVER_BUSY,
+                           "the server's process may open %u descriptors or handles, of which one "
+                           "user's processes may use half and one process a quarter; raise its "
+                           "limit (ulimit -n)",
+                           limit);
+    default:
+        return ticket_answer_status(WIRE_BUSY);
+    }
 }
 
 /* In a reply that is not what it should be there may be more to come that nobody could make sense of. */
@@ -105,7 +133,7 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
         return open_reply(from, &reply, config, deadline, out);
     }
     connection_clear_message(from, false);
-    return ticket_answer_status((wire_answer)reply.answer);
+    return ticket_reply_status(&reply);
 }
 
 static gpuipc_status send_wish(connection *to, const wire_request *wish, const gpuipc_ticket *bytes,

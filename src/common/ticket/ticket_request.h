@@ -31,5 +31,7 @@ gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config 
 
 /** What a server's answer, any but GRANTED, is for the caller. */
 gpuipc_status ticket_answer_status(wire_answer answer);
+/** The same of a reply, of which WIRE_BUSY has more to say. */
+gpuipc_status ticket_reply_status(const wire_reply *reply);
 
 #endif
