@@ -131,7 +131,8 @@ typedef struct gpuipc_context_config {
      *  0700. On Windows it must be on a local drive, with no right to change it for anybody but the user, the system
      *  and the administrators. NULL: the environment variable GPUIPC_RUNTIME_DIR, else
      *  $NVIDIA_DRA_LOCAL_IPC_DIR/gpuipc, $XDG_RUNTIME_DIR/gpuipc or /tmp/gpuipc-UID on Linux and the folder gpuipc in
-     *  %LOCALAPPDATA% on Windows. Made when it is missing. */
+     *  %LOCALAPPDATA% on Windows. Made when it is missing. If XDG_RUNTIME_DIR belongs to another user, as after sudo -E,
+     *  nothing is made there. Calls that need the directory then return ::GPUIPC_ERR_UNSAFE_DIRECTORY. */
     const char *runtime_directory;
     uint32_t flags; /**< GPUIPC_CONTEXT_* */
     /** Most buffers accepted in one message; 0: 4096. */

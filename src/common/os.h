@@ -228,7 +228,8 @@ typedef struct os_directory {
 
 /** The directory's path, without trailing slashes: the one given, or the user's default one
  *  (GPUIPC_RUNTIME_DIR and others; the environment is read here and in no other call on names).
- *  ERR_INVALID_ARGUMENT when it is not absolute, ERR_NAME_TOO_LONG. */
+ *  ERR_INVALID_ARGUMENT when it is not absolute, ERR_NAME_TOO_LONG. ERR_UNSAFE_DIRECTORY when the default one would lie in
+ *  the directory of another user's session (Linux: XDG_RUNTIME_DIR); @p path has it then as well. */
 gpuipc_status os_directory_resolve(const os_directory *directory, char *path, size_t capacity);
 
 /** Removes what processes that are gone have left of names that begin so: of some, other ones each time. What lives

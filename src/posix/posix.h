@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
 #include "base/compiler.h"
@@ -107,6 +108,9 @@ typedef struct posix_address {
     socklen_t size;
     size_t file; /**< where in sun_path the last component begins; 0: the address is abstract */
 } posix_address;
+
+/** Whether the directory is there and belongs to another user, who is not root: nothing is made in it. */
+bool posix_is_another_users(const char *path, uid_t *out_owner);
 
 /** Opens and checks it. @p create: makes its last component if it is missing.
  *  ERR_NOT_FOUND when it is missing and not made. @p out_fd is registered. */

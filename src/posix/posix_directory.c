@@ -40,9 +40,33 @@ static bool is_set(const char *text) {
     return text != NULL && text[0] != '\0';
 }
 
+bool posix_is_another_users(const char *path, uid_t *out_owner) {
+    struct stat found;
+    const bool is_known = stat(path, &found) == 0;
+    if (is_known) {
+        *out_owner = found.st_uid;
+    }
+    return is_known && found.st_uid != geteuid() && found.st_uid != 0;
+}
+
+/* sudo -E, su and cron leave the variable of the user who came before. Root may make directories in that user's, who then
+ * could not use them; and this process would look elsewhere than others of its user. */
+static gpuipc_status session_check(const char *session) {
+    char room[STATUS_PATH_MAX];
+    uid_t owner;
+    return posix_is_another_users(session, &owner)
+               ? status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
+                             "XDG_RUNTIME_DIR is %s, which belongs to user %u, and this process "
+                             "runs as user %u; unset XDG_RUNTIME_DIR, or export "
+                             "GPUIPC_RUNTIME_DIR=$HOME/.gpuipc",
+                             status_path(session, room), (unsigned)owner, (unsigned)geteuid())
+               : GPUIPC_OK;
+}
+
 /** Directories that others set up for a session or a container, and in which gpuipc has one of its own: the first that is
  *  set. NULL: none. */
-static const char *place_for_ours(void) {
+static const char *place_for_ours(bool *out_is_session) {
+    *out_is_session = false;
     /* NVIDIA's driver for Kubernetes' dynamic resource allocation: one for each claim, in all containers that have it
      * (kubernetes-sigs/dra-driver-nvidia-gpu, pull request 1391). */
     const char *of_claim = os_environment("NVIDIA_DRA_LOCAL_IPC_DIR");
@@ -51,7 +75,8 @@ static const char *place_for_ours(void) {
     }
     /* XDG Base Directory Specification: a path there that is not absolute is to be ignored. */
     const char *session = os_environment("XDG_RUNTIME_DIR");
-    return is_set(session) && session[0] == '/' ? session : NULL;
+    *out_is_session = is_set(session) && session[0] == '/';
+    return *out_is_session ? session : NULL;
 }
 
 gpuipc_status os_directory_resolve(const os_directory *directory, char *path, size_t capacity) {
@@ -71,13 +96,15 @@ gpuipc_status os_directory_resolve(const os_directory *directory, char *path, si
         }
         return path_copy(given, "", path, capacity);
     }
-    const char *place = place_for_ours();
+    bool is_session;
+    const char *place = place_for_ours(&is_session);
     if (place != NULL && place[0] != '/') {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "NVIDIA_DRA_LOCAL_IPC_DIR is no absolute path: \"%.80s\"", place);
     }
     if (place != NULL) {
-        return path_copy(place, "/gpuipc", path, capacity);
+        const gpuipc_status status = path_copy(place, "/gpuipc", path, capacity);
+        return status == GPUIPC_OK && is_session ? session_check(place) : status;
     }
     char own[32];
     snprintf(own, sizeof(own), "/gpuipc-%u", (unsigned)geteuid());

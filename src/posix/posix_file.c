@@ -116,8 +116,19 @@ static gpuipc_status write_all(int fd, const char *name, const char *bytes, size
     return GPUIPC_OK;
 }
 
+/* As in posix_directory.c: sudo -E leaves HOME and XDG_CACHE_HOME of another user. */
+static gpuipc_status check_owner(const char *path) {
+    uid_t owner;
+    return posix_is_another_users(path, &owner)
+               ? status_fail(GPUIPC_ERR_UNSAFE_DIRECTORY,
+                             "%.80s belongs to user %u, and this process runs as user %u", path,
+                             (unsigned)owner, (unsigned)geteuid())
+               : GPUIPC_OK;
+}
+
 /** XDG: what is missing of the way there is made with mode 0700; here, the last but one part. */
 static gpuipc_status make_parent(const char *directory) {
+    char above[OS_PATH_MAX];
     char parent[OS_PATH_MAX];
     int length = snprintf(parent, sizeof(parent), "%s", directory);
     if (length < 0 || (size_t)length >= sizeof(parent)) {
@@ -128,10 +139,12 @@ static gpuipc_status make_parent(const char *directory) {
         return GPUIPC_OK;
     }
     *end = '\0';
-    if (mkdir(parent, 0700) != 0 && errno != EEXIST) {
-        return posix_fail(errno, "mkdir", "the directory %s cannot be made", parent);
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(strrchr(parent, '/') - parent), parent);
+    gpuipc_status status = above[0] == '\0' ? GPUIPC_OK : check_owner(above);
+    if (status == GPUIPC_OK && mkdir(parent, 0700) != 0 && errno != EEXIST) {
+        status = posix_fail(errno, "mkdir", "the directory %s cannot be made", parent);
     }
-    return GPUIPC_OK;
+    return status == GPUIPC_OK ? check_owner(parent) : status;
 }
 
 static gpuipc_status write_new(int folder, const char *name, const void *bytes, size_t size) {

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -39,6 +40,31 @@ static const gpuipc_finding *find(finding_number number) {
         }
     }
     return NULL;
+}
+
+Test(posix_diagnose, the_session_directory_of_another_user) {
+    char path[RUNTIME_DIRECTORY_MAX + 16];
+    gpuipc_finding findings[GPUIPC_FINDING_COUNT];
+    size_t count = 0;
+    bool found = false;
+    if (geteuid() != 0) {
+        cr_skip_test("only root can give a directory away");
+    }
+    (void)snprintf(path, sizeof(path), "%s/session", core_directory);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    cr_assert_eq(chown(path, 65534, (gid_t)-1), 0);
+    cr_assert_eq(unsetenv("GPUIPC_RUNTIME_DIR"), 0);
+    cr_assert_eq(unsetenv("NVIDIA_DRA_LOCAL_IPC_DIR"), 0);
+    cr_assert_eq(setenv("XDG_RUNTIME_DIR", path, 1), 0);
+    check_ok(
+        gpuipc_diagnose(NULL, GPUIPC_DIAGNOSE_LOOK_ONLY, findings, GPUIPC_FINDING_COUNT, &count));
+    for (size_t i = 0; i < count; i++) {
+        found = found || (findings[i].number == FINDING_RUNTIME_DIRECTORY &&
+                          strstr(findings[i].evidence, "belongs to user 65534") != NULL &&
+                          strstr(findings[i].evidence, "unset XDG_RUNTIME_DIR") != NULL);
+    }
+    cr_assert(found);
+    cr_assert_eq(rmdir(path), 0); /* nothing was made in it */
 }
 
 static struct rlimit set_limit(int which, rlim_t value) {

@@ -216,6 +216,52 @@ Test(posix_directory, the_environment_says_which_is_the_default) {
     check_status(GPUIPC_ERR_NAME_TOO_LONG, os_directory_resolve(NULL, path, 10));
 }
 
+/* sudo -E, su: XDG_RUNTIME_DIR is that of the user who came before. */
+static void check_session_refused(const char *session, const char *made) {
+    char path[256];
+    struct stat found;
+    os_listener *listener = NULL;
+    os_connection *connection = NULL;
+    cr_assert_eq(setenv("XDG_RUNTIME_DIR", session, 1), 0);
+    check_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, "belongs to user 65534",
+                  os_directory_resolve(NULL, path, sizeof(path)));
+    check_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, "unset XDG_RUNTIME_DIR",
+                  os_listener_open(NULL, "name", NULL, &listener));
+    check_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, session,
+                  os_connection_open(NULL, "name", os_deadline_after(0), &connection));
+    cr_assert_null(listener);
+    cr_assert_null(connection);
+    cr_assert_neq(lstat(made, &found), 0, "a directory was made in another user's");
+}
+
+Test(posix_directory, the_session_directory_of_another_user_is_not_used) {
+    if (geteuid() != 0) {
+        cr_skip_test("only root can give a directory away");
+    }
+    os_pair pair;
+    char link[RUNTIME_DIRECTORY_MAX];
+    char made[RUNTIME_DIRECTORY_MAX + 8];
+    os_listener *listener;
+    os_connection *connection;
+    os_pair_name(&pair);
+    (void)snprintf(link, sizeof(link), "%.30s.link", pair.path);
+    (void)snprintf(made, sizeof(made), "%s/gpuipc", pair.path);
+    cr_assert_eq(symlink(pair.path, link), 0);
+    cr_assert_eq(unsetenv("GPUIPC_RUNTIME_DIR"), 0);
+    cr_assert_eq(unsetenv("NVIDIA_DRA_LOCAL_IPC_DIR"), 0);
+    cr_assert_eq(chown(pair.path, other_user, (gid_t)-1), 0);
+    check_session_refused(pair.path, made);
+    check_session_refused(link, made);
+    cr_assert_eq(chown(pair.path, 0, (gid_t)-1), 0);
+    check_ok(os_listener_open(NULL, pair.name, NULL, &listener)); /* by the link, of its own */
+    check_ok(os_connection_open(NULL, pair.name, os_deadline_after(0), &connection));
+    os_connection_destroy(connection);
+    os_listener_destroy(listener);
+    cr_assert_eq(rmdir(made), 0);
+    cr_assert_eq(unlink(link), 0);
+    os_pair_close(&pair);
+}
+
 Test(posix_directory, names_are_as_long_as_the_socket_address_allows) {
     os_pair pair;
     char name[200];

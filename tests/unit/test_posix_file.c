@@ -55,6 +55,26 @@ Test(posix_file, the_cache_is_where_xdg_says) {
     check_no_leak();
 }
 
+Test(posix_file, nothing_is_made_in_the_home_of_another_user) {
+    static const char *const ways[] = {"home/.cache/gpuipc",
+                                       "home/gpuipc"}; /* HOME, XDG_CACHE_HOME */
+    char home[OS_PATH_MAX];
+    char path[OS_PATH_MAX];
+    if (geteuid() != 0) {
+        cr_skip_test("only root can give a directory away");
+    }
+    below("home", home);
+    cr_assert_eq(mkdir(home, 0700), 0);
+    cr_assert_eq(chown(home, 65534, (gid_t)-1), 0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        below(ways[i], path);
+        check_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, "belongs to user 65534",
+                      os_file_replace(path, "file", "text", 4));
+    }
+    cr_assert_eq(rmdir(home), 0);
+    check_no_leak();
+}
+
 Test(posix_file, what_is_missing_of_the_way_is_made_for_this_user_alone) {
     char parent[OS_PATH_MAX];
     char child[OS_PATH_MAX];

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -243,6 +244,34 @@ static void check_removed_meanwhile(gpuipc_status (*make)(gpuipc_context *contex
 Test(posix_runtime_directory, one_that_is_removed_meanwhile_is_not_found) {
     check_removed_meanwhile(listener_make);
     check_removed_meanwhile(server_make);
+}
+
+/* ---- the session of another user -------------------------------------------------------------- */
+
+Test(posix_runtime_directory, a_context_without_one_works_but_for_names) {
+    gpuipc_context_config config = core_context_config();
+    gpuipc_context *context;
+    gpuipc_server *server = NULL;
+    char path[RUNTIME_DIRECTORY_MAX + 64];
+    if (geteuid() != 0) {
+        cr_skip_test("only root can give a directory away");
+    }
+    path_of(path, "session");
+    cr_assert_eq(mkdir(path, 0700), 0);
+    cr_assert_eq(chown(path, 65534, (gid_t)-1), 0);
+    cr_assert_eq(unsetenv("GPUIPC_RUNTIME_DIR"), 0);
+    cr_assert_eq(unsetenv("NVIDIA_DRA_LOCAL_IPC_DIR"), 0);
+    cr_assert_eq(setenv("XDG_RUNTIME_DIR", path, 1), 0);
+    config.runtime_directory = NULL;
+    check_ok(gpuipc_context_create(&config, &context));
+    check_directory_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, context);
+    check_refused(GPUIPC_ERR_UNSAFE_DIRECTORY, "unset XDG_RUNTIME_DIR",
+                  gpuipc_server_create(context, NULL, &server));
+    cr_assert_eq(setenv("GPUIPC_RUNTIME_DIR", core_directory, 1), 0); /* as the sentence says */
+    check_ok(gpuipc_server_create(context, NULL, &server));
+    check_ok(gpuipc_server_destroy(server));
+    check_ok(gpuipc_context_destroy(context));
+    cr_assert_eq(rmdir(path), 0);
 }
 
 /* ---- what killed servers have left ---------------------------------------------------------- */

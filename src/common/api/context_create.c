@@ -99,6 +99,10 @@ static gpuipc_status settle_directory(context *self, const char *given) {
     const os_directory directory = {.path = given, .shared = self->shared_directory};
     char path[OS_PATH_MAX];
     gpuipc_status status = os_directory_resolve(&directory, path, sizeof(path));
+    if (status == GPUIPC_ERR_UNSAFE_DIRECTORY) {
+        self->directory_is_refused = true;
+        status = GPUIPC_OK;
+    }
     return status == GPUIPC_OK ? copy_text(path, &self->runtime_directory) : status;
 }
 

@@ -76,7 +76,9 @@ gpuipc_status gpuipc_context_wake(gpuipc_context *handle) {
 }
 
 os_directory context_directory(const context *self) {
-    return (os_directory){.path = self->runtime_directory, .shared = self->shared_directory};
+    /* NULL: each call finds it again, and has the reason for its own record. */
+    return (os_directory){.path = self->directory_is_refused ? NULL : self->runtime_directory,
+                          .shared = self->shared_directory};
 }
 
 static void write_log(const context *self, gpuipc_log_level level, const char *format,

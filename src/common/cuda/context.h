@@ -29,6 +29,7 @@ typedef struct context {
     atomic_uint_least64_t
         known_streams[CONTEXT_KNOWN_STREAMS]; /**< of primary contexts: device_scope.c */
     char *runtime_directory;                  /**< settled when the context was made */
+    bool directory_is_refused; /**< it is another user's: calls that need it fail, others do not */
     bool shared_directory;
     bool is_wsl;           /**< to explain what the driver refuses, never to refuse by itself */
     char *cache_directory; /**< of measurements (figures.h); NULL: none */
