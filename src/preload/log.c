@@ -34,14 +34,6 @@ static struct {
     int file; /* -1: none */
 } log_to = {PTHREAD_ONCE_INIT, -1};
 
-/* The file stays open, closed on exec; several processes append to one. */
-static void open_file(void) {
-    const char *path = secure_getenv(LOG_VARIABLE);
-    if (path != NULL && path[0] != '\0') {
-        log_to.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    }
-}
-
 /* One write, so that lines of several threads and processes stay whole. errno is the caller's. */
 static void write_line(int file, const char *format, va_list arguments) {
     char line[768];
@@ -64,6 +56,30 @@ static void write_line(int file, const char *format, va_list arguments) {
     line[length++] = '\n';
     if (write(file, line, length) < 0) {
         errno = error; /* there is nobody to tell */
+    }
+    errno = error;
+}
+
+GPUIPC_PRINTF(1, 2) static void write_error(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(STDERR_FILENO, format, arguments);
+    va_end(arguments);
+}
+
+/* The file stays open, closed on exec; several processes append to one. A program that only runs fast would not say that
+ * nothing is written. */
+static void open_file(void) {
+    const char *path = secure_getenv(LOG_VARIABLE);
+    const int error = errno;
+    if (path == NULL || path[0] == '\0') {
+        return;
+    }
+    log_to.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log_to.file < 0) {
+        char text[128];
+        write_error("%s=%.400s cannot be written: %s; warnings go to standard error", LOG_VARIABLE,
+                    path, strerror_r(errno, text, sizeof(text)));
     }
     errno = error;
 }
