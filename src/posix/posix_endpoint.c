@@ -446,17 +446,27 @@ static gpuipc_status names_link_again(os_listener *listener) {
     return GPUIPC_OK;
 }
 
+/* A name that cannot be looked at, for want of rights or memory, counts as there: who connects finds out.
+ * @param out_links the names of the socket's file, at least as many as there ought to be where that is not known */
+static bool name_is_there(const os_listener *listener, nlink_t *out_links) {
+    struct stat found;
+    *out_links = listener->links;
+    if (fstatat(AT_FDCWD, listener->address.socket.sun_path, &found, AT_SYMLINK_NOFOLLOW) != 0) {
+        return errno != ENOENT && errno != ENOTDIR;
+    }
+    *out_links = found.st_nlink;
+    return found.st_dev == listener->made.st_dev && found.st_ino == listener->made.st_ino;
+}
+
 /* With the mutex held. */
 static gpuipc_status names_renew(os_listener *listener) {
-    struct stat found;
+    nlink_t links;
     gpuipc_status status = GPUIPC_OK;
-    const bool is_there = lstat(listener->address.socket.sun_path, &found) == 0 &&
-                          found.st_dev == listener->made.st_dev &&
-                          found.st_ino == listener->made.st_ino;
+    const bool is_there = name_is_there(listener, &links);
     if (!is_there) {
         status = name_make_again(listener);
     }
-    if (status == GPUIPC_OK && (!is_there || found.st_nlink < listener->links)) {
+    if (status == GPUIPC_OK && (!is_there || links < listener->links)) {
         status = names_link_again(listener);
     }
     if (status == GPUIPC_OK && listener->poller != NULL && !listener->is_polled) {

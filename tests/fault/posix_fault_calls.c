@@ -107,6 +107,7 @@ GIVES_BACK(int, dlclose, (void *library), (library), CALL_DLCLOSE, -1)
 CALL(int, dlinfo, (void *library, int request, void *info), (library, request, info), CALL_DLINFO, -1)
 CALL(void *, dlopen, (const char *name, int flags), (name, flags), CALL_DLOPEN, NULL)
 CALL(void *, dlsym, (void *library, const char *name), (library, name), CALL_DLSYM, NULL)
+CALL(int, dup3, (int from, int to, int flags), (from, to, flags), CALL_DUP3, -1)
 CALL(int, epoll_create1, (int flags), (flags), CALL_EPOLL_CREATE, -1)
 CALL(int, epoll_ctl, (int epoll, int what, int fd, struct epoll_event *event), (epoll, what, fd, event),
      what == EPOLL_CTL_DEL ? CALL_EPOLL_DEL : CALL_EPOLL_ADD, -1)

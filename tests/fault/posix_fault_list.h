@@ -47,6 +47,7 @@
     X(GETFD, "fcntl(F_GETFD)", false, fcntl(2), EBADF)                                             \
     X(SETFD, "fcntl(F_SETFD)", false, fcntl(2), EBADF)                                             \
     X(DUPFD, "fcntl(F_DUPFD_CLOEXEC)", false, fcntl(2), EMFILE, EBADF, EINVAL)                     \
+    X(DUP3, "dup3", false, dup(2), EMFILE, EBADF, EBUSY, EINTR, EINVAL)                            \
     X(ADD_SEALS, "fcntl(F_ADD_SEALS)", false, fcntl(2), EPERM, EBUSY, EINVAL)                      \
     X(GET_SEALS, "fcntl(F_GET_SEALS)", false, fcntl(2), EINVAL, EBADF)                             \
     X(LOCK, "flock(LOCK_EX)", false, flock(2), ENOLCK, EBADF, EINTR, EINVAL, EWOULDBLOCK)          \

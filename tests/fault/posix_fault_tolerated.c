@@ -43,6 +43,10 @@ static const struct {
     {"accept4", ECONNABORTED, NULL, "another client may wait"},
     {"stat", 0, "posix_address_do", "a thread goes into the directory instead"},
     {"fstat", 0, "posix_address_do", "likewise"},
+    {"stat", 0, "file", "whose directory it is then comes out when something is made in it"},
+    {"fstatat", 0, "gpuipc_buffer_share", "a name that cannot be looked at counts as there"},
+    {"fstatat", 0, "gpuipc_channel_create", "likewise"},
+    {"fstatat", 0, "gpuipc_listener_accept", "likewise"},
     {NULL, EINTR, NULL, "signal(7): the call is made again"},
 
     {NULL, 0, "gpuipc_connection_close", AN_END},

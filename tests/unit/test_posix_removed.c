@@ -4,6 +4,7 @@
 #include "core_fixture.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -231,6 +232,32 @@ Test(posix_removed, a_name_made_again_leaves_nothing_behind) {
     check_ok(gpuipc_server_destroy(at.server));
     at.server = NULL;
     cr_assert_eq(remove_names(), 0);
+}
+
+/* By --wrap. */
+int __real_dup3(int from, int to, int flags);
+int __wrap_dup3(int from, int to, int flags);
+static atomic_bool dup3_fails;
+
+int __wrap_dup3(int from, int to, int flags) {
+    if (atomic_load(&dup3_fails)) {
+        errno = EMFILE;
+        return -1;
+    }
+    return __real_dup3(from, to, flags);
+}
+
+Test(posix_removed, a_socket_that_cannot_be_exchanged_leaves_no_name_and_no_descriptor) {
+    start_server();
+    const int before = count_descriptors();
+    remove_directory();
+    atomic_store(&dup3_fails, true);
+    check_status(GPUIPC_ERR_TOO_MANY_HANDLES, share_again());
+    cr_assert_leq(count_descriptors(), before);
+    cr_assert_eq(remove_names(), 0);
+    atomic_store(&dup3_fails, false);
+    check_ok(share_again());
+    check_ok(connect_to_server());
 }
 
 /* ---- channels ----------------------------------------------------------------------------------- */
