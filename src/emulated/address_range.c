@@ -6,12 +6,13 @@
 #include "dma_buf.h"
 #include "entry.h"
 
-/* Whether a range is mapped without a gap, by memory of one device. Several allocations are fine. */
+/* Whether a range is mapped without a gap, by memory of one device (of none: cuda.h wants device memory). Several allocations are fine. */
 static bool is_on_one_device(CUdeviceptr address, uint64_t bytes) {
     const mapping *first = address_mapping(address);
     for (CUdeviceptr at = address; at < address + bytes;) {
         const mapping *mapped = address_mapping(at);
-        if (mapped == NULL || mapped->memory->physical != first->memory->physical) {
+        if (mapped == NULL || mapped->memory->is_host ||
+            mapped->memory->physical != first->memory->physical) {
             return false;
         }
         at = mapped->at.base + mapped->at.size;

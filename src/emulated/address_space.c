@@ -93,9 +93,29 @@ bool address_is_device(CUdeviceptr address) {
     return is_in_space(address) || address_reservation(address) != NULL;
 }
 
+/* An H200 takes no hint close behind what the process has reserved. How close is not known. */
+#define HINT_DISTANCE (UINT64_C(1) << 30)
+
+/* Whether an address lies close behind a range that cuMemAddressReserve gave out and that is still reserved. */
+static bool is_close_behind(CUdeviceptr base) {
+    for (size_t i = position_of(&reservations, base); i > 0; i--) {
+        const reservation *before = (const reservation *)(const void *)reservations.item[i - 1];
+        if (base - end_of(&before->at) >= HINT_DISTANCE) {
+            return false;
+        }
+        if (!before->is_plain) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Takes the addresses that a caller would like, also among those of the host, where the host's memory must keep
  * out of them then. */
 static bool take_wanted(CUdeviceptr base, uint64_t size) {
+    if (is_close_behind(base)) {
+        return false;
+    }
     if (is_in_space(base)) {
         return size <= SPACE_END - base && !list_overlaps(&reservations, base, size);
     }

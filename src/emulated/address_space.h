@@ -40,6 +40,7 @@ typedef struct mapping {
     struct context *owner;               /**< of a MAPPING_PLAIN or MAPPING_OPENED, else NULL */
     uint64_t opens;                      /**< of a MAPPING_OPENED: how often it was opened */
     struct pool_block *block;            /**< of a MAPPING_POOLED */
+    bool syncs;                          /**< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     uint8_t access[MACHINE_DEVICES_MAX]; /**< CUmemAccess_flags of each ordinal */
     uint64_t epoch[MACHINE_DEVICES_MAX]; /**< changes with the access; no two mappings share one */
 } mapping;
@@ -47,7 +48,8 @@ typedef struct mapping {
 /** Whether this is an address of devices and not of the host. */
 bool address_is_device(CUdeviceptr address);
 
-/** Reserves @p size bytes, a multiple of the granule. @param hint is taken when it is free */
+/** Reserves @p size bytes, a multiple of the granule. @param hint is taken when it is free
+ *  and far from what is reserved before it */
 CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, reservation **out);
 /** The reservation that contains an address, or NULL. */
 reservation *address_reservation(CUdeviceptr address);

@@ -19,6 +19,9 @@
 #define HEADER_VERSION 1
 #define PAGE_BYTES     4096
 
+/* More than any host has. */
+#define HOST_BYTES_MAX (UINT64_C(1) << 39)
+
 typedef struct header {
     uint64_t size;
     uint8_t owner[16];
@@ -112,6 +115,7 @@ static CUresult make_shared(allocation *memory, const header *about) {
     return CUDA_SUCCESS;
 }
 
+/* @param owner NULL: the host */
 static CUresult create(const device *owner, uint64_t size, int ways, allocation **out) {
     header about = {.size = size, .ways = ways};
     gpuipc_status status = os_random(about.id, sizeof(about.id));
@@ -122,7 +126,9 @@ static CUresult create(const device *owner, uint64_t size, int ways, allocation 
     if (memory == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    machine_uuid(&driver.computer, owner->physical, false, about.owner);
+    if (owner != NULL) {
+        machine_uuid(&driver.computer, owner->physical, false, about.owner);
+    }
     CUresult result = make_shared(memory, &about);
     if (result != CUDA_SUCCESS) {
         free(memory);
@@ -144,6 +150,18 @@ CUresult allocation_create(int ordinal, uint64_t size, int ways, allocation **ou
     if (result == CUDA_SUCCESS) {
         (*out)->accounted = size;
         owner->used_bytes += size;
+    }
+    return result;
+}
+
+CUresult allocation_create_host(uint64_t size, allocation **out) {
+    if (size > HOST_BYTES_MAX) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = create(NULL, size, 0, out);
+    if (result == CUDA_SUCCESS) {
+        (*out)->is_host = true;
+        (*out)->device = ALLOCATION_DEVICE_HOST;
     }
     return result;
 }

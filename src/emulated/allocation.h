@@ -13,6 +13,9 @@
 /** The id of a device that this process does not see, in CUmemLocation (measured on an H200). */
 #define ALLOCATION_DEVICE_HIDDEN (-2)
 
+/** The ordinal of memory of the host: CU_DEVICE_CPU. */
+#define ALLOCATION_DEVICE_HOST (-1)
+
 /** Ways into another process beside those of CUmemAllocationHandleType, which have the bits below. */
 #define ALLOCATION_HANDLE_TYPES 0xffff
 #define ALLOCATION_AS_LEGACY    0x10000 /**< cuIpcGetMemHandle */
@@ -28,7 +31,8 @@ typedef struct allocation {
     uint8_t *bytes;
     uint64_t size;
     uint64_t accounted;   /**< what it takes of its device's memory in this process */
-    int device;           /**< ordinal of its owner, or ALLOCATION_DEVICE_HIDDEN */
+    bool is_host;         /**< of the host: no device owns it */
+    int device;           /**< ordinal of its owner, or ALLOCATION_DEVICE_... */
     int physical;         /**< the owner's number in the machine, -1: not of this machine */
     int handle_types;     /**< mask of CUmemAllocationHandleType that it was made for */
     bool is_rdma_capable; /**< as asked for in cuMemCreate */
@@ -38,6 +42,9 @@ typedef struct allocation {
 /** Makes memory on a device, with one reference and no handle.
  *  @param ways how other processes may come to it: CUmemAllocationHandleType, ALLOCATION_AS_..., or 0 */
 CUresult allocation_create(int ordinal, uint64_t size, int ways, allocation **out);
+
+/** The same for memory of the host, which no other process can have. */
+CUresult allocation_create_host(uint64_t size, allocation **out);
 
 /** The same for what takes nothing of the device's memory by itself. */
 CUresult allocation_create_room(int ordinal, uint64_t size, int way, allocation **out);

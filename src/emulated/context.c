@@ -78,6 +78,9 @@ bool context_is_ending(CUcontext handle) {
 
 CUresult context_push(CUcontext handle) {
     context *ctx;
+    if (handle == NULL) {
+        return CUDA_ERROR_INVALID_VALUE; /* measured */
+    }
     CUresult result = context_find(handle, &ctx);
     if (result != CUDA_SUCCESS) {
         return result;

@@ -67,6 +67,7 @@ bool context_reaches(const context *from, const context *to);
 /** Whether the device of a context has any access to what an address stands for. */
 bool context_sees(const context *by, const struct mapping *mapped);
 
+/** CUDA_ERROR_INVALID_VALUE: NULL; CUDA_ERROR_INVALID_CONTEXT. */
 CUresult context_push(CUcontext handle);
 CUresult context_pop(CUcontext *out_handle);
 /** The handle on top of the calling thread's stack, or NULL. */

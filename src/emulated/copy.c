@@ -4,7 +4,8 @@
  * pageable memory returns when its source has been read, which may be before it has arrived (seen by
  * another process on an H200); a copy to it, and any within the host, when it has arrived; one
  * between devices waits for nothing. One with pinned or managed memory waits for nothing either if it
- * is asynchronous, and else until it is done. On a stream that is captured nothing is done, and the host's
+ * is asynchronous, and else until it is done. A synchronous one with memory that has
+ * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS waits until it is done. On a stream that is captured nothing is done, and the host's
  * memory is read and written at each launch.
  */
 #include "capture.h"
@@ -95,7 +96,9 @@ static CUresult copy_on(stream *on, const copy_request *wanted) {
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (is_waited_for(to, from, wanted->is_async)) {
+    const bool syncs = !wanted->is_async && (pinned_syncs(wanted->destination.address) ||
+                                             pinned_syncs(wanted->source.address));
+    if (syncs || is_waited_for(to, from, wanted->is_async)) {
         return stream_run(on, todo);
     }
     if (from != END_PAGEABLE) {

@@ -60,7 +60,7 @@ static int pool_handle_types(void) {
 }
 
 static int attribute_value(CUdevice_attribute attribute, const device *of) {
-    switch (attribute) {
+    switch ((int)attribute) {
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         return MACHINE_BUS_FIRST + (int)of->physical;
     case CU_DEVICE_ATTRIBUTE_TCC_DRIVER:
@@ -86,6 +86,8 @@ static int attribute_value(CUdevice_attribute attribute, const device *of) {
         /* Measured on an H200: the attribute says 1 where there is no IMEX channel too. */
         return has_handle_type(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
                (state_has_vmm() && driver.computer.has_imex);
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+        return state_has_concurrent_managed();
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         return state_has_pools();
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:

@@ -77,7 +77,10 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
     unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
+#define CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS ((CUdevice_attribute)89)
+
 /** Pointer attributes that cuda_api.h leaves out. */
+#define CU_POINTER_ATTRIBUTE_SYNC_MEMOPS                ((CUpointer_attribute)6)
 #define CU_POINTER_ATTRIBUTE_BUFFER_ID                  ((CUpointer_attribute)7)
 #define CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE ((CUpointer_attribute)15)
 #define CU_POINTER_ATTRIBUTE_MAPPING_SIZE               ((CUpointer_attribute)18)
@@ -90,6 +93,8 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
 #define CU_MEMHOSTREGISTER_READ_ONLY  0x08
 #define CU_MEM_ATTACH_GLOBAL          0x1
 #define CU_MEM_ATTACH_HOST            0x2
+#define CU_MEM_ATTACH_SINGLE          0x4
+#define CU_DEVICE_CPU                 (-1)
 #define CU_STREAM_WAIT_VALUE_AND      2
 #define CU_STREAM_WAIT_VALUE_NOR      3
 #define CU_STREAM_WAIT_VALUE_FLUSH    (1u << 30)
@@ -138,6 +143,9 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
     X(more, cuMemAllocHost, _v2, 3020, (void **address, size_t bytes)) \
     X(more, cuMemHostGetFlags, , 2030, (unsigned int *flags, void *address)) \
     X(more, cuMemAllocManaged, , 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags)) \
+    X(more, cuMemPrefetchAsync, , 8000, (CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream)) \
+    X(more, cuMemPrefetchAsync, _v2, 12020, (CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags, CUstream stream)) \
+    X(more, cuStreamAttachMemAsync, , 6000, (CUstream stream, CUdeviceptr address, size_t bytes, unsigned int flags)) \
     X(more, cuStreamWriteValue32, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
     X(more, cuStreamWaitValue32, _v2, 11070, (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)) \
     X(more, cuMemcpyPeer, , 4000, (CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source, CUcontext source_context, size_t bytes)) \
@@ -158,7 +166,8 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
     X(more, cuLibraryLoadFromFile, , 12000, (CUlibrary *library, const char *file, CUjit_option *jit_options, void **jit_values, unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)) \
     X(more, cuLibraryUnload, , 12000, (CUlibrary library)) \
     X(more, cuLibraryGetKernel, , 12000, (CUkernel *kernel, CUlibrary library, const char *name)) \
-    X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address))
+    X(more, cuPointerGetAttributes, , 7000, (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)) \
+    X(more, cuPointerSetAttribute, , 6000, (const void *value, CUpointer_attribute attribute, CUdeviceptr address))
 /* clang-format on */
 
 /* All groups of CUDA_API_LIST are here. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file The entry points that fill. All of them return before the work is done (CUDA runtime API,
- *  "API synchronization behavior", memset). */
+ *  "API synchronization behavior", memset), except a synchronous one of memory with
+ *  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
 #include "entry.h"
 #include "operation.h"
 #include "pinned.h"
@@ -27,28 +28,41 @@ static CUresult fill(const fill_request *wanted, CUstream handle) {
                                              .as.fill = *wanted});
 }
 
+/* For the calls without Async. */
+static CUresult fill_now(const fill_request *wanted) {
+    stream *on;
+    CUresult result = fill(wanted, NULL);
+    if (result == CUDA_SUCCESS && pinned_syncs(wanted->address)) {
+        result = stream_find(NULL, &on);
+        return result == CUDA_SUCCESS ? stream_synchronize(on) : result;
+    }
+    return result;
+}
+
 static CUresult fill_row(CUdeviceptr address, uint32_t value, unsigned width, size_t count,
                          CUstream on) {
     const fill_request wanted = {address, 0, count, 1, value, width};
     return fill(&wanted, on);
 }
 
+static CUresult fill_row_now(CUdeviceptr address, uint32_t value, unsigned width, size_t count) {
+    const fill_request wanted = {address, 0, count, 1, value, width};
+    return fill_now(&wanted);
+}
+
 GPUIPC_EXPORTED CUresult cuMemsetD8_v2(CUdeviceptr address, unsigned char value, size_t count) {
     const CUresult refused = ENTER(cuMemsetD8_v2);
-    return refused != CUDA_SUCCESS ? refused
-                                   : entry_leave(fill_row(address, value, 1, count, NULL));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_row_now(address, value, 1, count));
 }
 
 GPUIPC_EXPORTED CUresult cuMemsetD16_v2(CUdeviceptr address, unsigned short value, size_t count) {
     const CUresult refused = ENTER(cuMemsetD16_v2);
-    return refused != CUDA_SUCCESS ? refused
-                                   : entry_leave(fill_row(address, value, 2, count, NULL));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_row_now(address, value, 2, count));
 }
 
 GPUIPC_EXPORTED CUresult cuMemsetD32_v2(CUdeviceptr address, unsigned int value, size_t count) {
     const CUresult refused = ENTER(cuMemsetD32_v2);
-    return refused != CUDA_SUCCESS ? refused
-                                   : entry_leave(fill_row(address, value, 4, count, NULL));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_row_now(address, value, 4, count));
 }
 
 GPUIPC_EXPORTED CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count,
@@ -73,21 +87,21 @@ GPUIPC_EXPORTED CUresult cuMemsetD2D8_v2(CUdeviceptr address, size_t pitch, unsi
                                          size_t width, size_t height) {
     const CUresult refused = ENTER(cuMemsetD2D8_v2);
     const fill_request wanted = {address, pitch, width, height, value, 1};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, NULL));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_now(&wanted));
 }
 
 GPUIPC_EXPORTED CUresult cuMemsetD2D16_v2(CUdeviceptr address, size_t pitch, unsigned short value,
                                           size_t width, size_t height) {
     const CUresult refused = ENTER(cuMemsetD2D16_v2);
     const fill_request wanted = {address, pitch, width, height, value, 2};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, NULL));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_now(&wanted));
 }
 
 GPUIPC_EXPORTED CUresult cuMemsetD2D32_v2(CUdeviceptr address, size_t pitch, unsigned int value,
                                           size_t width, size_t height) {
     const CUresult refused = ENTER(cuMemsetD2D32_v2);
     const fill_request wanted = {address, pitch, width, height, value, 4};
-    return refused != CUDA_SUCCESS ? refused : entry_leave(fill(&wanted, NULL));
+    return refused != CUDA_SUCCESS ? refused : entry_leave(fill_now(&wanted));
 }
 
 GPUIPC_EXPORTED CUresult cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value,

@@ -40,7 +40,6 @@ static mapping *find_opened(const context *by, const uint8_t id[16]) {
     return NULL;
 }
 
-/* "Lazily enable peer access" is the one flag, and must be there. */
 static CUresult check_reach(const context *by, const allocation *memory) {
     const int from = (int)driver.devices[by->device].physical;
     return memory->physical == from || context_devices_are_peers(from, memory->physical)
@@ -91,12 +90,14 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsi
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (out == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
-        !shared_handle_decode(handle->reserved, SHARED_HANDLE_LEGACY, &which)) {
+    if (out == NULL || !shared_handle_decode(handle->reserved, SHARED_HANDLE_LEGACY, &which)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (which.name.process == (uint32_t)os_process_id()) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return CUDA_ERROR_INVALID_CONTEXT; /* whatever the flags: measured */
+    }
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     mapping *mapped = find_opened(current, which.id);
     if (mapped == NULL) {

@@ -46,11 +46,11 @@ static CUresult check_place(const CUmemAllocationProp *prop) {
     if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST && prop->requestedHandleTypes != 0) {
-        return CUDA_ERROR_INVALID_VALUE; /* measured: only memory of a NUMA node has handles */
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST) {
+        /* measured: only memory of a NUMA node has handles */
+        return prop->requestedHandleTypes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST ||
-        prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
         return CUDA_ERROR_NOT_SUPPORTED; /* this machine has no host memory of that kind */
     }
     if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -117,7 +117,10 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes,
     if (bytes == 0 || bytes % STATE_GRANULE != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = allocation_create(prop->location.id, bytes, (int)prop->requestedHandleTypes, &memory);
+    result =
+        prop->location.type == CU_MEM_LOCATION_TYPE_HOST
+            ? allocation_create_host(bytes, &memory)
+            : allocation_create(prop->location.id, bytes, (int)prop->requestedHandleTypes, &memory);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -167,8 +170,8 @@ static CUresult get_properties(CUmemAllocationProp *out, CUmemGenericAllocationH
     memset(out, 0, sizeof(*out));
     out->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     out->requestedHandleTypes = (CUmemAllocationHandleType)memory->handle_types;
-    out->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    out->location.id = memory->device;
+    out->location.type = memory->is_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+    out->location.id = memory->is_host ? 0 : memory->device;
     out->allocFlags.gpuDirectRDMACapable = memory->is_rdma_capable;
     return CUDA_SUCCESS;
 }

@@ -106,6 +106,12 @@ pinned *pinned_find(CUdeviceptr address) {
     return pinned_of(range_tree_find(tree, address, takes_any));
 }
 
+bool pinned_syncs(CUdeviceptr address) {
+    const mapping *mapped = address_mapping(address);
+    const pinned *host = mapped == NULL ? pinned_find(address) : NULL;
+    return mapped != NULL ? mapped->syncs : host != NULL && host->syncs;
+}
+
 pinned *pinned_next(const pinned *one) {
     return one == NULL ? table : one->next;
 }

@@ -22,6 +22,7 @@ typedef struct pinned {
     context *owner;      /**< it ends with this one; NULL: it has */
     int device;          /**< ordinal of the owner */
     unsigned flags;      /**< as it was asked for */
+    bool syncs;          /**< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     uint64_t id;         /**< unique in this process */
     uint64_t references; /**< one of the table, and pending work */
     void *block;         /**< what is given back with the last one, NULL: the caller's memory */
@@ -41,6 +42,10 @@ CUresult pinned_register(context *owner, CUdeviceptr base, uint64_t bytes, unsig
 pinned *pinned_find(CUdeviceptr address);
 /** All of them, the latest first: the one after @p one (NULL: the first), or NULL. */
 pinned *pinned_next(const pinned *one);
+
+/** Whether synchronous copies and fills of what is at an address, pinned or of a device, always wait until they are
+ *  done: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. */
+bool pinned_syncs(CUdeviceptr address);
 
 void pinned_retain(pinned *one);
 /** NULL is allowed. */

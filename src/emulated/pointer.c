@@ -7,6 +7,7 @@
 #include "entry.h"
 #include "pinned.h"
 #include "pool.h"
+#include "stream.h"
 
 /* Any attribute's value; its size tells how much of it the caller wants. */
 typedef struct attribute_value {
@@ -98,7 +99,7 @@ static bool describe_memory(CUpointer_attribute attribute, const mapping *mapped
                             attribute_value *out) {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *out = of_word(CU_MEMORYTYPE_DEVICE);
+        *out = of_word(mapped->memory->is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
         return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *out = of_integer(ordinal_of(mapped));
@@ -115,6 +116,9 @@ static bool describe_memory(CUpointer_attribute attribute, const mapping *mapped
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *out = of_number(buffer_id(mapped->memory));
+        return true;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *out = of_boolean(mapped->syncs);
         return true;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *out = of_boolean(mapped->owner != NULL || mapped->memory->is_rdma_capable);
@@ -196,6 +200,9 @@ static CUresult describe_pinned(CUpointer_attribute attribute, CUdeviceptr addre
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *out = of_boolean(false);
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *out = of_boolean(at->syncs);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *out = of_number(0);
         return CUDA_SUCCESS;
@@ -238,6 +245,7 @@ static size_t attribute_size(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         return sizeof(unsigned int);
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -257,7 +265,8 @@ static size_t attribute_size(CUpointer_attribute attribute) {
     }
 }
 
-/* cuda.h: an address that CUDA does not know is no error here; its attributes are zero. */
+/* cuda.h: an address that CUDA does not know is no error here. Its attributes are zero. The size of its range
+ * is left as it was (measured). */
 static CUresult get_attributes(unsigned count, const CUpointer_attribute *attributes, void **data,
                                CUdeviceptr address) {
     if (count == 0 || attributes == NULL || data == NULL) {
@@ -269,7 +278,8 @@ static CUresult get_attributes(unsigned count, const CUpointer_attribute *attrib
         }
     }
     for (unsigned i = 0; i < count; i++) {
-        if (get_attribute(data[i], attributes[i], address) == CUDA_SUCCESS) {
+        if (get_attribute(data[i], attributes[i], address) == CUDA_SUCCESS ||
+            attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
             continue;
         }
         memset(data[i], 0, attribute_size(attributes[i]));
@@ -279,6 +289,37 @@ static CUresult get_attributes(unsigned count, const CUpointer_attribute *attrib
         }
     }
     return CUDA_SUCCESS;
+}
+
+/* What a synchronous call has left to do is on the default stream of the memory's context. */
+static CUresult finish_synchronous(context *owner) {
+    stream *on;
+    const CUresult result = owner == NULL ? CUDA_SUCCESS : stream_legacy(owner, &on);
+    return owner == NULL || result != CUDA_SUCCESS ? result : stream_synchronize(on);
+}
+
+/* Of virtual memory, and what pools are made of, the attribute cannot be set (public reports of drivers 535 and later:
+ * NOT_SUPPORTED for memory of cuMemMap). */
+static CUresult set_attribute(const void *value, CUpointer_attribute attribute,
+                              CUdeviceptr address) {
+    unsigned int wanted;
+    mapping *mapped = address_mapping(address);
+    pinned *host = mapped == NULL ? pinned_find(address) : NULL;
+    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+        (mapped == NULL && host == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (mapped != NULL && mapped->owner == NULL) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    memcpy(&wanted, value, sizeof(wanted));
+    if (mapped != NULL) {
+        mapped->syncs = wanted != 0;
+    } else {
+        host->syncs = wanted != 0;
+    }
+    return wanted == 0 ? CUDA_SUCCESS
+                       : finish_synchronous(mapped != NULL ? mapped->owner : host->owner);
 }
 
 GPUIPC_EXPORTED CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
@@ -292,4 +333,11 @@ GPUIPC_EXPORTED CUresult cuPointerGetAttributes(unsigned int count, CUpointer_at
     const CUresult refused = ENTER(cuPointerGetAttributes);
     return refused != CUDA_SUCCESS ? refused
                                    : entry_leave(get_attributes(count, attributes, data, address));
+}
+
+GPUIPC_EXPORTED CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                               CUdeviceptr address) {
+    const CUresult refused = ENTER(cuPointerSetAttribute);
+    return refused != CUDA_SUCCESS ? refused
+                                   : entry_leave(set_attribute(value, attribute, address));
 }

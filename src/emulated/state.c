@@ -114,6 +114,10 @@ bool state_has_ipc(void) {
     return !driver.computer.is_wsl;
 }
 
+bool state_has_concurrent_managed(void) {
+    return driver.computer.model == MACHINE_MODEL_NONE && !driver.computer.is_wsl;
+}
+
 bool state_has_pools(void) {
     return state_has_vmm();
 }

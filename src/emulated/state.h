@@ -69,6 +69,8 @@ CUresult state_device(CUdevice ordinal, device **out);
 bool state_has_vmm(void);
 /** Whether it has cuIpc...: WSL has not. */
 bool state_has_ipc(void);
+/** Whether a device and the host may use managed memory at the same time: Linux alone, and not WSL. */
+bool state_has_concurrent_managed(void);
 /** Whether it has memory pools, which are built on virtual memory management. */
 bool state_has_pools(void);
 

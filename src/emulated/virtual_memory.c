@@ -123,7 +123,7 @@ static CUresult check_access(CUdeviceptr address, size_t bytes, const CUmemAcces
     for (CUdeviceptr at = address; at != address + bytes;) {
         const mapping *mapped = address_mapping(at);
         const int owner = mapped->memory->physical;
-        if (owner != (int)accessor->physical &&
+        if (!mapped->memory->is_host && owner != (int)accessor->physical &&
             !context_devices_are_peers((int)accessor->physical, owner)) {
             return CUDA_ERROR_INVALID_DEVICE;
         }

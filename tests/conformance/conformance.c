@@ -114,6 +114,12 @@ bool conformance_is_measured_machine(void) {
                                  strstr(name, "H200") != NULL;
 }
 
+void conformance_find(const char *symbol, void *function) {
+    void *found = os_library_symbol(drv.library, symbol);
+    cr_assert_not_null(found, "the driver does not export %s", symbol);
+    memcpy(function, &found, sizeof found);
+}
+
 const char *conformance_code(CUresult code) {
     static char texts[4][80];
     static size_t next;

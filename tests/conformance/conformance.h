@@ -38,6 +38,9 @@ void conformance_need_devices(int count);
  *  emulated machine when nothing else was described. */
 bool conformance_is_measured_machine(void);
 
+/** Writes the address of a call that gpuipc itself does not make to the pointer at @p function. */
+void conformance_find(const char *symbol, void *function);
+
 /** The name of a code, such as "CUDA_ERROR_INVALID_VALUE (1)". Four results are valid at a time. */
 const char *conformance_code(CUresult code);
 

@@ -2,34 +2,26 @@
 /** @file See conformance_graph.h. */
 #include "conformance_graph.h"
 
-#include <string.h>
-
 graph_calls graphs;
-
-static void find(const char *name, void *function) {
-    void *symbol = os_library_symbol(drv.library, name);
-    cr_assert_not_null(symbol, "the driver does not export %s", name);
-    memcpy(function, &symbol, sizeof symbol);
-}
 
 void graph_start(CUstream *out_stream, CUstream *out_other) {
     conformance_start();
     if (drv.version < 11070) {
         cr_skip_test("nodes of stream memory operations came with CUDA 11.7");
     }
-    find("cuStreamBeginCapture_v2", &graphs.begin);
-    find("cuStreamEndCapture", &graphs.end);
-    find("cuStreamGetCaptureInfo_v2", &graphs.info);
-    find("cuGraphInstantiateWithFlags", &graphs.instantiate);
-    find("cuGraphLaunch", &graphs.launch);
-    find("cuGraphExecDestroy", &graphs.exec_destroy);
-    find("cuGraphDestroy", &graphs.destroy);
-    find("cuGraphGetNodes", &graphs.nodes);
-    find("cuGraphNodeGetType", &graphs.type);
-    find("cuGraphBatchMemOpNodeGetParams", &graphs.get_words);
-    find("cuGraphExecBatchMemOpNodeSetParams", &graphs.set_words);
-    find("cuEventRecordWithFlags", &graphs.record);
-    find("cuStreamBatchMemOp_v2", &graphs.batch);
+    conformance_find("cuStreamBeginCapture_v2", &graphs.begin);
+    conformance_find("cuStreamEndCapture", &graphs.end);
+    conformance_find("cuStreamGetCaptureInfo_v2", &graphs.info);
+    conformance_find("cuGraphInstantiateWithFlags", &graphs.instantiate);
+    conformance_find("cuGraphLaunch", &graphs.launch);
+    conformance_find("cuGraphExecDestroy", &graphs.exec_destroy);
+    conformance_find("cuGraphDestroy", &graphs.destroy);
+    conformance_find("cuGraphGetNodes", &graphs.nodes);
+    conformance_find("cuGraphNodeGetType", &graphs.type);
+    conformance_find("cuGraphBatchMemOpNodeGetParams", &graphs.get_words);
+    conformance_find("cuGraphExecBatchMemOpNodeSetParams", &graphs.set_words);
+    conformance_find("cuEventRecordWithFlags", &graphs.record);
+    conformance_find("cuStreamBatchMemOp_v2", &graphs.batch);
     OK(drv.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING));
     OK(drv.cuStreamCreate(out_other, CU_STREAM_NON_BLOCKING));
 }

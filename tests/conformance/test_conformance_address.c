@@ -69,6 +69,27 @@ Test(address, reserve_at_a_hint) {
     OK(drv.cuMemAddressFree(address, GRANULE));
 }
 
+Test(address, hints_near_and_far) {
+    const CUdeviceptr far = (CUdeviceptr)0x500000000000;
+    CUdeviceptr own = 0, address = 0;
+    if (!conformance_is_measured_machine()) {
+        cr_skip_test("measured on an H200 alone");
+    }
+    OK(drv.cuMemAddressReserve(&own, 32 * GRANULE, 0, 0, 0));
+    const CUdeviceptr behind = own + 64 * GRANULE;
+    OK(drv.cuMemAddressReserve(&address, GRANULE, 0, behind, 0));
+    cr_assert_neq(address, behind, "measured: a hint close behind an own reservation is not taken");
+    OK(drv.cuMemAddressFree(address, GRANULE));
+    for (unsigned i = 0; i < 6; i++) { /* each far behind the one before it, too */
+        const CUdeviceptr hint = far + i * ((CUdeviceptr)1 << 36);
+        OK(drv.cuMemAddressReserve(&address, GRANULE, 0, hint, 0));
+        cr_assert_eq(address, hint, "measured: a hint in a free region far away is taken: %llx",
+                     address);
+        OK(drv.cuMemAddressFree(address, GRANULE));
+    }
+    OK(drv.cuMemAddressFree(own, 32 * GRANULE));
+}
+
 Test(address, free_refuses_parts_and_mapped_ranges) {
     const CUmemGenericAllocationHandle handle = memory_create(0, GRANULE);
     const CUdeviceptr address = reserve(2 * GRANULE);

@@ -62,6 +62,7 @@ Test(context, stack) {
     CHECK("cuda.h: no place for the context is needed", CUDA_SUCCESS, drv.cuCtxPopCurrent(NULL));
     CHECK("cuda.h: the stack is empty", CUDA_SUCCESS, drv.cuCtxGetCurrent(&seen));
     cr_assert_null(seen);
+    CHECK("measured: NULL is not pushed", CUDA_ERROR_INVALID_VALUE, drv.cuCtxPushCurrent(NULL));
     CHECK("cuda.h: nothing left to pop", CUDA_ERROR_INVALID_CONTEXT, drv.cuCtxPopCurrent(&seen));
 }
 

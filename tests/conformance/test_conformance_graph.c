@@ -70,6 +70,38 @@ Test(graph, of_fills_and_copies) {
     OK(drv.cuMemFree(to));
 }
 
+Test(graph, of_fills) {
+    const memory made = memory_make(0, GRANULE);
+    CUdeviceptr plain = 0;
+    OK(drv.cuMemAlloc(&plain, 4096));
+    graph_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK("measured: a fill of device memory is captured", CUDA_SUCCESS,
+          drv.cuMemsetD8Async(plain, 0x5A, 4096, stream));
+    CHECK("measured: a fill of device memory is captured", CUDA_SUCCESS,
+          drv.cuMemsetD32Async(made.address, 0x5A5A, GRANULE / 4, stream));
+    CUgraphExec exec = graph_end(stream);
+    graph_run(exec, stream);
+    cr_assert_eq(word_read(plain + 4092), 0x5A5A5A5A);
+    cr_assert_eq(word_read(made.address + GRANULE - 4), 0x5A5A);
+    OK(graphs.exec_destroy(exec));
+    OK(drv.cuMemFree(plain));
+    memory_undo(&made);
+}
+
+/** Captured and never launched. The emulated driver is stricter on purpose: such a graph is a mistake of the program. */
+Test(graph, of_a_fill_of_freed_memory) {
+    const CUresult expected = drv.is_emulated ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    CUdeviceptr freed = 0;
+    CUgraph graph = NULL;
+    OK(drv.cuMemAlloc(&freed, GRANULE));
+    OK(drv.cuMemFree(freed));
+    graph_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK("measured: the address is not looked at", expected,
+          drv.cuMemsetD8Async(freed, 1, 64, stream));
+    OK(graphs.end(stream, &graph));
+    OK(graphs.destroy(graph));
+}
+
 Test(graph, of_nothing) {
     graph_begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     CUgraphExec exec = graph_end(stream);

@@ -91,6 +91,23 @@ Test(ipc_event, wrong_records_are_refused) {
     CHECK("measured: a record of ones", map_failed, drv.cuIpcOpenEventHandle(&out, record));
 }
 
+/** Measured: MAP_FAILED where the event could not be exported, so that the record was none. A record of an event of this
+ * process is INVALID_CONTEXT (record_of_an_event). */
+Test(ipc_event, record_that_a_refused_get_left_as_it_was) {
+    const CUresult map_failed = (CUresult)205;
+    CUevent ordinary = NULL, out = NULL;
+    CUipcEventHandle record, zeroes;
+    memset(&record, 0, sizeof record);
+    memset(&zeroes, 0, sizeof zeroes);
+    OK(drv.cuEventCreate(&ordinary, CU_EVENT_DISABLE_TIMING));
+    CHECK("cuda.h: the event was made without INTERPROCESS", CUDA_ERROR_INVALID_HANDLE,
+          drv.cuIpcGetEventHandle(&record, ordinary));
+    cr_assert_arr_eq(&record, &zeroes, sizeof record, "reading: nothing is written on failure");
+    CHECK("measured: open what was not exported", map_failed,
+          drv.cuIpcOpenEventHandle(&out, record));
+    OK(drv.cuEventDestroy(ordinary));
+}
+
 Test(ipc_event, never_recorded) {
     link made = link_start();
     CUipcEventHandle again;

@@ -269,3 +269,87 @@ Test(kind, of_another_device) {
     }
     OK(drv.cuMemFree(address));
 }
+
+/* ---- calls that gpuipc itself does not make ----------------------------------------------- */
+
+Test(kind, attributes_of_what_is_not_known) {
+    CUresult (*get)(unsigned, CUpointer_attribute *, void **, CUdeviceptr) = NULL;
+    conformance_find("cuPointerGetAttributes", &get);
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_CONTEXT};
+    unsigned type = 99;
+    size_t size = 99;
+    CUcontext context = conformance_context(0);
+    void *data[] = {&type, &size, &context};
+    CHECK("cuda.h: an address that CUDA does not know is no error", CUDA_SUCCESS,
+          get(3, wanted, data, (CUdeviceptr)(uintptr_t)&type));
+    cr_assert_eq(type, 0, "cuda.h: the default of an attribute is 0");
+    cr_assert_null(context, "cuda.h: the default of an attribute is 0");
+    cr_assert_eq(size, 99, "measured: the size of its range is left as it was: %zu", size);
+}
+
+Test(kind, synchronous_operations_that_always_wait) {
+    CUresult (*set)(const void *, CUpointer_attribute, CUdeviceptr) = NULL;
+    conformance_find("cuPointerSetAttribute", &set);
+    const CUpointer_attribute syncs = (CUpointer_attribute)6; /* SYNC_MEMOPS */
+    const unsigned yes = 1, no = 0;
+    unsigned said = 9;
+    int local = 0;
+    CUdeviceptr plain = 0;
+    OK(drv.cuMemAlloc(&plain, GRANULE));
+    const memory mapped = memory_make(0, GRANULE);
+    OK(drv.cuPointerGetAttribute(&said, syncs, plain));
+    cr_assert_eq(said, 0, "cuda.h: not set at first");
+    CHECK("cuda.h: cuPointerSetAttribute", CUDA_SUCCESS, set(&yes, syncs, plain + 512));
+    OK(drv.cuPointerGetAttribute(&said, syncs, plain));
+    cr_assert_eq(said, 1, "cuda.h: of the whole region");
+    OK(drv.cuMemsetD32(plain, 7, GRANULE / 4));
+    CHECK("cuda.h: a synchronous fill has been waited for", CUDA_SUCCESS, drv.cuStreamQuery(NULL));
+    cr_assert_eq(word_read(plain + GRANULE - 4), 7);
+    CHECK("cuda.h: cuPointerSetAttribute", CUDA_SUCCESS, set(&no, syncs, plain));
+    OK(drv.cuPointerGetAttribute(&said, syncs, plain));
+    cr_assert_eq(said, 0);
+    CHECK("reported (openucx/ucx issue 9895): not of virtual memory", CUDA_ERROR_NOT_SUPPORTED,
+          set(&yes, syncs, mapped.address));
+    CHECK("cuda.h: the one attribute that is set", CUDA_ERROR_INVALID_VALUE,
+          set(&yes, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, plain));
+    CHECK("cuda.h: memory of CUDA", CUDA_ERROR_INVALID_VALUE,
+          set(&yes, syncs, (CUdeviceptr)(uintptr_t)&local));
+    memory_undo(&mapped);
+    OK(drv.cuMemFree(plain));
+}
+
+/** Managed memory itself is not touched. */
+Test(kind, what_is_for_managed_memory_alone) {
+    CUresult (*prefetch)(CUdeviceptr, size_t, CUdevice, CUstream) = NULL;
+    CUresult (*attach)(CUstream, CUdeviceptr, size_t, unsigned) = NULL;
+    conformance_find("cuMemPrefetchAsync", &prefetch);
+    conformance_find("cuStreamAttachMemAsync", &attach);
+    int concurrent = 0;
+    OK(drv.cuDeviceGetAttribute(&concurrent, (CUdevice_attribute)89, 0));
+    const CUresult to_device =
+        concurrent != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    CUdeviceptr plain = 0;
+    void *pinned = NULL;
+    CUstream stream = NULL;
+    OK(drv.cuMemAlloc(&plain, GRANULE));
+    OK(drv.cuMemHostAlloc(&pinned, PAGE, 0));
+    OK(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const CUdeviceptr of_host = (CUdeviceptr)(uintptr_t)pinned;
+    CHECK("cuda.h: managed memory alone is prefetched", to_device,
+          prefetch(plain, GRANULE, 0, stream));
+    CHECK("cuda.h: managed memory alone is prefetched", to_device,
+          prefetch(of_host, PAGE, 0, stream));
+    CHECK("cuda.h: managed memory alone is prefetched", CUDA_ERROR_INVALID_VALUE,
+          prefetch(plain, GRANULE, -1 /* CU_DEVICE_CPU */, stream));
+    CHECK("cuda.h: an unknown device", CUDA_ERROR_INVALID_DEVICE,
+          prefetch(plain, GRANULE, device_count, stream));
+    CHECK("reading: managed memory alone is attached", CUDA_ERROR_INVALID_VALUE,
+          attach(stream, plain, 0, 4 /* SINGLE */));
+    CHECK("reading: managed memory alone is attached", CUDA_ERROR_INVALID_VALUE,
+          attach(stream, of_host, 0, 1 /* GLOBAL */));
+    OK(drv.cuStreamSynchronize(stream));
+    OK(drv.cuStreamDestroy(stream));
+    OK(drv.cuMemFreeHost(pinned));
+    OK(drv.cuMemFree(plain));
+}

@@ -61,16 +61,33 @@ Test(memory, of_the_host_without_a_node_cannot_be_shared) {
     properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     CHECK("measured: nor of the thread's node", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+}
+
+Test(memory, of_the_host_is_used_by_a_device) {
+    CUmemAllocationProp properties = memory_properties(0, false), said;
+    CUmemGenericAllocationHandle handle = 0;
+    uint64_t written = 0;
+    size_t unit = 0;
     properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
-    const CUresult result = drv.cuMemCreate(&handle, GRANULE, &properties, 0);
-    if (result == CUDA_SUCCESS) { /* measured */
-        OK(drv.cuMemRelease(handle));
-        cr_assert_not(drv.is_emulated, "the emulated machine has no such memory");
-    } else {
-        cr_assert_eq(result, CUDA_ERROR_NOT_SUPPORTED,
-                     "reading: host memory that is not to be shared, where there is none: %s",
-                     conformance_code(result));
-    }
+    properties.location.id = 99; /* cuda.h: ignored */
+    CHECK("reading: granularity of host memory", CUDA_SUCCESS,
+          drv.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    cr_assert(unit > 0 && GRANULE % unit == 0, "granularity %zu", unit);
+    CHECK("measured: cuMemCreate of host memory that is not shared", CUDA_SUCCESS,
+          drv.cuMemCreate(&handle, GRANULE, &properties, 0));
+    OK(drv.cuMemGetAllocationPropertiesFromHandle(&said, handle));
+    cr_assert_eq(said.location.type, CU_MEM_LOCATION_TYPE_HOST, "reading: it says where it is");
+    cr_assert_eq(said.requestedHandleTypes, 0);
+    CHECK("cuda.h: host memory is not exported", CUDA_ERROR_INVALID_VALUE,
+          drv.cuMemExportToShareableHandle(&written, handle, SYSTEM_TYPE, 0));
+    const CUdeviceptr address = memory_map(handle, GRANULE);
+    CHECK("cuda.h: a device is given access to host memory", CUDA_SUCCESS,
+          memory_access(address, GRANULE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(drv.cuMemsetD32(address, 0x4057, GRANULE / 4));
+    OK(drv.cuCtxSynchronize());
+    cr_assert_eq(word_read(address + GRANULE - 4), 0x4057);
+    memory_unmap(address, GRANULE);
+    OK(drv.cuMemRelease(handle));
 }
 
 Test(memory, create_refuses_handle_types) {

@@ -155,8 +155,12 @@ Test(emulated_memory, a_hint_is_taken_when_it_is_free) {
     CUdeviceptr second = 0;
     emulated_start(NULL);
     check_success(drv.cuMemAddressReserve(&first, GRANULE, 0, 0, 0));
+    const CUdeviceptr far = first + (UINT64_C(1) << 32);
+    check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, far, 0));
+    cr_assert_eq(second, far);
+    check_success(drv.cuMemAddressFree(second, GRANULE));
     check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, first + 8 * GRANULE, 0));
-    cr_assert_eq(second, first + 8 * GRANULE);
+    cr_assert_neq(second, first + 8 * GRANULE, "close behind the first one");
     check_success(drv.cuMemAddressFree(second, GRANULE));
     check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, first, 0));
     cr_assert_neq(second, first);
@@ -180,5 +184,6 @@ Test(emulated_memory, attributes_of_many_at_once) {
     check_success(get(3, wanted, data, address + 5));
     cr_assert(type == CU_MEMORYTYPE_DEVICE && ordinal == 1 && size == GRANULE);
     check_success(get(3, wanted, data, (CUdeviceptr)(uintptr_t)&type));
-    cr_assert(type == 0 && ordinal == -2 && size == 0, "cuda.h: defaults for what is no pointer");
+    cr_assert(type == 0 && ordinal == -2 && size == GRANULE,
+              "cuda.h: defaults for what is no pointer; measured: not of the size");
 }

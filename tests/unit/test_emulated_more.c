@@ -236,3 +236,80 @@ Test(emulated_more, attributes_of_a_pointer) {
     check_success(drv.cuPointerGetAttribute(&other, (CUpointer_attribute)7, mapped));
     cr_assert_neq(value, other, "every allocation has an id of its own");
 }
+
+Test(emulated_more, synchronous_operations_that_wait) {
+    const CUpointer_attribute syncs = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    const unsigned yes = 1;
+    unsigned said = 0;
+    CUdeviceptr waits = 0, other = 0;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr pooled = 0;
+    void *pinned = NULL;
+    check_success(drv.cuMemAlloc(&waits, 100));
+    check_success(drv.cuMemAlloc(&other, 100));
+    check_success(drv.cuMemsetD8(waits, 0, 100));
+    check_success(drv.cuCtxSynchronize());
+    set_delay(30);
+    check_success(drv.cuMemsetD8(other, 1, 100));
+    check_result(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(NULL));
+    check_success(more_cuPointerSetAttribute(&yes, syncs, waits));
+    check_success(drv.cuStreamQuery(NULL)); /* cuda.h: it has waited for those before it */
+    check_success(drv.cuMemsetD8(waits, 1, 100));
+    check_success(drv.cuStreamQuery(NULL));
+    check_success(drv.cuMemcpyDtoD(other, waits, 100));
+    check_success(drv.cuStreamQuery(NULL));
+    check_success(drv.cuMemsetD8Async(waits, 2, 100, NULL));
+    check_result(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(NULL));
+    set_delay(0);
+    check_success(drv.cuCtxSynchronize());
+    check_success(drv.cuMemHostAlloc(&pinned, 100, 0));
+    check_success(more_cuPointerSetAttribute(&yes, syncs, (CUdeviceptr)(uintptr_t)pinned));
+    check_success(drv.cuPointerGetAttribute(&said, syncs, (CUdeviceptr)(uintptr_t)pinned));
+    cr_assert_eq(said, 1);
+    check_success(drv.cuDeviceGetDefaultMemPool(&pool, 0));
+    check_success(drv.cuMemAllocFromPoolAsync(&pooled, 100, pool, NULL));
+    check_result(CUDA_ERROR_NOT_SUPPORTED, more_cuPointerSetAttribute(&yes, syncs, pooled));
+    check_result(CUDA_ERROR_INVALID_VALUE, more_cuPointerSetAttribute(NULL, syncs, waits));
+}
+
+Test(emulated_more, managed_memory_is_prefetched_and_attached) {
+    const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    const CUmemLocation nowhere = {CU_MEM_LOCATION_TYPE_DEVICE, 2};
+    const CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0};
+    const CUmemLocation node = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+    const CUmemLocation no_node = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 7};
+    const CUmemLocation invalid = {CU_MEM_LOCATION_TYPE_INVALID, 0};
+    CUdeviceptr managed = 0;
+    CUstream stream = NULL;
+    int concurrent = 0;
+    check_success(more_cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
+    check_success(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    check_success(
+        drv.cuDeviceGetAttribute(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0));
+    const CUresult to_device = concurrent != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    check_result(to_device, more_cuMemPrefetchAsync(managed, 100, 1, stream));
+    check_success(more_cuMemPrefetchAsync(managed + 50, 50, CU_DEVICE_CPU, stream));
+    check_result(to_device, more_cuMemPrefetchAsync_v2(managed, 100, here, 0, NULL));
+    check_success(more_cuMemPrefetchAsync_v2(managed, 100, host, 0, stream));
+    check_success(more_cuMemPrefetchAsync_v2(managed, 100, node, 0, stream));
+    check_result(CUDA_ERROR_INVALID_DEVICE,
+                 more_cuMemPrefetchAsync_v2(managed, 100, nowhere, 0, stream));
+    check_result(CUDA_ERROR_INVALID_VALUE,
+                 more_cuMemPrefetchAsync_v2(managed, 100, no_node, 0, stream));
+    check_result(CUDA_ERROR_INVALID_VALUE,
+                 more_cuMemPrefetchAsync_v2(managed, 100, invalid, 0, stream));
+    check_result(CUDA_ERROR_INVALID_VALUE,
+                 more_cuMemPrefetchAsync_v2(managed, 100, host, 1, stream));
+    check_result(CUDA_ERROR_INVALID_VALUE,
+                 more_cuMemPrefetchAsync_v2(managed + 50, 51, host, 0, stream));
+    check_result(CUDA_ERROR_INVALID_VALUE, more_cuMemPrefetchAsync_v2(managed, 0, host, 0, stream));
+    check_success(more_cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_SINGLE));
+    check_success(more_cuStreamAttachMemAsync(NULL, managed, 100, CU_MEM_ATTACH_GLOBAL));
+    check_success(more_cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_HOST));
+    check_result(CUDA_ERROR_INVALID_VALUE,
+                 more_cuStreamAttachMemAsync(NULL, managed, 0, CU_MEM_ATTACH_SINGLE));
+    check_result(CUDA_ERROR_INVALID_VALUE,
+                 more_cuStreamAttachMemAsync(stream, managed, 99, CU_MEM_ATTACH_GLOBAL));
+    check_result(CUDA_ERROR_INVALID_VALUE, more_cuStreamAttachMemAsync(stream, managed, 0, 3));
+    check_success(drv.cuStreamDestroy(stream));
+}

@@ -336,17 +336,16 @@ Test(pointer, memory_of_a_host_allocation_is_not_wrapped) {
     driver *drv = table();
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address = 0;
-    const CUmemAllocationProp prop = on_device(0, CU_MEM_HANDLE_TYPE_NONE);
+    CUmemAllocationProp prop = on_device(0, CU_MEM_HANDLE_TYPE_NONE);
+    prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     cr_assert_eq(drv->cuMemCreate(&handle, core_unit, &prop, 0), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemAddressReserve(&address, core_unit, 0, 0, 0), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemMap(address, core_unit, 0, handle, 0), CUDA_SUCCESS);
     cr_assert_eq(drv->cuMemSetAccess(address, core_unit, &access, 1), CUDA_SUCCESS);
-    said[0] = said[1] = prop;
-    said[0].location.type = said[1].location.type = CU_MEM_LOCATION_TYPE_HOST;
-    drv->cuMemGetAllocationPropertiesFromHandle = say_properties;
     check_wrap(GPUIPC_ERR_NOT_DEVICE_MEMORY, "host memory", address);
+    drv->cuMemGetAllocationPropertiesFromHandle = say_properties;
     said[0] = said[1] = on_device(0, CU_MEM_HANDLE_TYPE_FABRIC); /* of which it has no name */
     check_wrap(GPUIPC_ERR_CUDA, "naming fabric memory", address);
     cr_assert_eq(drv->cuMemUnmap(address, core_unit), CUDA_SUCCESS);
