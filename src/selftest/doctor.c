@@ -74,14 +74,18 @@ static const char *driver_choice(const char *choice) {
     return strcmp(choice, "cuda") == 0 ? "auto" : choice;
 }
 
-void doctor_look(const options *wanted, const session *at) {
+void doctor_look(const options *wanted) {
     static gpuipc_finding findings[GPUIPC_FINDING_COUNT];
     const gpuipc_context_config config = {.struct_size = sizeof(config),
-                                          .driver = driver_choice(at->choice)};
+                                          .driver = driver_choice(wanted->driver)};
+    report *into = wanted->report;
     size_t count = 0;
-    if (program_is_interrupted()) {
+    const bool is_wanted = wanted->command == COMMAND_MATRIX ||
+                           (wanted->command == COMMAND_RUN && wanted->only_count == 0);
+    if (!is_wanted || into->has_looked || program_is_interrupted()) {
         return;
     }
+    into->has_looked = true;
     watchdog_expect_long("looking at the machine", wanted->timeout_ms);
     const gpuipc_status status =
         gpuipc_diagnose(&config, GPUIPC_DIAGNOSE_LOOK_ONLY, findings, GPUIPC_FINDING_COUNT, &count);
@@ -91,14 +95,19 @@ void doctor_look(const options *wanted, const session *at) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        report_add_finding(wanted->report, &findings[i]);
+        report_add_finding(into, &findings[i]);
     }
+}
+
+void doctor_print_count(const report *from) {
+    const size_t count = from->finding_count;
     if (count > 0) {
-        report_say(wanted->report,
+        report_say(from,
                    "doctor: %zu finding%s by looking alone (%u block, %u slow); what to do: "
                    "gpuipc-selftest doctor\n",
-                   count, count == 1 ? "" : "s", count_of(findings, count, GPUIPC_SEVERITY_BLOCKS),
-                   count_of(findings, count, GPUIPC_SEVERITY_SLOWS));
+                   count, count == 1 ? "" : "s",
+                   count_of(from->findings, count, GPUIPC_SEVERITY_BLOCKS),
+                   count_of(from->findings, count, GPUIPC_SEVERITY_SLOWS));
     }
 }
 

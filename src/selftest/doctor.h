@@ -4,14 +4,16 @@
 #define GPUIPC_SELFTEST_DOCTOR_H
 
 #include "options.h"
-#include "session.h"
+#include "report.h"
 
 /** Prints what gpuipc_diagnose() finds.
  *  @return EXIT_PASS, or EXIT_FAIL when something blocks sharing */
 int doctor(const options *wanted);
 
-/** Adds to the report of another command what gpuipc_diagnose() finds by looking alone, with one line where that is
- *  something. Nothing is tried, so it takes no time worth mentioning. */
-void doctor_look(const options *wanted, const session *at);
+/** Adds to the report of a run or a matrix what gpuipc_diagnose() finds by looking alone, once, with the driver that the
+ *  command doctor would ask. Nothing is tried, so it takes no time worth mentioning. */
+void doctor_look(const options *wanted);
+/** One line, where something was found. */
+void doctor_print_count(const report *from);
 
 #endif

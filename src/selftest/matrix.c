@@ -195,7 +195,8 @@ int matrix(const options *wanted) {
     } while (run_again(wanted));
     print_all(wanted);
     transports_check(wanted);
-    doctor_look(wanted, &at);
+    doctor_look(wanted);
+    doctor_print_count(wanted->report);
     const tally found = {.passed = report_count(wanted->report, REPORT_PASS),
                          .failed = report_count(wanted->report, REPORT_FAIL)};
     code = run_summarize(wanted, &at, &found);

@@ -110,7 +110,7 @@ static const struct {
     {"ascii", OPTION_ASCII, no_argument, ALL, "",
      "lines for people without colours, and without letters that are not ASCII"},
     {"verbose", OPTION_VERBOSE, no_argument, ALL & ~BIT(LIST), "",
-     "says every step; doctor: also what is not so"},
+     "each case, device and transport, and every step; doctor: also what is not so"},
     {"help", OPTION_HELP, no_argument, ALL, "", "this text; behind a command, the command's"},
     {"version", OPTION_VERSION, no_argument, ALL, "", "the version"},
     {"parent", OPTION_PARENT, required_argument, MEETS, "", NULL},

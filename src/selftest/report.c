@@ -20,6 +20,9 @@
 
 /* What takes less says nothing of it. */
 #define PROGRESS_NS UINT64_C(1000000000)
+/* Lines that a brief report has for checks that failed, and for those that were skipped. */
+#define BRIEF_FAILED_MAX  6
+#define BRIEF_SKIPPED_MAX 2
 /* What two digits show. */
 #define SECONDS_SHOWN 0.01
 
@@ -148,11 +151,41 @@ static void make_id(char *id, size_t capacity, const char *title) {
     id[used] = '\0';
 }
 
-static void print_check(const report *self, const report_check *made, const char *line) {
-    static const char *const words[] = {"pass", "FAIL", "skip"};
-    static const char *const colors[] = {COLOR_PASS, COLOR_FAIL, COLOR_SKIP};
-    report_say(self, "%s%s%s  %s", self->has_colors ? colors[made->status] : "",
-               words[made->status], self->has_colors ? COLOR_NONE : "", line);
+const char *report_word(const report *self, report_status status) {
+    static const char *const plain[] = {"pass", "FAIL", "skip"};
+    static const char *const colored[] = {
+        COLOR_PASS "pass" COLOR_NONE, COLOR_FAIL "FAIL" COLOR_NONE, COLOR_SKIP "skip" COLOR_NONE};
+    return self->has_colors ? colored[status] : plain[status];
+}
+
+/* What a brief report has no line for is counted. */
+static bool has_line(report *self, const report_check *made) {
+    static const unsigned most[] = {0, BRIEF_FAILED_MAX, BRIEF_SKIPPED_MAX};
+    const bool is_demanded =
+        strncmp(made->id, "require/", 8) == 0 || strncmp(made->id, "min-gbps/", 9) == 0;
+    if (!self->is_brief || is_demanded) {
+        return true;
+    }
+    return ++self->brief_count[made->status] <= most[made->status];
+}
+
+void report_say_rest(const report *self) {
+    const unsigned *count = self->brief_count;
+    if (self->is_brief && count[REPORT_FAIL] > BRIEF_FAILED_MAX) {
+        report_say(self, "%s  %u more\n", report_word(self, REPORT_FAIL),
+                   count[REPORT_FAIL] - BRIEF_FAILED_MAX);
+    }
+    if (self->is_brief && count[REPORT_SKIP] > BRIEF_SKIPPED_MAX) {
+        report_say(self, "%s  %u more\n", report_word(self, REPORT_SKIP),
+                   count[REPORT_SKIP] - BRIEF_SKIPPED_MAX);
+    }
+}
+
+static void print_check(report *self, const report_check *made, const char *line) {
+    if (!has_line(self, made)) {
+        return;
+    }
+    report_say(self, "%s  %s", report_word(self, made->status), line);
     if (made->status == REPORT_PASS && made->seconds >= SECONDS_SHOWN) {
         report_say(self, "; took %.2f s", made->seconds);
     }

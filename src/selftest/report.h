@@ -66,10 +66,13 @@ typedef struct report {
     const char *page;  /**< --html: its path; NULL: none is wanted */
     const char *junit; /**< --junit: its path; NULL: none is wanted */
     bool has_colors;
-    bool is_interrupted; /**< not all was tried */
-    char error[800];     /**< why nothing could be tried; empty: something was */
-    const char *command; /**< "run", "matrix" */
-    os_facts facts;      /**< of the system */
+    bool is_brief;           /**< as in brief.h: a check that passes has no line of its own */
+    unsigned brief_count[3]; /**< of each status: checks that were told so */
+    bool is_interrupted;     /**< not all was tried */
+    bool has_looked;         /**< the findings are those of a look at the machine */
+    char error[800];         /**< why nothing could be tried; empty: something was */
+    const char *command;     /**< "run", "matrix" */
+    os_facts facts;          /**< of the system */
     platform platform;
     gpuipc_context_info driver; /**< all zero: there is none */
     char why_emulated[400];     /**< as in session.h */
@@ -109,6 +112,8 @@ void report_say(const report *self, const char *format, ...) GPUIPC_PRINTF(2, 3)
  *  @param id NULL: the one noted before, else the title with dashes
  *  @param line the title, a bracket or a colon, and what came of it */
 void report_add_check(report *self, const char *id, report_status status, const char *line);
+/** In a brief report: how many checks failed or were skipped that have no line. */
+void report_say_rest(const report *self);
 /** Notes a value, or the id, of the check that comes next. */
 void report_note_value(report *self, const char *name, double number);
 void report_note_id(report *self, const char *id);
@@ -129,6 +134,8 @@ bool report_end(const report *self, int exit_code);
 /* ---- names that every output has ------------------------------------------------------------- */
 
 const char *report_status_name(report_status status); /**< "pass" */
+/** How a line for people begins: "pass", "FAIL", "skip"; in colours where there are any. */
+const char *report_word(const report *self, report_status status);
 const char *report_source_name(gpuipc_figure_source source);
 const char *report_proof_name(gpuipc_proof proof);
 /** Whether it was measured in this run, so that its wrong words are known. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arguments.h"
+#include "brief.h"
 #include "doctor.h"
 #include "pair.h"
 #include "peer.h"
@@ -147,10 +148,16 @@ static void describe(report *into, const session *at) {
         char uuid[REPORT_UUID_MAX];
         if (session_device(at, i, &info) == GPUIPC_OK) {
             report_add_device(into, &info);
+            if (into->is_brief) {
+                continue;
+            }
             report_say(into, "device %u: %s; %s; %" PRIu64 " MiB; compute %d.%d\n", i, info.name,
                        report_uuid(&info, uuid), info.memory_bytes >> 20, info.compute_major,
                        info.compute_minor);
         }
+    }
+    if (into->is_brief) {
+        brief_devices(into);
     }
 }
 
@@ -310,8 +317,10 @@ static void run_once(const options *wanted, const session *at, tally *total) {
         return;
     }
     if (run_is_wanted(wanted, "peer")) {
-        report_say(into, "memory of device %u used by device %u, between two programs:\n", owner,
-                   user);
+        if (!into->is_brief) {
+            report_say(into, "memory of device %u used by device %u, between two programs:\n",
+                       owner, user);
+        }
         peer_run(wanted, at, owner, user);
     }
     if (run_is_wanted(wanted, "refused") && !program_is_interrupted()) {
@@ -346,6 +355,8 @@ static void run_ways(const options *wanted, const session *at, tally *total) {
 int run(const options *wanted) {
     session at;
     tally total = {0};
+    report *into = wanted->report;
+    into->is_brief = brief_is_wanted(wanted);
     int code = run_begin(wanted, &at);
     if (code != EXIT_PASS) {
         return code;
@@ -353,12 +364,21 @@ int run(const options *wanted) {
     do {
         run_pairs(wanted, &at, &total);
     } while (run_again(wanted));
-    run_once(wanted, &at, &total);
-    run_ways(wanted, &at, &total);
-    if (wanted->only_count == 0) {
-        doctor_look(wanted, &at);
+    if (into->is_brief) {
+        brief_shared(into);
     }
-    if (total.passed + total.failed > 0) {
+    run_once(wanted, &at, &total);
+    if (into->is_brief) {
+        brief_once(into);
+    }
+    run_ways(wanted, &at, &total);
+    report_say_rest(into);
+    doctor_look(wanted);
+    doctor_print_count(into);
+    if (into->is_brief) {
+        report_say(into, "each case, device and transport: gpuipc-selftest --verbose\n");
+    }
+    if (total.passed + total.failed > 0 && !(into->is_brief && at.info.is_emulated)) {
         report_say(wanted->report,
                    "hand-over: from the producer's call of send until the buffer was open in the "
                    "consumer, once each%s\n",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "child.h"
+#include "doctor.h"
 #include "wrap.h"
 
 /* Whom this end refused, and why, the other end is not told. */
@@ -52,6 +53,7 @@ static int choose(const options *wanted, session *self) {
         (void)snprintf(self->why_emulated, sizeof(self->why_emulated), "%s",
                        gpuipc_error_get()->sentence);
         self->choice = "emulated";
+        doctor_look(wanted); /* while the environment is still that of the command doctor */
         /* What hid the machine's own GPUs is not meant to hide the emulated ones. */
         child_forget_variable("CUDA_VISIBLE_DEVICES");
         status = open_context(wanted, self->choice, &self->context);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "brief.h"
 #include "program.h"
 #include "role.h"
 #include "run.h"
@@ -37,6 +38,9 @@ static bool print_topology(const options *wanted, const session *at, uint32_t ow
         complain(wanted, owner, user, "what joins them");
         return false;
     }
+    if (wanted->report->is_brief) {
+        return true;
+    }
     report_say(wanted->report, "memory of device %u used by device %u: %s", owner, user,
                link_name(way.link));
     if (way.link_generation != 0) {
@@ -63,6 +67,18 @@ static gpuipc_status measure(const session *at, const gpuipc_transport_pair *pai
     return gpuipc_transport_query(at->context, which, pair, &way->info);
 }
 
+/* They are of the GPU that the emulated machine stands for, which is not here. */
+static void forget_estimates(gpuipc_transport_info *info) {
+    if (info->bandwidth_source == GPUIPC_FIGURE_ESTIMATED) {
+        info->bandwidth_bytes_per_second = 0;
+        info->bandwidth_source = GPUIPC_FIGURE_NONE;
+    }
+    if (info->latency_source == GPUIPC_FIGURE_ESTIMATED) {
+        info->latency_ns = 0;
+        info->latency_source = GPUIPC_FIGURE_NONE;
+    }
+}
+
 gpuipc_status transports_try(const options *wanted, const session *at, report_way *way,
                              bool measures) {
     const gpuipc_transport_pair pair = {
@@ -79,6 +95,9 @@ gpuipc_status transports_try(const options *wanted, const session *at, report_wa
         status = measure(at, &pair, way);
     }
     watchdog_rest();
+    if (at->info.is_emulated) {
+        forget_estimates(&way->info);
+    }
     return status;
 }
 
@@ -95,11 +114,15 @@ static void print_way(const options *wanted, const session *at, const report_way
         report_say(wanted->report, "                both ways %.1f GB/s%s\n",
                    (double)way->measured.both_ways_bytes_per_second / GIGA, label);
     }
-    report_say(wanted->report, "    %-7s yes  %s, %s; %.1f GB/s (%s), %.1f us (%s)%s\n", name,
-               info->is_zero_copy ? "zero-copy" : "staged copies", report_proof_name(info->proof),
-               (double)info->bandwidth_bytes_per_second / GIGA,
-               report_source_name(info->bandwidth_source), (double)info->latency_ns / 1000.0,
-               report_source_name(info->latency_source), label);
+    report_say(wanted->report, "    %-7s yes  %s, %s", name,
+               info->is_zero_copy ? "zero-copy" : "staged copies", report_proof_name(info->proof));
+    if (info->bandwidth_source != GPUIPC_FIGURE_NONE) {
+        report_say(wanted->report, "; %.1f GB/s (%s), %.1f us (%s)%s",
+                   (double)info->bandwidth_bytes_per_second / GIGA,
+                   report_source_name(info->bandwidth_source), (double)info->latency_ns / 1000.0,
+                   report_source_name(info->latency_source), label);
+    }
+    report_say(wanted->report, "\n");
 }
 
 static void try_one(const options *wanted, const session *at, gpuipc_transport which,
@@ -110,7 +133,9 @@ static void try_one(const options *wanted, const session *at, gpuipc_transport w
         return;
     }
     report_add_way(wanted->report, &way);
-    print_way(wanted, at, &way);
+    if (!wanted->report->is_brief) {
+        print_way(wanted, at, &way);
+    }
     if (way.failure[0] != '\0') {
         char line[ROLE_LINE_MAX];
         char id[64];
@@ -150,6 +175,9 @@ void transports_each(const options *wanted, const session *at) {
                 try_one(wanted, at, (gpuipc_transport)way, owner, user);
             }
         }
+    }
+    if (wanted->report->is_brief) {
+        brief_ways(wanted->report);
     }
     transports_check(wanted);
 }

@@ -17,7 +17,7 @@ typedef const char *const selftest_words[];
 typedef struct selftest_outcome {
     char first[CHILD_LINE_MAX];
     char last[CHILD_LINE_MAX];
-    char all[32768];
+    char all[65536];
     int code;
 } selftest_outcome;
 

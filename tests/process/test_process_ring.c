@@ -101,13 +101,12 @@ Test(ring, the_list_of_transports_says_what_works_and_why_not) {
     const listed rows[] = {
         {"GPUIPC_EMULATED_MACHINE=devices=2",
          {"memory of device 0 used by device 1: NVLink 4 x18; peer access 1",
-          "    vmm     yes  zero-copy, tried; ",
+          "    vmm     yes  zero-copy, tried\n",
           has_fabric() ? "    fabric  no   NO_IMEX_CHANNEL: "
-                       : "    fabric  no   OPERATING_SYSTEM: ",
-          " GB/s (estimated), "}},
+                       : "    fabric  no   OPERATING_SYSTEM: "}},
         {"GPUIPC_EMULATED_MACHINE=devices=2;link=pcie", {"used by device 1: PCIe 5 x16; "}},
         {"GPUIPC_EMULATED_MACHINE=devices=2;p2p=none",
-         {"    vmm     no   NO_P2P: ", "    host    yes  staged copies, tried; "}},
+         {"    vmm     no   NO_P2P: ", "    host    yes  staged copies, tried\n"}},
         {"GPUIPC_EMULATED_MACHINE=devices=2;mig=1;p2p=none", {"    vmm     no   MIG: "}},
         {"GPUIPC_EMULATED_MACHINE=devices=1;compute-mode=prohibited",
          {"    vmm     no   COMPUTE_MODE: "}},

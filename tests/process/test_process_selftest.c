@@ -11,8 +11,8 @@
 TestSuite(selftest, .timeout = 100);
 
 Test(selftest, passes_on_the_emulated_driver_and_says_so_first) {
-    selftest_outcome found =
-        selftest_run((selftest_words){"--driver=emulated", "--size=1M", "--size=8M", NULL}, NULL);
+    selftest_outcome found = selftest_run(
+        (selftest_words){"--driver=emulated", "--size=1M", "--size=8M", "--verbose", NULL}, NULL);
     selftest_expect_code(&found, 0);
     cr_assert(strstr(found.first, "emulated") != NULL, "%s", found.first);
     selftest_expect_text(&found,
@@ -30,6 +30,74 @@ Test(selftest, passes_on_the_emulated_driver_and_says_so_first) {
     cr_assert(strstr(found.last, "passed on the emulated driver, no GPU was used: 14 passed, 0 "
                                  "failed, 0 skipped") == found.last,
               "%s", found.last);
+}
+
+static unsigned count_lines(const selftest_outcome *found) {
+    unsigned count = 0;
+    for (const char *at = strchr(found->all, '\n'); at != NULL; at = strchr(at + 1, '\n')) {
+        count++;
+    }
+    return count;
+}
+
+/* Whatever the machine; and no figures of a GPU that is not here. */
+Test(selftest, a_run_is_told_in_25_lines) {
+    static const char *const machines[] = {"GPUIPC_EMULATED_MACHINE=devices=2",
+                                           "GPUIPC_EMULATED_MACHINE=devices=5;p2p=0-1;memory=64M"};
+    for (size_t i = 0; i < sizeof(machines) / sizeof(machines[0]); i++) {
+        const selftest_outcome found =
+            selftest_run((selftest_words){"--driver=emulated", "--quick", NULL},
+                         (selftest_words){machines[i], NULL});
+        selftest_expect_code(&found, 0);
+        cr_assert_leq(count_lines(&found), 25, "%u lines:\n%s", count_lines(&found), found.all);
+        selftest_expect_text(&found, "pass  memory shared between two programs: ");
+        selftest_expect_text(&found, "pass  vmm between two programs: 5 cases, ");
+        selftest_expect_text(&found, "pass  wrong input: 1 case, ");
+        selftest_expect_text(&found, "    host    yes   ");
+        cr_assert(strstr(found.all, "GB/s") == NULL && strstr(found.all, "hand-over") == NULL, "%s",
+                  found.all);
+        cr_assert(strstr(found.last, "passed on the emulated driver") == found.last, "%s",
+                  found.last);
+    }
+}
+
+/* Failures are never left out altogether. */
+Test(selftest, a_run_in_few_lines_says_what_failed) {
+    const selftest_outcome found =
+        selftest_run((selftest_words){"--driver=emulated", "--timeout=5", NULL},
+                     (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemImportFromShareableHandle:*=999",
+                                      "GPUIPC_EMULATED_MACHINE=devices=4;memory=64M", NULL});
+    selftest_expect_code(&found, 1);
+    cr_assert_leq(count_lines(&found), 25, "%u lines:\n%s", count_lines(&found), found.all);
+    selftest_expect_text(&found, "FAIL  device 0 -> device 0, 1 MiB: ");
+    selftest_expect_text(&found, "FAIL  26 more\n");
+    selftest_expect_text(&found, "0 passed, 32 failed, 0 skipped");
+}
+
+/* The number of findings that block, as a line says it. */
+static int blocks_in(const selftest_outcome *found, const char *before) {
+    int count = -1;
+    const char *at = strstr(found->all, before);
+    cr_assert(at != NULL && sscanf(at + strlen(before), "%d block", &count) == 1, "%s", found->all);
+    return count;
+}
+
+/* Where there is no driver a run turns to the emulated one, which is not what the doctor is asked about. */
+Test(selftest, a_run_and_the_doctor_find_the_same) {
+    static const char *const hidden[] = {"NO_COLOR=1", "CUDA_VISIBLE_DEVICES=7"};
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+        const char *const environment[] = {hidden[i], NULL};
+        const selftest_outcome run =
+            selftest_run((selftest_words){"--driver=auto", "--quick", NULL}, environment);
+        if (strstr(run.first, "emulated") == NULL) {
+            cr_skip_test("the doctor tries more on a GPU than a run looks for");
+        }
+        const selftest_outcome doctor =
+            selftest_run((selftest_words){"doctor", "--driver=auto", NULL}, environment);
+        cr_assert_eq(blocks_in(&run, "by looking alone ("),
+                     blocks_in(&doctor, "causes looked for: "));
+        selftest_expect_code(&doctor, 1);
+    }
 }
 
 /* Starting the driver takes longer than a run that is to be short has for what is larger than 1 MiB, and for transports. */
@@ -53,9 +121,9 @@ Test(selftest, says_what_it_leaves_out_to_be_short) {
 
 /* One pair's failure is that pair's; others go on behind it, in programs of their own. */
 Test(selftest, goes_on_behind_a_pair_that_fails) {
-    selftest_outcome found =
-        selftest_run((selftest_words){"--driver=emulated", "--size=1M", "--timeout=2", NULL},
-                     (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemSetAccess:8=die", NULL});
+    selftest_outcome found = selftest_run(
+        (selftest_words){"--driver=emulated", "--size=1M", "--timeout=2", "--verbose", NULL},
+        (selftest_words){"GPUIPC_EMULATED_FAIL=cuMemSetAccess:8=die", NULL});
     selftest_expect_code(&found, 1);
     selftest_expect_text(&found, "FAIL  device 1 -> device 0, 1 MiB: ");
     selftest_expect_text(&found, "pass  device 1 -> device 1, 1 MiB");
@@ -192,7 +260,7 @@ Test(selftest, doctor_says_that_a_library_that_was_named_is_not_there) {
 /* The pairs that can are tested, those that cannot are named. */
 Test(selftest, skips_what_cannot_reach_each_other) {
     selftest_outcome found =
-        selftest_run((selftest_words){"--driver=emulated", "--size=1M", NULL},
+        selftest_run((selftest_words){"--driver=emulated", "--size=1M", "--verbose", NULL},
                      (selftest_words){"GPUIPC_EMULATED_MACHINE=devices=3;p2p=0-1", NULL});
     selftest_expect_code(&found, 0);
     selftest_expect_text(&found, "skip  device 0 -> device 2: ");
