@@ -287,7 +287,9 @@ typedef enum gpuipc_access {
 typedef enum gpuipc_transport {
     GPUIPC_TRANSPORT_DEFAULT = 0, /**< ::GPUIPC_TRANSPORT_VMM */
     GPUIPC_TRANSPORT_VMM = 1,     /**< virtual memory management: fd or HANDLE per allocation */
-    GPUIPC_TRANSPORT_POOL = 2,   /**< stream-ordered memory: a pool's fd once, then 64 bytes each */
+    GPUIPC_TRANSPORT_POOL =
+        2, /**< stream-ordered memory: a pool's fd once, then 64 bytes each. If the exporter is killed
+                                      while another GPU reads it, the reader loses its CUDA context (measured on H200) */
     GPUIPC_TRANSPORT_LEGACY = 3, /**< cuIpcGetMemHandle, for memory of cuMemAlloc */
     GPUIPC_TRANSPORT_P2P = 4,    /**< peer access to cuMemAlloc memory inside one process */
     GPUIPC_TRANSPORT_HOST = 5,   /**< pinned host memory that both processes have: always works, and

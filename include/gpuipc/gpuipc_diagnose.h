@@ -114,11 +114,16 @@ extern "C" {
       "none; what is named there runs in this process, so it must be a file that nobody else may write")                         \
     X(40, ADDRESS_LIMIT, BLOCKS, "the addresses of a process are limited (ulimit -v), of which CUDA reserves many",              \
       "raise it (ulimit -v unlimited); bound memory itself by a cgroup instead (systemd: MemoryMax=, Docker: --memory)",         \
-      "none, where a cgroup bounds the memory")
+      "none, where a cgroup bounds the memory")                                                                                  \
+    X(41, ONE_CONNECTION, SLOWS, "CUDA_DEVICE_MAX_CONNECTIONS=1: a stream that waits for another process holds up all others",   \
+      "unset it, or set 8 or more; where the program needs 1, wait on the host (gpuipc_buffer_await_returns()), not on streams", \
+      "none")                                                                                                                    \
+    X(42, POOL_ACROSS_GPUS, NOTE, "GPUs can read pool memory of each other: a killed exporter ends the reader's CUDA context",   \
+      "use transport vmm or legacy between two GPUs, and pool on one GPU alone", "none")
 /* clang-format on */
 
 /** How many there are: room for all that gpuipc_diagnose() of this version can find. */
-#define GPUIPC_FINDING_COUNT 40
+#define GPUIPC_FINDING_COUNT 42
 
 /** What a finding does to sharing memory. */
 typedef enum gpuipc_severity {

@@ -66,7 +66,10 @@ extern "C" {
       "the policy does not admit it: it copies; ask for GPUIPC_POLICY_PREFER_ZERO_COPY "                  \
       "or GPUIPC_POLICY_ANY")                                                                             \
     X(NOT_SHAREABLE_ALLOCATION, 24,                                                                       \
-      "the memory was allocated without a handle type; name this system's type when allocating")
+      "the memory was allocated without a handle type; name this system's type when allocating")          \
+    X(POOL_ACROSS_GPUS, 25,                                                                               \
+      "when the exporter of pool memory is killed while another GPU reads it, the reader loses its CUDA " \
+      "context; use vmm or legacy between GPUs")
 
 /** Why a transport is not available; see ::GPUIPC_REASON_LIST. */
 typedef enum gpuipc_reason {
@@ -142,7 +145,7 @@ typedef struct gpuipc_transport_info {
     uint64_t bandwidth_bytes_per_second;   /**< of one large copy, one way; payload */
     uint64_t latency_ns;                   /**< of one small copy on the device */
     /** If not available, the cause and the remedy, with particulars. If available and not tried
-     *  (::GPUIPC_PROOF_NONE), why not. Else empty. */
+     *  (::GPUIPC_PROOF_NONE), why not. If available with a risk (pool between two GPUs), the risk. Else empty. */
     char sentence[304];
 } gpuipc_transport_info;
 /** The start of a ::gpuipc_transport_info: struct_size is set, all else is zero. */
@@ -192,7 +195,8 @@ typedef struct gpuipc_selection {
 /**
  * Chooses a transport for a pair of devices, by policy; never one slower than the policy admits. Of two
  * whose figures differ by no more than a tenth, the one with the lower number. p2p is chosen only where
- * the pair's connection leads to this process, or for a buffer of that transport.
+ * the pair's connection leads to this process, or for a buffer of that transport. pool is chosen between two devices only
+ * for a buffer of that transport (::GPUIPC_REASON_POOL_ACROSS_GPUS).
  * @param context the context that it is done in
  * @param pair between which two devices
  * @param policy which ways may be chosen

@@ -122,7 +122,7 @@ static void print_way(const options *wanted, const session *at, const report_way
                    report_source_name(info->bandwidth_source), (double)info->latency_ns / 1000.0,
                    report_source_name(info->latency_source), label);
     }
-    report_say(wanted->report, "\n");
+    report_say(wanted->report, "%s%s\n", info->sentence[0] != '\0' ? ": " : "", info->sentence);
 }
 
 static void try_one(const options *wanted, const session *at, gpuipc_transport which,

@@ -49,6 +49,35 @@ Test(context, a_longer_config_of_a_newer_program_is_read) {
     cr_assert_null(context);
 }
 
+/* What a context's log was told of hardware queues. */
+static void count_queues(void *user_data, gpuipc_log_level level, const char *sentence) {
+    if (strstr(sentence, "CUDA_DEVICE_MAX_CONNECTIONS") != NULL) {
+        cr_assert_eq(level, GPUIPC_LOG_WARNING);
+        cr_assert_not_null(strstr(sentence, "8 or more"), "%s", sentence);
+        ++*(unsigned *)user_data;
+    }
+}
+
+static unsigned warnings_with(const char *connections) {
+    unsigned count = 0;
+    gpuipc_context *context = NULL;
+    gpuipc_context_config config = core_context_config();
+    config.log = count_queues;
+    config.log_user_data = &count;
+    core_environment_set("CUDA_DEVICE_MAX_CONNECTIONS", connections);
+    check_ok(gpuipc_context_create(&config, &context));
+    check_ok(gpuipc_context_destroy(context));
+    return count;
+}
+
+Test(context, one_hardware_queue_is_logged_once) {
+    cr_assert_eq(warnings_with("1"), 1);
+    cr_assert_eq(warnings_with("8"), 0);
+    cr_assert_eq(warnings_with("32"), 0);
+    cr_assert_eq(warnings_with(""), 0);
+    cr_assert_eq(warnings_with(NULL), 0);
+}
+
 Test(context, every_context_has_an_instance_id_of_its_own) {
     gpuipc_context *other = core_context_new();
     gpuipc_context_info first = {.struct_size = sizeof(first)};

@@ -81,6 +81,41 @@ Test(diagnose, no_peer_access_between_some) {
     }
 }
 
+static const gpuipc_finding *find(size_t count, uint32_t number) {
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].number == number) {
+            return &findings[i];
+        }
+    }
+    return NULL;
+}
+
+Test(diagnose, pools_that_another_gpu_reaches) {
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2");
+    const gpuipc_finding *found =
+        find(diagnose(GPUIPC_DIAGNOSE_LOOK_ONLY), FINDING_POOL_ACROSS_GPUS);
+    cr_assert_eq(found == NULL, machine_is_windows());
+    cr_assert(found == NULL || found->severity == GPUIPC_SEVERITY_NOTE);
+}
+
+Test(diagnose, no_pools_that_another_gpu_reaches) {
+    core_need_emulated();
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "devices=2;p2p=none");
+    cr_assert_null(find(diagnose(GPUIPC_DIAGNOSE_LOOK_ONLY), FINDING_POOL_ACROSS_GPUS));
+}
+
+Test(diagnose, one_hardware_queue) {
+    core_environment_set("CUDA_DEVICE_MAX_CONNECTIONS", "1");
+    const gpuipc_finding *found = find(diagnose(GPUIPC_DIAGNOSE_LOOK_ONLY), FINDING_ONE_CONNECTION);
+    cr_assert_not_null(found);
+    cr_assert_eq(found->severity, GPUIPC_SEVERITY_SLOWS);
+    cr_assert_str_eq(found->evidence, "CUDA_DEVICE_MAX_CONNECTIONS=1");
+    cr_assert_not_null(strstr(found->remedy, "8 or more"));
+    core_environment_set("CUDA_DEVICE_MAX_CONNECTIONS", "8");
+    cr_assert_null(find(diagnose(GPUIPC_DIAGNOSE_LOOK_ONLY), FINDING_ONE_CONNECTION));
+}
+
 Test(diagnose, slices) {
     expect("mig=1;imex=1", "D10 D15 D18 ");
 }

@@ -47,7 +47,7 @@ static void clear_environment(void) {
     static const char *const names[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
                                         "TF_GPU_ALLOCATOR",        "CUDA_MPS_PIPE_DIRECTORY",
                                         "CUDA_VISIBLE_DEVICES",    "NVIDIA_DRIVER_CAPABILITIES",
-                                        "NVIDIA_VISIBLE_DEVICES"};
+                                        "NVIDIA_VISIBLE_DEVICES",  "CUDA_DEVICE_MAX_CONNECTIONS"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         core_environment_set(names[i], NULL);
     }
@@ -129,6 +129,11 @@ Test(diagnose_rules, each_variable_alone) {
                 {"PYTORCH_CUDA_ALLOC_CONF", "", ""},
                 {"TF_GPU_ALLOCATOR", "cuda_malloc_async", "D38"},
                 {"TF_GPU_ALLOCATOR", "cuda_malloc", ""},
+                {"CUDA_DEVICE_MAX_CONNECTIONS", "1", "D41"},
+                {"CUDA_DEVICE_MAX_CONNECTIONS", "8", ""},
+                {"CUDA_DEVICE_MAX_CONNECTIONS", "12", ""},
+                {"CUDA_DEVICE_MAX_CONNECTIONS", "1x", ""},
+                {"CUDA_DEVICE_MAX_CONNECTIONS", "", ""},
                 {"CUDA_MPS_PIPE_DIRECTORY", "/tmp/mps", "D17"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         clear_environment();
@@ -355,6 +360,8 @@ static const pair_facts near_pair = {.owner = 0,
 Test(diagnose_rules, each_fact_of_two_gpus_alone) {
     PAIR_ROW("", (void)pair);
     PAIR_ROW("D18", pair.way.peer_access = 0);
+    PAIR_ROW("D42", pair.has_pools = true);
+    PAIR_ROW("D18", pair.way.peer_access = 0; pair.has_pools = true);
     PAIR_ROW("D19", pair.common = NVML_TOPOLOGY_SYSTEM);
     PAIR_ROW("D19", pair.common = NVML_TOPOLOGY_NODE);
     PAIR_ROW("", pair.common = NVML_TOPOLOGY_MULTIPLE);

@@ -94,6 +94,20 @@ Test(transport_query, an_answer_is_remembered) {
     }
 }
 
+Test(transport_query, pool_between_two_devices_says_its_risk) {
+    core_need_devices(2);
+    const gpuipc_transport_pair across = machine_pair(0, 1);
+    const gpuipc_transport_pair alone = machine_pair(0, 0);
+    const gpuipc_transport_info info = machine_ask(core_context, GPUIPC_TRANSPORT_POOL, &across);
+    if (!info.available) {
+        cr_skip_test("%s", info.sentence);
+    }
+    cr_assert_not_null(strstr(info.sentence, "loses its CUDA context"), "%s", info.sentence);
+    cr_assert_not_null(strstr(info.sentence, "use vmm or legacy"), "%s", info.sentence);
+    cr_assert_str_empty(machine_ask(core_context, GPUIPC_TRANSPORT_POOL, &alone).sentence);
+    cr_assert_str_empty(machine_ask(core_context, GPUIPC_TRANSPORT_VMM, &across).sentence);
+}
+
 static gpuipc_status ask_vmm(void *argument) {
     const gpuipc_transport_pair pair = machine_pair(0, 0);
     return gpuipc_transport_query(core_context, GPUIPC_TRANSPORT_VMM, &pair, argument);

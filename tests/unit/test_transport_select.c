@@ -113,6 +113,41 @@ Test(transport_select, the_faster_one_is_chosen_when_it_is_clearly_faster) {
     check_ok(gpuipc_context_destroy(made));
 }
 
+static gpuipc_selection choose_for_pool(gpuipc_context *made, uint32_t user,
+                                        const gpuipc_buffer_config *config) {
+    const gpuipc_transport_pair pair = machine_pair(0, user);
+    gpuipc_buffer *buffer = NULL;
+    check_ok(gpuipc_buffer_create(made, config, &buffer));
+    const gpuipc_selection found = choose(made, &pair, buffer, GPUIPC_POLICY_ZERO_COPY, GPUIPC_OK);
+    check_ok(gpuipc_buffer_release(buffer));
+    return found;
+}
+
+/* Its exporter's death would take the context of the GPU that reads it: measured on two H200. */
+Test(transport_select, pool_is_chosen_between_two_devices_only_for_its_own_memory) {
+    gpuipc_context *made = machine_context("");
+    const gpuipc_buffer_config config = {
+        .struct_size = sizeof(config), .transport = GPUIPC_TRANSPORT_POOL, .bytes = 1};
+    if (machine_is_windows()) {
+        cr_skip_test("Windows shares no pools");
+    }
+    const gpuipc_transport_pair across = machine_pair(0, 1);
+    const gpuipc_transport_pair alone = machine_pair(0, 0);
+    (void)choose(made, &across, NULL, GPUIPC_POLICY_ANY, GPUIPC_OK);
+    set_bandwidth(made, GPUIPC_TRANSPORT_POOL, UINT64_C(1) << 62); /* however fast it is */
+    for (gpuipc_policy policy = GPUIPC_POLICY_ZERO_COPY; policy <= GPUIPC_POLICY_ANY; policy++) {
+        const gpuipc_selection found = choose(made, &across, NULL, policy, GPUIPC_OK);
+        cr_assert_eq(found.chosen, GPUIPC_TRANSPORT_VMM);
+        cr_assert_eq(found.refused[GPUIPC_TRANSPORT_POOL], R(POOL_ACROSS_GPUS));
+    }
+    cr_assert_eq(choose(made, &alone, NULL, GPUIPC_POLICY_ZERO_COPY, GPUIPC_OK)
+                     .refused[GPUIPC_TRANSPORT_POOL],
+                 R(NONE), "on one device it would do as well");
+    cr_assert_eq(choose_for_pool(made, 1, &config).chosen, GPUIPC_TRANSPORT_POOL);
+    cr_assert_eq(choose_for_pool(made, 0, &config).chosen, GPUIPC_TRANSPORT_POOL);
+    check_ok(gpuipc_context_destroy(made));
+}
+
 Test(transport_select, a_buffer_goes_by_the_transport_it_is_of) {
     gpuipc_context *made = machine_context("");
     const gpuipc_buffer_config config = {.struct_size = sizeof(config), .bytes = 1};

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 gpuipc_status context_acquire(gpuipc_context *handle, context **out_context) {
     object *base;
@@ -79,6 +80,13 @@ os_directory context_directory(const context *self) {
     /* NULL: each call finds it again, and has the reason for its own record. */
     return (os_directory){.path = self->directory_is_refused ? NULL : self->runtime_directory,
                           .shared = self->shared_directory};
+}
+
+/* CUDA programming guide, "CUDA Environment Variables": 1 to 32 connections from the host to each device. */
+bool context_has_one_connection(void) {
+    const char *value = os_environment("CUDA_DEVICE_MAX_CONNECTIONS");
+    char *end;
+    return value != NULL && strtol(value, &end, 10) == 1 && *end == '\0';
 }
 
 static void write_log(const context *self, gpuipc_log_level level, const char *format,

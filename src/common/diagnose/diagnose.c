@@ -149,6 +149,8 @@ static gpuipc_status look_at_pair(machine *self, context *ctx, uint32_t owner, u
     if (owner != user && (status = topology_find(ctx, owner, user, &pair.way)) == GPUIPC_OK) {
         pair.common = common_of(ctx, owner, user);
         pair.pci = pci_of(ctx, owner);
+        pair.has_pools =
+            attribute(ctx, owner, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES) != 0;
         rules_pair(&self->found, &pair);
     }
     return status == GPUIPC_OK && !self->looks_only

@@ -75,6 +75,7 @@ typedef struct pair_facts {
     uint32_t owner;
     uint32_t user;
     gpuipc_topology way;
+    bool has_pools;        /**< the owner's pools can be exported */
     int common;            /**< nvmlGpuTopologyLevel_t; -1: not known */
     uint64_t memory_bytes; /**< the owner's */
     os_pci pci;            /**< the owner's */

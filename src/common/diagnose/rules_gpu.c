@@ -112,6 +112,10 @@ static void find_pcie(diagnosis *self, const pair_facts *pair) {
 
 void rules_pair(diagnosis *self, const pair_facts *pair) {
     find_pcie(self, pair);
+    if (pair->way.peer_access && pair->has_pools) {
+        diagnosis_add(self, FINDING_POOL_ACROSS_GPUS, GPUIPC_SEVERITY_NOTE,
+                      "device %u reaches pool memory of %u", pair->user, pair->owner);
+    }
     if (!pair->way.peer_access) {
         diagnosis_add(self, FINDING_NO_P2P, GPUIPC_SEVERITY_SLOWS, "device %u does not reach %u",
                       pair->user, pair->owner);

@@ -2,6 +2,7 @@
 /** @file What the operating system and the environment do to sharing memory. docs/doctor.md says of each where it was seen. */
 #include <string.h>
 
+#include "cuda/context.h"
 #include "cuda/cuda_api.h"
 #include "diagnose/diagnosis.h"
 
@@ -134,6 +135,14 @@ static void find_mps(diagnosis *self, const os_facts *facts) {
     }
 }
 
+/* docs/channels.md has what was measured. */
+static void find_one_connection(diagnosis *self) {
+    if (context_has_one_connection()) {
+        diagnosis_add(self, FINDING_ONE_CONNECTION, GPUIPC_SEVERITY_SLOWS,
+                      "CUDA_DEVICE_MAX_CONNECTIONS=%.20s", variable("CUDA_DEVICE_MAX_CONNECTIONS"));
+    }
+}
+
 void rules_system(diagnosis *self, const os_facts *facts, const char *directory) {
     find_namespaces(self, facts);
     find_private_directory(self, facts, directory);
@@ -142,6 +151,7 @@ void rules_system(diagnosis *self, const os_facts *facts, const char *directory)
     find_limits(self, facts);
     find_allocators(self);
     find_mps(self, facts);
+    find_one_connection(self);
     if (facts->is_wsl == OS_YES) {
         diagnosis_add(self, FINDING_WSL, GPUIPC_SEVERITY_SLOWS, "the system is %s", facts->system);
     }

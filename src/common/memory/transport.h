@@ -37,8 +37,10 @@ typedef struct transport {
         is_native; /**< its handles are the driver's own, which any courier may carry: gpuipc_native.h */
     bool needs_owner;         /**< only a process that sees its device can open it */
     bool needs_pid_namespace; /**< only a process of the same PID namespace can */
-    bool lies_in_host;        /**< every segment is host memory that this process has mapped */
-    bool is_copied;           /**< only a copy carries it, if the sender asks for one */
+    bool
+        endangers_peers; /**< the exporter's death ends the context of another device that reads it */
+    bool lies_in_host;   /**< every segment is host memory that this process has mapped */
+    bool is_copied;      /**< only a copy carries it, if the sender asks for one */
     segment_memory
         memory; /**< what other processes are told that it is; 0: it never leaves its own */
     segment_naming naming; /**< of its segments; NAMED_BY_BOTH: by its name alone as well */

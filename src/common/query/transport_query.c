@@ -114,6 +114,10 @@ static gpuipc_status find_out(context *ctx, gpuipc_transport which, uint32_t own
     *out_info = answer_of(which);
     out_info->available = 1;
     out_info->proof = found.proof;
+    if (transport_find(which)->endangers_peers && owner != user) {
+        (void)snprintf(out_info->sentence, sizeof(out_info->sentence), "%s",
+                       reason_sentence(GPUIPC_REASON_POOL_ACROSS_GPUS));
+    }
     add_figures(ctx, owner, user, out_info);
     return answers_keep(ctx->answers, owner, user, out_info);
 }

@@ -39,6 +39,9 @@ static void consider(candidate *self, const query_pair *pair, gpuipc_transport m
         self->refused = GPUIPC_REASON_WRONG_MEMORY;
     } else if (!self->info.available) {
         self->refused = self->info.reason;
+    } else if (transport_find(which)->endangers_peers && memory != which &&
+               pair->owner != pair->user) {
+        self->refused = GPUIPC_REASON_POOL_ACROSS_GPUS;
     } else if (transport_find(which)->memory == 0 && !pair->has_peer && memory != which) {
         /* Without a connection the other end is another process; see gpuipc_transport_pair. */
         self->refused = GPUIPC_REASON_SAME_PROCESS_ONLY;

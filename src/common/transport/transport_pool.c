@@ -448,6 +448,7 @@ const transport transport_pool = {
     .is_zero_copy = true,
     .ends_with_owner = true,
     .needs_owner = true,
+    .endangers_peers = true, /* measured: docs/transports.md */
     .memory = SEGMENT_MEMORY_POOL,
     .naming = SEGMENT_NAMED_BY_BOTH,
     .allocate = allocate,
