@@ -31,9 +31,9 @@ static bool read_mark(resident *self, const char *text, gpuipc_mark *out_mark) {
 }
 
 /* A stream that no other stream of the device waits for. */
-static bool make_stream(resident *self, uint32_t device) {
+static bool make_stream(resident *self) {
     session *at = &self->role->session;
-    if (!role_check(self->role, session_enter(at, device), "entering a device's context")) {
+    if (!role_check(self->role, session_enter(at, self->device), "entering a device's context")) {
         return false;
     }
     const bool made =
@@ -63,16 +63,16 @@ bool resident_begin(resident *self, role *at, gpuipc_buffer *own, gpuipc_buffer 
     if (!role_check(at, gpuipc_buffer_get_info(own, &info), "describing the memory")) {
         return false;
     }
-    const uint32_t device = info.device < at->session.info.device_count ? info.device : 0;
+    self->device = info.device < at->session.info.device_count ? info.device : 0;
     const gpuipc_buffer_config config = {.struct_size = sizeof(config),
-                                         .device = GPUIPC_DEVICE(device),
+                                         .device = GPUIPC_DEVICE(self->device),
                                          .bytes = SEEN_BYTES,
                                          .transport = GPUIPC_TRANSPORT_LEGACY};
     return role_check(at, gpuipc_buffer_create(at->session.context, &config, &self->seen),
                       "making memory for what is seen") &&
            role_check(at, gpuipc_buffer_write(self->seen, 0, none, sizeof(none)),
                       "clearing memory") &&
-           make_stream(self, device) && (!is_gated || close_gate(self));
+           make_stream(self) && (!is_gated || close_gate(self));
 }
 
 bool resident_store(resident *self, uint32_t round, char text[RESIDENT_MARK_MAX]) {
@@ -102,13 +102,22 @@ bool resident_await(resident *self, uint32_t round, const char *text) {
                       "letting a stream look at a word");
 }
 
+/* By the driver: gpuipc_buffer_write() waits for the copies into this memory, which wait for the gate. */
 bool resident_open(resident *self) {
     static const uint64_t open = 1;
-    const bool was_closed = self->is_closed;
+    session *at = &self->role->session;
+    if (!self->is_closed) {
+        return true;
+    }
     self->is_closed = false;
-    return !was_closed ||
-           role_check(self->role, gpuipc_buffer_write(self->seen, 0, &open, sizeof(open)),
-                      "letting the stream go");
+    if (!role_check(self->role, session_enter(at, self->device), "entering a device's context")) {
+        return false;
+    }
+    const bool is_open = check_cuda(
+        self, at->driver.cuMemcpyHtoD(gpuipc_buffer_address(self->seen), &open, sizeof(open)),
+        "cuMemcpyHtoD", "unblocking the stream");
+    session_leave(at);
+    return is_open;
 }
 
 bool resident_verify(resident *self, const char *text) {

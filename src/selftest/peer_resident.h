@@ -19,6 +19,7 @@ typedef struct resident {
     gpuipc_buffer *kept; /**< one of the two, that is released with the rest */
     uint64_t offset;     /**< of the word, in both */
     gpuipc_buffer *seen; /**< the gate, and behind it what was seen in each round */
+    uint32_t device;     /**< of the stream and of the memory for what is seen */
     CUstream stream;
     bool is_closed; /**< the gate */
     bool is_idle;   /**< the stream has done all */

@@ -352,18 +352,26 @@ give_back:
     return status;
 }
 
+/* Of buffers that end with it: what a buffer records of the work on it stays as long as the buffer. Each stream is waited for
+ * before the next one has work, so that the number of events does not depend on time. */
 static gpuipc_status run_data(scenario_state *state) {
-    gpuipc_buffer *const buffer = state->buffer;
+    gpuipc_buffer *buffer = NULL;
+    gpuipc_buffer *other = NULL;
     gpuipc_status status;
     uint32_t word = 7;
+    TRY(scenario_make_buffer(state, &buffer))
+    TRY(scenario_make_buffer(state, &other))
     TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 1, NULL))
-    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 2, state->stream))
-    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 4, NULL))
     TRY(gpuipc_buffer_write(buffer, 0, &word, sizeof(word)))
-    TRY(gpuipc_buffer_copy_async(state->other, 0, buffer, 0, 64, state->stream))
-    TRY(gpuipc_buffer_copy_async(state->other, 64, buffer, 0, 64, NULL))
-    TRY(gpuipc_buffer_read(state->other, 0, &word, sizeof(word)))
-give_back: /* nothing was made */
+    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 2, state->stream))
+    TRY(gpuipc_buffer_fill_async(buffer, 0, 64, 1, 4, state->stream))
+    TRY(gpuipc_buffer_copy_async(other, 0, buffer, 0, 64, state->stream))
+    TRY(gpuipc_buffer_read(other, 0, &word, sizeof(word)))
+    TRY(gpuipc_buffer_copy_async(other, 64, buffer, 0, 64, NULL))
+    TRY(gpuipc_buffer_read(other, 64, &word, sizeof(word)))
+give_back:
+    (void)gpuipc_buffer_release(other);
+    (void)gpuipc_buffer_release(buffer);
     return status;
 }
 

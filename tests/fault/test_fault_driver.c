@@ -80,6 +80,7 @@ static const struct {
     {"cuMemHostUnregister", is_always, false, "likewise, of host memory of our own"},
     {"cuCtxDisablePeerAccess", is_always, false, "likewise, of access that we enabled"},
     {"cuStreamDestroy", is_always, false, "likewise, of a stream of our own"},
+    {"cuEventDestroy", is_always, false, "likewise, of an event of our own"},
     {"cuStreamGetId", is_always, false, "a stream without a number is taken for another one"},
     {"cuEventQuery", is_always, false,
      "a stream of which the driver does not say whether it has passed has not: it is asked again"},
@@ -119,7 +120,8 @@ static const char *find_ignored(const scenario *what, const char *name, uint64_t
         code == CUDA_ERROR_INVALID_VALUE) {
         return "it is the answer for memory that a device does not reach: the copy goes another way";
     }
-    if (strcmp(what->name, "channel") == 0 && strcmp(name, "cuEventRecord") == 0) {
+    if ((strcmp(what->name, "channel") == 0 || strcmp(what->name, "data") == 0) &&
+        strcmp(name, "cuEventRecord") == 0) {
         return "what it was to stand behind is on the stream, which is waited for instead";
     }
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {

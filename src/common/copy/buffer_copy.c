@@ -246,9 +246,11 @@ gpuipc_status gpuipc_buffer_write(gpuipc_buffer *handle, uint64_t offset, const 
     if ((status = check_host(self, offset, host, bytes)) == GPUIPC_OK && bytes > 0 &&
         (status = buffer_check_writable(self)) == GPUIPC_OK &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
-        buffer_work_await(self);
-        status = DRIVER_CALL(drv, cuMemcpyHtoD, (buffer_address(self, offset), host, bytes),
-                             "writing into a buffer");
+        status = buffer_work_await(self);
+        if (status == GPUIPC_OK) {
+            status = DRIVER_CALL(drv, cuMemcpyHtoD, (buffer_address(self, offset), host, bytes),
+                                 "writing into a buffer");
+        }
         /* From pageable memory it may return when the data is staged but not yet there (CUDA
          * Driver API, "API synchronization behavior"). */
         if (status == GPUIPC_OK) {
@@ -272,9 +274,11 @@ gpuipc_status gpuipc_buffer_read(gpuipc_buffer *handle, uint64_t offset, void *h
     const driver *drv = &self->context->driver;
     if ((status = check_host(self, offset, host, bytes)) == GPUIPC_OK && bytes > 0 &&
         (status = enter(self, NULL, &scope)) == GPUIPC_OK) {
-        buffer_work_await(self);
-        status = DRIVER_CALL(drv, cuMemcpyDtoH, (host, buffer_address(self, offset), bytes),
-                             "reading from a buffer");
+        status = buffer_work_await(self);
+        if (status == GPUIPC_OK) {
+            status = DRIVER_CALL(drv, cuMemcpyDtoH, (host, buffer_address(self, offset), bytes),
+                                 "reading from a buffer");
+        }
         device_leave(&scope);
     }
     buffer_unreference(self);

@@ -91,12 +91,12 @@ gpuipc_status buffer_work_begin(struct buffer *of, gpuipc_stream stream, work_pl
     buffer *root = root_of(of);
     const context *ctx = root->context;
     uint32_t index;
-    if (device_is_captured(ctx, stream)) {
-        *out_place = NULL;
-        return GPUIPC_OK;
-    }
-    gpuipc_status status = device_current(ctx, &index);
-    if (status != GPUIPC_OK) {
+    CUstreamCaptureStatus capture;
+    gpuipc_status status = DRIVER_CALL(&ctx->driver, cuStreamIsCapturing, (stream, &capture),
+                                       "asking whether a stream is being captured");
+    *out_place = NULL;
+    if (status != GPUIPC_OK || capture != CU_STREAM_CAPTURE_STATUS_NONE ||
+        (status = device_current(ctx, &index)) != GPUIPC_OK) {
         return status;
     }
     const uint64_t id = device_stream_id(ctx, stream);
@@ -140,42 +140,44 @@ void buffer_work_end(struct buffer *of, work_place *place, gpuipc_stream stream)
 }
 
 /* Without an event: for all that the device was given. */
-static void await_device(context *ctx, uint32_t index) {
+static gpuipc_status await_device(context *ctx, uint32_t index) {
     device_scope scope;
-    const gpuipc_error why = status_save();
-    if (device_enter(ctx, index, &scope) == GPUIPC_OK) {
-        (void)ctx->driver.cuCtxSynchronize();
+    gpuipc_status status = device_enter(ctx, index, &scope);
+    if (status == GPUIPC_OK) {
+        status = DRIVER_CALL(&ctx->driver, cuCtxSynchronize, (), "waiting for work on a buffer");
         device_leave(&scope);
     }
-    status_restore(&why);
+    return status;
 }
 
-static void await_place(context *ctx, const work_place *place, bool is_behind) {
-    if (is_behind) {
-        await_device(ctx, place->device);
-    } else {
-        (void)ctx->driver.cuEventSynchronize(place->event);
-    }
+static gpuipc_status await_place(context *ctx, const work_place *place, bool is_behind) {
+    return is_behind ? await_device(ctx, place->device)
+                     : DRIVER_CALL(&ctx->driver, cuEventSynchronize, (place->event),
+                                   "waiting for work on a buffer");
 }
 
-/* A call that has returned before is waited for: places are not taken out, and are recorded again only behind later work. A
- * driver that fails says so to the caller's next call as well. */
-void buffer_work_await(struct buffer *of) {
+/* A call that has returned before is waited for: places are not taken out, and are recorded again only behind later work. */
+gpuipc_status buffer_work_await(struct buffer *of) {
     buffer *root = root_of(of);
     buffer_work *self = &root->work;
+    gpuipc_status status = GPUIPC_OK;
     os_mutex_lock(&self->mutex);
-    for (work_place *at = place_at(self->places.first); at != NULL; at = place_at(at->link.next)) {
+    for (work_place *at = place_at(self->places.first); at != NULL && status == GPUIPC_OK;
+         at = place_at(at->link.next)) {
         const uint64_t recorded = at->recorded;
         if (at->passed != recorded) {
             const bool is_behind = at->is_behind;
             os_mutex_unlock(&self->mutex);
-            await_place(root->context, at, is_behind);
+            status = await_place(root->context, at, is_behind);
             os_mutex_lock(&self->mutex);
-            at->passed = at->passed < recorded ? recorded : at->passed;
-            at->is_behind = at->is_behind && at->passed != at->recorded;
+            if (status == GPUIPC_OK) {
+                at->passed = at->passed < recorded ? recorded : at->passed;
+                at->is_behind = at->is_behind && at->passed != at->recorded;
+            }
         }
     }
     os_mutex_unlock(&self->mutex);
+    return status;
 }
 
 void buffer_work_clear(struct buffer *self, bool forked) {

@@ -30,7 +30,7 @@ void buffer_work_end(struct buffer *of, work_place *place, gpuipc_stream stream)
 
 /** Waits until all of it is done, or where the driver recorded no event, for all work of the device's primary context. In a
  *  CUDA context of the same driver. */
-void buffer_work_await(struct buffer *of);
+gpuipc_status buffer_work_await(struct buffer *of);
 
 /** At the buffer's end. @param forked in a child, without driver calls */
 void buffer_work_clear(struct buffer *self, bool forked);
