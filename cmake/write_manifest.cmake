@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Turns CTest's list of tests into the manifest of a bundle (ci/gpu), one line per test:
-#   name|labels|environment|timeout|skip code|program|arguments
+#   name|labels|environment|timeout|skip code|pass expression|fail expression|program|arguments
 # Words inside a field are separated by tabs; @BIN@ stands for the folder of the programs, and
 # @LD_LIBRARY_PATH@ for what that variable was. Left out, and named in OMITTED_FILE as "reason|name", are tests that are
 # no program of BIN_DIR (scripts which need compilers and the build tree), and programs of Criterion or a fuzzer without the
@@ -68,9 +68,13 @@ foreach(index RANGE ${last_test})
     continue()
   endif()
   get_words(arguments 1 tests ${index} command)
-  foreach(property ENVIRONMENT ENVIRONMENT_MODIFICATION TIMEOUT SKIP_RETURN_CODE)
+  foreach(property ENVIRONMENT ENVIRONMENT_MODIFICATION TIMEOUT SKIP_RETURN_CODE PASS_REGULAR_EXPRESSION
+                   FAIL_REGULAR_EXPRESSION WILL_FAIL)
     get_property_text(${property} ${index} ${property})
   endforeach()
+  if("${PASS_REGULAR_EXPRESSION}${FAIL_REGULAR_EXPRESSION}" MATCHES "[|\t]" OR WILL_FAIL)
+    message(FATAL_ERROR "${name}: no bundle can judge a test by WILL_FAIL, by several expressions or by one with a '|'")
+  endif()
   if(ENVIRONMENT_MODIFICATION MATCHES "^LD_LIBRARY_PATH=path_list_prepend:([^\t]*)$")
     string(APPEND ENVIRONMENT "\tLD_LIBRARY_PATH=${CMAKE_MATCH_1}:@LD_LIBRARY_PATH@")
     string(REGEX REPLACE "^\t" "" ENVIRONMENT "${ENVIRONMENT}")
@@ -78,7 +82,7 @@ foreach(index RANGE ${last_test})
     message(FATAL_ERROR "${name}: no bundle can do '${ENVIRONMENT_MODIFICATION}'")
   endif()
   string(REPLACE "${BIN_DIR}" "@BIN@" ENVIRONMENT "${ENVIRONMENT}")
-  set(line "${name}|${LABELS}|${ENVIRONMENT}|${TIMEOUT}|${SKIP_RETURN_CODE}|${program}|${arguments}")
+  set(line "${name}|${LABELS}|${ENVIRONMENT}|${TIMEOUT}|${SKIP_RETURN_CODE}|${PASS_REGULAR_EXPRESSION}|${FAIL_REGULAR_EXPRESSION}|${program}|${arguments}")
   string(APPEND manifest "${line}\n")
 endforeach()
 file(WRITE ${OUT_FILE} "${manifest}")
