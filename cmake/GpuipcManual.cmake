@@ -51,6 +51,9 @@ if(GPUIPC_SCDOC AND GPUIPC_GZIP)
   add_custom_target(gpuipc_manual ALL DEPENDS ${pages})
 else()
   add_custom_target(gpuipc_manual) # nothing to make it with
+  if(NOT WIN32 AND PROJECT_IS_TOP_LEVEL)
+    message(NOTICE "The manual pages are not built: scdoc or gzip is missing (Debian: scdoc)")
+  endif()
 endif()
 
 if(TARGET gpuipc-selftest)
