@@ -38,6 +38,15 @@ if(GPUIPC_SANITIZE)
   target_compile_options(gpuipc_compiler_options INTERFACE ${flags})
   target_link_options(gpuipc_compiler_options INTERFACE ${flags})
 endif()
+# The preload library needs a shared runtime, which gcc links unless told otherwise and clang only when told. A fuzzer
+# has clang's static one.
+if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND GPUIPC_SANITIZE MATCHES "address" AND NOT GPUIPC_SANITIZE MATCHES "fuzzer")
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
+                  OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  cmake_path(GET runtime PARENT_PATH runtime_folder)
+  target_link_options(gpuipc_compiler_options INTERFACE -shared-libasan)
+  list(APPEND CMAKE_BUILD_RPATH ${runtime_folder})
+endif()
 if(GPUIPC_SANITIZE STREQUAL "memory")
   # It knows only what it has instrumented; see there.
   set(folder ${PROJECT_SOURCE_DIR}/tests/sanitizer)
