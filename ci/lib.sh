@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: MIT
 # What the scripts of this folder share. Sourced, never run.
 
+# They read the words of other programs, and the figures in them: in the user's language both may differ.
+export LC_ALL=C.UTF-8
+
 # shellcheck disable=SC2034 # for the scripts that source this
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -19,9 +22,17 @@ jobs_count() {
     nproc 2>/dev/null || echo 2
 }
 
+# quietly COMMAND...: prints the command's output only when the command fails.
+quietly() {
+    local output code=0
+    output=$("$@" 2>&1 </dev/null) || code=$?
+    [ "$code" -eq 0 ] || printf '%s\n' "$output" >&2
+    return "$code"
+}
+
 # need_packages PACKAGE...
-# Installs the Debian or Ubuntu packages that are missing, after saying which. Touches neither the
-# network nor anything else when none is.
+# Installs the Debian or Ubuntu packages that are missing, and prints one line that names them. When none is missing, it
+# uses no network. The output of apt-get appears only when apt-get fails.
 need_packages() {
     local missing=() package
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -49,9 +60,25 @@ and start this script again."
         as_root=(sudo)
     fi
     say "installing with apt-get: ${missing[*]}"
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q update
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q install -y --no-install-recommends "${missing[@]}"
+    as_root+=(env DEBIAN_FRONTEND=noninteractive)
+    quietly "${as_root[@]}" apt-get -q update || die "apt-get update failed (output above)"
+    quietly "${as_root[@]}" apt-get -q install -y --no-install-recommends "${missing[@]}" ||
+        die "apt-get install failed (output above)"
+}
+
+# changed PATH...: prints the files below these paths that differ from the commit that ci/all-passed names, where all legs
+# passed last. Without that file, without that commit in the history, or under ci/test --all, it prints all of them.
+changed() {
+    local base=
+    if [ -z "${GPUIPC_CI_ALL:-}" ] && [ -f "$root/ci/all-passed" ]; then
+        base=$(cat "$root/ci/all-passed")
+    fi
+    if [ -n "$base" ] && git -C "$root" merge-base --is-ancestor "$base" HEAD 2>/dev/null; then
+        git -C "$root" diff --name-only "$base" -- "$@"
+        git -C "$root" ls-files --others --exclude-standard -- "$@"
+    else
+        (cd "$root" && find "$@" -type f)
+    fi
 }
 
 # ---- checks that go on after the first finding --------------------------------------------------
