@@ -44,8 +44,7 @@ if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND GPUIPC_SANITIZE MATCHES "address" AN
   execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
                   OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   cmake_path(GET runtime PARENT_PATH runtime_folder)
-  target_link_options(gpuipc_compiler_options INTERFACE -shared-libasan)
-  list(APPEND CMAKE_BUILD_RPATH ${runtime_folder})
+  target_link_options(gpuipc_compiler_options INTERFACE -shared-libasan -Wl,-rpath,${runtime_folder})
 endif()
 if(GPUIPC_SANITIZE STREQUAL "memory")
   # It knows only what it has instrumented; see there.
