@@ -48,8 +48,7 @@ typedef struct mapping {
 /** Whether this is an address of devices and not of the host. */
 bool address_is_device(CUdeviceptr address);
 
-/** Reserves @p size bytes, a multiple of the granule. @param hint is taken when it is free
- *  and far from what is reserved before it */
+/** Reserves @p size bytes, a multiple of the granule. @param hint taken for ranges of 28 MiB and more when it is free */
 CUresult address_reserve(uint64_t size, uint64_t alignment, CUdeviceptr hint, reservation **out);
 /** The reservation that contains an address, or NULL. */
 reservation *address_reservation(CUdeviceptr address);

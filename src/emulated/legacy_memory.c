@@ -40,6 +40,7 @@ static mapping *find_opened(const context *by, const uint8_t id[16]) {
     return NULL;
 }
 
+/* Measured on an H200: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS must be set, and other flags are not looked at. */
 static CUresult check_reach(const context *by, const allocation *memory) {
     const int from = (int)driver.devices[by->device].physical;
     return memory->physical == from || context_devices_are_peers(from, memory->physical)
@@ -90,14 +91,12 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsi
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (out == NULL || !shared_handle_decode(handle->reserved, SHARED_HANDLE_LEGACY, &which)) {
+    if (out == NULL || (flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0 ||
+        !shared_handle_decode(handle->reserved, SHARED_HANDLE_LEGACY, &which)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (which.name.process == (uint32_t)os_process_id()) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* whatever the flags: measured */
-    }
-    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
     mapping *mapped = find_opened(current, which.id);
     if (mapped == NULL) {

@@ -170,7 +170,8 @@ static CUresult get_properties(CUmemAllocationProp *out, CUmemGenericAllocationH
     memset(out, 0, sizeof(*out));
     out->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     out->requestedHandleTypes = (CUmemAllocationHandleType)memory->handle_types;
-    out->location.type = memory->is_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+    out->location.type =
+        memory->is_host ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
     out->location.id = memory->is_host ? 0 : memory->device;
     out->allocFlags.gpuDirectRDMACapable = memory->is_rdma_capable;
     return CUDA_SUCCESS;

@@ -220,33 +220,17 @@ static CUresult open_ticket(const gpuipc_ticket *ticket, owner *by, CUdeviceptr 
                                : refuse(status, "cuIpcOpenMemHandle");
 }
 
-/* Whether this process made the handle. */
-static bool is_own(const gpuipc_ticket *ticket) {
-    const memory *self = NULL;
-    memory_lock();
-    do {
-        self = memory_find_ticket(ticket, self);
-    } while (self != NULL && self->chunk == NULL);
-    memory_unlock();
-    return self != NULL;
-}
-
 /* False: the handle is the driver's, or the call is for it to refuse. */
 static bool open_handle(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned flags,
                         CUresult *out_result) {
     gpuipc_ticket ticket;
-    if (!state_is_on() || address == NULL) {
+    if (!state_is_on() || address == NULL || (flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) {
         return false;
     }
     if (gpuipc_ticket_from_bytes(handle->reserved, sizeof(handle->reserved), &ticket) !=
         GPUIPC_OK) {
         log_count(COUNT_FOREIGN);
         return false;
-    }
-    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
-        *out_result =
-            CUDA_ERROR_INVALID_CONTEXT; /* of one's own handle whatever the flags (measured) */
-        return is_own(&ticket);
     }
     owner *by = owner_current();
     if (by == NULL || by->device >= OWNER_DEVICES) {

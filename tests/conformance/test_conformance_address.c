@@ -69,25 +69,35 @@ Test(address, reserve_at_a_hint) {
     OK(drv.cuMemAddressFree(address, GRANULE));
 }
 
-Test(address, hints_near_and_far) {
+Test(address, hints_of_large_ranges_are_taken) {
     const CUdeviceptr far = (CUdeviceptr)0x500000000000;
+    const size_t large = 32 * GRANULE;
     CUdeviceptr own = 0, address = 0;
     if (!conformance_is_measured_machine()) {
         cr_skip_test("measured on an H200 alone");
     }
-    OK(drv.cuMemAddressReserve(&own, 32 * GRANULE, 0, 0, 0));
-    const CUdeviceptr behind = own + 64 * GRANULE;
-    OK(drv.cuMemAddressReserve(&address, GRANULE, 0, behind, 0));
-    cr_assert_neq(address, behind, "measured: a hint close behind an own reservation is not taken");
-    OK(drv.cuMemAddressFree(address, GRANULE));
-    for (unsigned i = 0; i < 6; i++) { /* each far behind the one before it, too */
+    OK(drv.cuMemAddressReserve(&own, large, 0, 0, 0));
+    for (unsigned i = 0; i < 6; i++) {
         const CUdeviceptr hint = far + i * ((CUdeviceptr)1 << 36);
-        OK(drv.cuMemAddressReserve(&address, GRANULE, 0, hint, 0));
+        OK(drv.cuMemAddressReserve(&address, large, 0, hint, 0));
         cr_assert_eq(address, hint, "measured: a hint in a free region far away is taken: %llx",
                      address);
+        OK(drv.cuMemAddressFree(address, large));
+        OK(drv.cuMemAddressReserve(&address, GRANULE, 0, hint, 0));
+        cr_assert_neq(address, hint, "measured: not for a small range");
         OK(drv.cuMemAddressFree(address, GRANULE));
     }
-    OK(drv.cuMemAddressFree(own, 32 * GRANULE));
+    OK(drv.cuMemAddressReserve(&address, large, 0, far + GRANULE, 0));
+    cr_assert_eq(address, far + 16 * GRANULE, "measured: it is rounded up to 32 MiB: %llx",
+                 address);
+    OK(drv.cuMemAddressFree(address, large));
+    OK(drv.cuMemAddressReserve(&address, large, 0, own, 0));
+    cr_assert_neq(address, own, "measured: that range is reserved");
+    OK(drv.cuMemAddressFree(address, large));
+    OK(drv.cuMemAddressFree(own, large));
+    OK(drv.cuMemAddressReserve(&address, large, 0, own, 0));
+    cr_assert_eq(address, own, "measured: the base of a range that was freed: %llx", address);
+    OK(drv.cuMemAddressFree(address, large));
 }
 
 Test(address, free_refuses_parts_and_mapped_ranges) {

@@ -78,10 +78,12 @@ Test(legacy, own_record_is_not_opened) {
     OK(drv.cuIpcGetMemHandle(&record, address));
     CHECK("measured: cuIpcOpenMemHandle in the exporting process", CUDA_ERROR_INVALID_CONTEXT,
           drv.cuIpcOpenMemHandle(&out, record, LAZY));
-    CHECK("measured: whatever the flags", CUDA_ERROR_INVALID_CONTEXT,
+    CHECK("measured: without the flag", CUDA_ERROR_INVALID_VALUE,
           drv.cuIpcOpenMemHandle(&out, record, 0));
-    CHECK("measured: whatever the flags", CUDA_ERROR_INVALID_CONTEXT,
+    CHECK("measured: another flag alone", CUDA_ERROR_INVALID_VALUE,
           drv.cuIpcOpenMemHandle(&out, record, 2));
+    CHECK("measured: another flag beside it", CUDA_ERROR_INVALID_CONTEXT,
+          drv.cuIpcOpenMemHandle(&out, record, LAZY | 2));
     CHECK("measured: what was not opened is not closed", CUDA_ERROR_INVALID_VALUE,
           drv.cuIpcCloseMemHandle(address));
     CHECK("measured: what was not opened is not closed", CUDA_ERROR_INVALID_VALUE,

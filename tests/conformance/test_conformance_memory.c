@@ -76,7 +76,9 @@ Test(memory, of_the_host_is_used_by_a_device) {
     CHECK("measured: cuMemCreate of host memory that is not shared", CUDA_SUCCESS,
           drv.cuMemCreate(&handle, GRANULE, &properties, 0));
     OK(drv.cuMemGetAllocationPropertiesFromHandle(&said, handle));
-    cr_assert_eq(said.location.type, CU_MEM_LOCATION_TYPE_HOST, "reading: it says where it is");
+    cr_assert_eq(said.location.type, CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                 "measured: the node that has it");
+    cr_assert_eq(said.location.id, 0, "measured: on a machine of one node");
     cr_assert_eq(said.requestedHandleTypes, 0);
     CHECK("cuda.h: host memory is not exported", CUDA_ERROR_INVALID_VALUE,
           drv.cuMemExportToShareableHandle(&written, handle, SYSTEM_TYPE, 0));

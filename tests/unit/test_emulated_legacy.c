@@ -203,7 +203,7 @@ Test(emulated_legacy, what_is_no_handle_is_refused) {
     check_success(drv.cuMemAlloc(&memory, 64));
     check_success(drv.cuIpcGetMemHandle(&handle, memory));
     check_result(CUDA_ERROR_INVALID_CONTEXT, drv.cuIpcOpenMemHandle(&opened, handle, FLAG));
-    check_result(CUDA_ERROR_INVALID_CONTEXT, drv.cuIpcOpenMemHandle(&opened, handle, 0));
+    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuIpcOpenMemHandle(&opened, handle, 0));
     check_result(CUDA_ERROR_INVALID_VALUE, drv.cuIpcOpenMemHandle(NULL, handle, FLAG));
     cr_assert_eq(opened, 9);
     check_success(drv.cuMemFree(memory));

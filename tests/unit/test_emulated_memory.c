@@ -150,21 +150,25 @@ Test(emulated_memory, rows) {
     check_success(drv.cuMemFree(address));
 }
 
-Test(emulated_memory, a_hint_is_taken_when_it_is_free) {
+Test(emulated_memory, a_hint_counts_for_large_ranges) {
+    const size_t large = 32 * GRANULE;
     CUdeviceptr first = 0;
     CUdeviceptr second = 0;
     emulated_start(NULL);
-    check_success(drv.cuMemAddressReserve(&first, GRANULE, 0, 0, 0));
-    const CUdeviceptr far = first + (UINT64_C(1) << 32);
-    check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, far, 0));
-    cr_assert_eq(second, far);
+    check_success(drv.cuMemAddressReserve(&first, large, large, 0, 0));
+    const CUdeviceptr behind = first + 2 * large;
+    check_success(drv.cuMemAddressReserve(&second, large, 0, behind, 0));
+    cr_assert_eq(second, behind);
+    check_success(drv.cuMemAddressFree(second, large));
+    check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, behind + large, 0));
+    cr_assert_neq(second, behind + large, "the range is too small for a hint");
     check_success(drv.cuMemAddressFree(second, GRANULE));
-    check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, first + 8 * GRANULE, 0));
-    cr_assert_neq(second, first + 8 * GRANULE, "close behind the first one");
-    check_success(drv.cuMemAddressFree(second, GRANULE));
-    check_success(drv.cuMemAddressReserve(&second, GRANULE, 0, first, 0));
-    cr_assert_neq(second, first);
-    check_success(drv.cuMemAddressFree(second, GRANULE));
+    check_success(drv.cuMemAddressReserve(&second, large, 0, behind + GRANULE, 0));
+    cr_assert_eq(second, behind + 16 * GRANULE, "hints are rounded up to 32 MiB");
+    check_success(drv.cuMemAddressFree(second, large));
+    check_success(drv.cuMemAddressReserve(&second, large, 0, first, 0));
+    cr_assert_neq(second, first, "that range is reserved");
+    check_success(drv.cuMemAddressFree(second, large));
     check_success(drv.cuMemAddressReserve(&second, GRANULE, 64 * GRANULE, 0, 0));
     cr_assert_eq(second % (64 * GRANULE), 0);
 }
