@@ -21,7 +21,7 @@ typedef struct gpuipc_connection gpuipc_connection; /**< a conversation with one
 /** The most bytes that one message carries beside its buffers. The receiver allocates as many as come, and
  *  keeps them until the message is received. More than about 64 KiB go in several parts, so that the sender
  *  may have to wait for the receiver to read. */
-#define GPUIPC_MESSAGE_BYTES_MAX 1048576
+#define GPUIPC_MESSAGE_BYTES_MAX 16777216
 
 /** Who is at the other end, as the operating system says (never as the peer says). */
 typedef struct gpuipc_peer_info {

@@ -23,7 +23,7 @@ static void says_half(hostile_peer *self) {
     hostile_send(self);
 }
 
-/* One byte of a message of 1 MiB. */
+/* One byte of the longest message. */
 static bool send_one_byte(raw_peer *to) {
     uint8_t bytes[WIRE_HEADER_BYTES + 1] = {0};
     const wire_header header = {

@@ -96,7 +96,7 @@ Test(connection_end, wrong_messages_to_send_are_refused) {
     connect_pair();
     message.bytes = bytes;
     message.bytes_size = sizeof(bytes);
-    check_refused(GPUIPC_ERR_LIMIT, "1048576", gpuipc_connection_send(pair.client, &message, 0));
+    check_refused(GPUIPC_ERR_LIMIT, "16777216", gpuipc_connection_send(pair.client, &message, 0));
     message.bytes = NULL;
     message.bytes_size = 1;
     check_status(GPUIPC_ERR_INVALID_ARGUMENT, gpuipc_connection_send(pair.client, &message, 0));
