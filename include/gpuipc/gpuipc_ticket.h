@@ -248,6 +248,9 @@ typedef struct gpuipc_open_config {
  * The first ticket of a server connects to it; the context keeps that connection for all its tickets. When it
  * ends, what is open stays open, and stays this process's own until it is released. The memory stays readable when the
  * process that shared it has ended, unless its transport says otherwise (gpuipc_buffer_info::is_lost).
+ *
+ * The buffer keeps its address until its last reference in this process is released. Opened again after that, it may have
+ * another address. A CUDA graph that was captured over the old address must be captured again.
  * @param context that the buffer is of
  * @param ticket what to open
  * @param config NULL for the defaults: for the GPU that owns the memory, within five seconds
