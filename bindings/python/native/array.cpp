@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "array.hpp"
 
+#include <algorithm>
+
 #include "buffer.hpp"
 #include "server.hpp"
 #include "share.hpp"
@@ -10,10 +12,11 @@ namespace binding {
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static array_object empty(nb::handle shape, nb::handle dtype, int64_t device, nb::handle openers,
+static array_object empty(nb::handle shape, nb::handle dtype, nb::handle device, nb::handle openers,
                           nb::handle access_devices, nb::handle transport, nb::handle context) {
     const layout form = layout_compact(element_from(dtype), numbers_from(shape));
-    return {create_memory(form.extent(), device, openers, access_devices, transport, context),
+    return {create_memory(std::max<uint64_t>(form.extent(), 1), device, openers, access_devices,
+                          transport, context),
             form};
 }
 
@@ -54,6 +57,14 @@ std::string manifest_of(const layout &form) {
     return manifest_of(std::vector<gpuipc_range>{range});
 }
 
+/* Bytes of the memory that a ticket of the array is for. Without elements it has none, and takes one that there is. */
+static std::pair<uint64_t, uint64_t> bytes_to_share(const array_object &of) {
+    if (of.form.is_empty()) {
+        return {std::min(of.form.offset, of.core->bytes() - 1), 1};
+    }
+    return {of.form.offset, of.form.extent()};
+}
+
 static gpuipc_ticket share_array(const array_object &self, nb::handle access,
                                  std::optional<double> expires,
                                  std::optional<uint32_t> max_processes, bool one_shot,
@@ -61,8 +72,9 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
     self.check_for_others();
     share_options options;
     options.server = server_from(server);
-    options.offset = self.form.offset;
-    options.bytes = self.form.extent();
+    const auto [offset, bytes] = bytes_to_share(self);
+    options.offset = offset;
+    options.bytes = bytes;
     options.access = access_from(access);
     options.expires = expires;
     options.max_processes = max_processes;
@@ -78,7 +90,8 @@ static gpuipc_ticket share_array(const array_object &self, nb::handle access,
 
 static gpuipc_ticket ticket_of(const array_object &self) {
     self.check_for_others();
-    return self.core->ticket(self.form.offset, self.form.extent(), manifest_of(self.form));
+    const auto [offset, bytes] = bytes_to_share(self);
+    return self.core->ticket(offset, bytes, manifest_of(self.form));
 }
 
 void array_object::check_own() const {
@@ -154,6 +167,9 @@ static void bind_form(bound_class<array_object> &type) {
         .def_prop_ro(
             "offset", [](const array_object &self) { return self.form.offset; },
             "In bytes, in its buffer.")
+        .def(
+            "__bool__", [](const array_object &) { return true; },
+            "True: whether it has elements, size tells.")
         .def("__len__", [](const array_object &self) {
             if (self.form.dimensions == 0) {
                 throw nb::type_error("an Array without dimensions has no length");
@@ -204,9 +220,21 @@ static void bind_views(bound_class<array_object> &type) {
                 return array_object{self.core, layout_sliced(self.form, index), self.stream,
                                     self.keeps};
             },
+            nb::arg("index").none(),
             nb::sig(
-                "def __getitem__(self, index: slice | types.EllipsisType | tuple[slice | types.EllipsisType, ...], /) -> Array"),
-            "A part, by slices: the same memory.");
+                "def __getitem__(self, index: typing.SupportsIndex | slice | types.EllipsisType | "
+                "tuple[typing.SupportsIndex | slice | types.EllipsisType, ...], /) -> Array"),
+            "A part, by numbers and slices: the same memory. A number takes its dimension away.")
+        .def(
+            "__iter__",
+            [](nb::handle self) {
+                const auto &array = *nb::inst_ptr<array_object>(self);
+                if (array.form.dimensions == 0) {
+                    throw nb::type_error("an Array without dimensions has no parts");
+                }
+                return nb::steal(PySeqIter_New(self.ptr()));
+            },
+            nb::sig("def __iter__(self) -> collections.abc.Iterator[Array]"));
 }
 
 static void bind_sharing(bound_class<array_object> &type) {
@@ -267,6 +295,13 @@ void bind_array(nb::module_ &m) {
             },
             nb::arg("timeout") = nb::none(), "As Buffer.await_returns(), of its buffer.")
         .def(
+            "cancel_lent",
+            [](const array_object &self) {
+                self.check_own();
+                self.core->cancel_lent();
+            },
+            "As Buffer.cancel_lent(), of its buffer.")
+        .def(
             "give_back",
             [](const array_object &self, nb::handle stream) {
                 self.check_own();
@@ -293,9 +328,9 @@ void bind_array(nb::module_ &m) {
         nb::arg("openers") = nb::none(), nb::arg("access_devices") = nb::make_tuple(),
         nb::arg("transport") = nb::none(), nb::arg("context") = nb::none(),
         nb::sig(
-            "def empty(shape: int | collections.abc.Sequence[int], dtype: object, *, device: int = 0, openers: "
-            "collections.abc.Iterable[int | bytes] | None = None, access_devices: "
-            "collections.abc.Iterable[int] = (), transport: str | None = None, context: Context | None = None) "
+            "def empty(shape: int | collections.abc.Sequence[int], dtype: object, *, device: object = 0, openers: "
+            "collections.abc.Iterable[object] | None = None, access_devices: "
+            "collections.abc.Iterable[object] = (), transport: str | None = None, context: Context | None = None) "
             "-> Array"),
         "Makes an Array in memory of its own that can be shared, with undefined contents. openers: the GPUs for "
         "which others will open it, as numbers here or UUIDs, as far as that is known.");

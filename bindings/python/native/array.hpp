@@ -51,13 +51,15 @@ struct layout {
     std::array<int64_t, GPUIPC_DIMENSIONS_MAX> strides = {};
 
     int64_t elements() const;
+    /** It has no elements, and no place in memory. */
+    bool is_empty() const;
     /** From its first byte to its last. */
     uint64_t extent() const;
     bool is_compact() const;
     gpuipc_range range() const;
 };
 
-/** Elements side by side. Throws ValueError for what has no elements, too many dimensions or too many bytes. */
+/** Elements side by side. Throws ValueError for too many dimensions or too many bytes. */
 layout layout_compact(const element &type, const numbers &shape);
 /** With strides. Throws ValueError also where they are negative, or elements share memory. */
 layout layout_strided(const element &type, const numbers &shape, const numbers &strides,
@@ -67,7 +69,7 @@ void layout_check(const layout &of, uint64_t bytes);
 /** Throws OutOfRange, which names the sizes, unless all of it lies in so many bytes of a buffer of the caller's choice.
  *  name: the array's, NULL if it has none. */
 void layout_check_place(const layout &of, uint64_t bytes, const char *operation, const char *name);
-/** What slices select. Throws TypeError, IndexError, ValueError. */
+/** What numbers and slices select. Throws TypeError, IndexError, ValueError. */
 layout layout_sliced(const layout &of, nb::handle index);
 /** The same bytes as elements of another shape or type. Throws ValueError. */
 layout layout_viewed(const layout &of, nb::handle shape, nb::handle type);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "array.hpp"
 
+#include <algorithm>
+
 #include "asked.hpp"
 
 namespace binding {
@@ -68,14 +70,24 @@ int64_t layout::elements() const {
 
 uint64_t layout::extent() const {
     int64_t last = 0;
+    if (is_empty()) {
+        return 0;
+    }
     for (uint32_t i = 0; i < dimensions; i++) {
         last = sum(last, product(shape[i] - 1, strides[i]));
     }
     return static_cast<uint64_t>(product(sum(last, 1), static_cast<int64_t>(type.bytes())));
 }
 
+bool layout::is_empty() const {
+    return std::find(shape.begin(), shape.begin() + dimensions, 0) != shape.begin() + dimensions;
+}
+
 bool layout::is_compact() const {
     int64_t step = 1;
+    if (is_empty()) {
+        return true; /* whatever its strides */
+    }
     for (uint32_t i = dimensions; i > 0; i--) {
         if (shape[i - 1] != 1 && strides[i - 1] != step) {
             return false;
@@ -104,10 +116,7 @@ static void set_shape(layout &made, const numbers &shape) {
     made.dimensions = shape.count;
     for (uint32_t i = 0; i < made.dimensions; i++) {
         if (shape[i] < 0) {
-            throw nb::value_error("a dimension is a number from 1 on");
-        }
-        if (shape[i] == 0) {
-            throw nb::value_error("an array without elements has no memory that could be shared");
+            throw nb::value_error("a dimension is a number from 0 on");
         }
         made.shape[i] = shape[i];
     }
@@ -120,7 +129,7 @@ layout layout_compact(const element &type, const numbers &shape) {
     int64_t step = 1;
     for (uint32_t i = made.dimensions; i > 0; i--) {
         made.strides[i - 1] = step;
-        step = product(step, made.shape[i - 1]);
+        step = product(step, std::max<int64_t>(made.shape[i - 1], 1)); /* as NumPy's strides are */
     }
     (void)product(step, static_cast<int64_t>(type.bytes()));
     return made;
@@ -133,7 +142,7 @@ layout layout_strided(const element &type, const numbers &shape, const numbers &
     if (strides.count != shape.count) {
         throw nb::value_error("there are as many strides as dimensions");
     }
-    for (uint32_t i = 0; i < made.dimensions; i++) {
+    for (uint32_t i = 0; i < made.dimensions && !made.is_empty(); i++) {
         if (made.shape[i] == 1) {
             continue; /* whatever it says; the compact one is as right, and all-zero strides mean something else */
         }
@@ -189,33 +198,66 @@ layout layout_of_range(const gpuipc_range &range, uint64_t bytes) {
 
 /* ---- slices --------------------------------------------------------------------------------- */
 
-static void slice_dimension(layout &of, uint32_t dimension, nb::handle index) {
+/* A dimension, of which an index selects elements. */
+struct selected {
+    int64_t first;
+    int64_t count;
+    int64_t step;
+    bool is_one; /* by its number: the dimension goes */
+};
+
+static selected select_one(int64_t length, uint32_t dimension, nb::handle index) {
+    const int64_t number =
+        nb::cast<int64_t>(answer_of([&] { return PyNumber_Index(index.ptr()); }));
+    const int64_t first = number < 0 ? number + length : number;
+    if (first < 0 || first >= length) {
+        const nb::str sentence = nb::str("index {} is outside dimension {}, which has {} elements")
+                                     .format(number, dimension, length);
+        throw nb::index_error(sentence.c_str());
+    }
+    return {first, 1, 1, true};
+}
+
+static selected select_some(int64_t length, nb::handle index) {
     Py_ssize_t start;
     Py_ssize_t stop;
     Py_ssize_t step;
-    if (PySlice_Check(index.ptr()) == 0) {
-        throw nb::type_error(
-            "an Array is indexed by slices only; for its elements make a tensor of it (from_dlpack)");
-    }
     if (PySlice_Unpack(index.ptr(), &start, &stop, &step) != 0) {
         throw nb::python_error();
     }
     if (step < 0) {
         throw nb::value_error("negative steps are what most libraries do not take");
     }
-    const Py_ssize_t count = PySlice_AdjustIndices(of.shape[dimension], &start, &stop, step);
-    if (count == 0) {
-        throw nb::value_error("an array without elements has no memory that could be shared");
+    const Py_ssize_t count = PySlice_AdjustIndices(length, &start, &stop, step);
+    return {start, count, step, false};
+}
+
+static selected select_in(const layout &of, uint32_t dimension, nb::handle index) {
+    if (PySlice_Check(index.ptr()) != 0) {
+        return select_some(of.shape[dimension], index);
     }
-    of.offset += static_cast<uint64_t>(start * of.strides[dimension]) * of.type.bytes();
-    of.shape[dimension] = count;
-    if (count > 1) { /* of one element any stride is right, and a large step would not fit */
-        of.strides[dimension] *= step;
+    if (PyBool_Check(index.ptr()) == 0 && PyIndex_Check(index.ptr()) != 0) {
+        return select_one(of.shape[dimension], dimension, index);
+    }
+    throw nb::type_error(
+        "an Array is indexed by numbers, slices and ...; for anything else make a tensor of it (from_dlpack)");
+}
+
+/* Puts what was selected behind the dimensions that the array has already. */
+static void add_dimension(layout &to, int64_t stride, const selected &what) {
+    to.offset += static_cast<uint64_t>(what.first * stride) * to.type.bytes();
+    if (!what.is_one) {
+        to.shape[to.dimensions] = what.count;
+        /* Of one element any stride is right, and a large step would not fit. */
+        to.strides[to.dimensions] = what.count > 1 ? stride * what.step : stride;
+        to.dimensions++;
     }
 }
 
 layout layout_sliced(const layout &of, nb::handle index) {
-    layout made = of;
+    layout made;
+    made.offset = of.offset;
+    made.type = of.type;
     const nb::tuple indices =
         nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
     size_t ellipses = 0;
@@ -230,13 +272,23 @@ layout layout_sliced(const layout &of, nb::handle index) {
         throw nb::index_error("there are more indices than dimensions");
     }
     uint32_t dimension = 0;
+    const auto keep = [&](size_t count) {
+        for (size_t i = 0; i < count; i++, dimension++) {
+            add_dimension(made, of.strides[dimension], {0, of.shape[dimension], 1, false});
+        }
+    };
     for (nb::handle each : indices) {
         if (each.ptr() == Py_Ellipsis) {
-            dimension += static_cast<uint32_t>(of.dimensions - named);
+            keep(of.dimensions - named);
         } else {
-            slice_dimension(made, dimension, each);
+            const selected what = select_in(of, dimension, each);
+            add_dimension(made, of.strides[dimension], what);
             dimension++;
         }
+    }
+    keep(of.dimensions - dimension);
+    if (made.is_empty()) {
+        made.offset = of.offset; /* which lies in the memory, as what was selected need not */
     }
     return made;
 }
@@ -255,7 +307,7 @@ static void complete_shape(numbers &shape, int64_t elements) {
         }
     }
     if (missing != nullptr) {
-        *missing = others > 0 && elements % others == 0 ? elements / others : 0;
+        *missing = others > 0 && elements % others == 0 ? elements / others : -1;
     }
 }
 
@@ -276,11 +328,11 @@ layout layout_viewed(const layout &of, nb::handle shape, nb::handle type) {
             const int64_t row = last * static_cast<int64_t>(of.type.bytes());
             last = row % static_cast<int64_t>(viewed.bytes()) == 0
                        ? row / static_cast<int64_t>(viewed.bytes())
-                       : 0;
+                       : -1;
         }
     }
     for (int64_t each : dimensions) {
-        if (each <= 0) {
+        if (each < 0) {
             throw nb::value_error("a view has as many bytes as the array that it is of");
         }
     }

@@ -66,8 +66,7 @@ std::shared_ptr<memory> open_any(nb::handle ticket, nb::handle device, nb::handl
     config.policy = rule.function();
     config.policy_user_data = rule.data();
     config.flags = GPUIPC_RECEIVE_DEFERRED;
-    config.device =
-        device.is_none() ? GPUIPC_DEVICE_OWNER : device_field(nb::cast<int64_t>(device));
+    config.device = device_or_owner(device);
     config.access = access_from(access);
     std::shared_ptr<memory> core =
         open_memory(context_from(context), ticket_from(ticket), config, time);
@@ -207,12 +206,11 @@ nb::object share_any(nb::handle shared, nb::kwargs options) {
 
 /* ---- what was handed over ------------------------------------------------------------------- */
 
-/* gpuipc.config.open_device.get */
+/* gpuipc.config._opening */
 PyObject *open_device_getter() {
-    static PyObject *const only =
-        nb::object(nb::module_::import_("gpuipc.config").attr("open_device").attr("get"))
-            .release()
-            .ptr(); /* never given up */
+    static PyObject *const only = nb::object(nb::module_::import_("gpuipc.config").attr("_opening"))
+                                      .release()
+                                      .ptr(); /* never given up */
     return only;
 }
 
@@ -222,8 +220,7 @@ std::shared_ptr<memory> open_handed_over(const gpuipc_ticket &ticket) {
     const nb::object device = nb::handle(open_device_getter())();
     gpuipc_open_config config = GPUIPC_OPEN_CONFIG_INIT;
     config.flags = GPUIPC_RECEIVE_DEFERRED;
-    config.device =
-        device.is_none() ? GPUIPC_DEVICE_OWNER : device_field(nb::cast<int64_t>(device));
+    config.device = device_or_owner(device);
     constexpr double seconds = 5; /* for a server that is there, and is slow */
     return open_memory(context_from(nb::none()), ticket, config, patience(seconds));
 }
@@ -234,9 +231,9 @@ std::shared_ptr<memory> open_handed_over(const gpuipc_ticket &ticket) {
         nb::arg("device") = nb::none(), nb::arg("access") = nb::none(), nb::arg("timeout") = 5.0,  \
         nb::arg("stream") = nb::none(), nb::arg("wait") = true, nb::arg("users") = nb::none(),     \
         nb::arg("context") = nb::none()
-#define OPEN_SIGNATURE                                                                                                 \
-    "(ticket: Ticket | bytes | str, *, device: int | None = None, access: str | None = None, timeout: float | None = " \
-    "5.0, stream: object | None = None, wait: bool = True, users: collections.abc.Iterable[int | str] | None = None, " \
+#define OPEN_SIGNATURE                                                                                                    \
+    "(ticket: Ticket | bytes | str, *, device: object | None = None, access: str | None = None, timeout: float | None = " \
+    "5.0, stream: object | None = None, wait: bool = True, users: collections.abc.Iterable[int | str] | None = None, "    \
     "context: Context | None = None)"
 
 void bind_open(nb::module_ &m) {

@@ -39,8 +39,17 @@ static gpuipc_uuid uuid_from(const context &of, nb::handle argument) {
         return uuid;
     }
     gpuipc_device_info info = GPUIPC_DEVICE_INFO_INIT;
-    check(gpuipc_device_get_info(of.handle(), nb::cast<uint32_t>(argument), &info));
+    check(gpuipc_device_get_info(of.handle(), device_number_from(argument), &info));
     return info.uuid;
+}
+
+/* A name is a sequence, too: of letters. */
+static nb::list devices_of(nb::handle argument, const char *name) {
+    if (nb::isinstance<nb::str>(argument) || nb::isinstance<nb::bytes>(argument)) {
+        throw nb::type_error(
+            (std::string(name) + " is several devices: put it into a list").c_str());
+    }
+    return list_of(argument);
 }
 
 /* What was dropped a moment ago is freed by a thread of the library, which may not have come to it. And who received a segment
@@ -58,23 +67,23 @@ static gpuipc_status create_in_time(const context &of, const gpuipc_buffer_confi
     return status;
 }
 
-std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle openers,
+std::shared_ptr<memory> create_memory(uint64_t bytes, nb::handle device, nb::handle openers,
                                       nb::handle access_devices, nb::handle transport,
                                       nb::handle context_argument) {
     std::shared_ptr<context> of = context_from(context_argument);
     std::vector<gpuipc_uuid> uuids;
     std::vector<uint32_t> devices;
     if (!openers.is_none()) {
-        for (nb::handle each : list_of(openers)) {
+        for (nb::handle each : devices_of(openers, "openers")) {
             uuids.push_back(uuid_from(*of, each));
         }
     }
-    for (nb::handle each : list_of(access_devices)) {
-        devices.push_back(device_field(nb::cast<int64_t>(each)));
+    for (nb::handle each : devices_of(access_devices, "access_devices")) {
+        devices.push_back(device_from(each));
     }
     gpuipc_buffer_config config = GPUIPC_BUFFER_CONFIG_INIT;
     config.bytes = bytes;
-    config.device = device_field(device);
+    config.device = device_from(device);
     config.transport = transport_from(transport);
     config.openers = uuids.data();
     config.opener_count = static_cast<uint32_t>(uuids.size());
@@ -291,12 +300,18 @@ static void bind_contents(bound_class<buffer_object> &type) {
         .def(
             "fill", fill, nb::arg("value") = 0, nb::kw_only(), nb::arg("width") = 1,
             nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(), nb::arg("stream") = nb::none(),
+            nb::sig(
+                "def fill(self, value: int = 0, *, width: int = 1, offset: int = 0, nbytes: int | None = None, "
+                "stream: object | None = None) -> None"),
             "Fills nbytes bytes from offset on with a value of 1, 2 or 4 bytes (width). The stream does it, and nobody waits; "
             "None: the default stream of its device.")
         .def(
             "copy_to", copy_to, nb::arg("destination"), nb::kw_only(), nb::arg("offset") = 0,
             nb::arg("destination_offset") = 0, nb::arg("nbytes") = nb::none(),
             nb::arg("stream") = nb::none(),
+            nb::sig(
+                "def copy_to(self, destination: Buffer, *, offset: int = 0, destination_offset: int = 0, nbytes: "
+                "int | None = None, stream: object | None = None) -> None"),
             "Copies nbytes bytes from offset on into another buffer of the same context. The stream does it, and nobody waits.")
         .def(
             "await_ready", await_ready, nb::arg("timeout") = nb::none(),
@@ -328,6 +343,10 @@ static void bind_sharing(bound_class<buffer_object> &type) {
             "Waits until every process that it was handed to has returned it or has ended; errors.Timeout after so many seconds. What was pickled is "
             "out until who was to get it has unpickled it and let go, or its time to do so is over.")
         .def(
+            "cancel_lent", [](const buffer_object &self) { self.core->cancel_lent(); },
+            "Cancels every pickle that no process has unpickled yet: it opens nothing from now on, and nobody waits for it. "
+            "For receivers that have ended. Those that have unpickled theirs keep the memory.")
+        .def(
             "give_back",
             [](const buffer_object &self, nb::handle stream) {
                 self.core->give_back(stream_from(stream));
@@ -357,11 +376,10 @@ void bind_buffer(nb::module_ &m) {
             nb::sig("def __exit__(self, *args: object) -> None"))
         .def(
             "__eq__",
-            [](const buffer_object &self, nb::handle other) {
-                return nb::isinstance<buffer_object>(other) &&
-                       nb::inst_ptr<buffer_object>(other)->core == self.core;
+            [](const buffer_object &self, const buffer_object &other) {
+                return self.core == other.core;
             },
-            nb::sig("def __eq__(self, other: object, /) -> bool"))
+            nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
         .def("__hash__",
              [](const buffer_object &self) {
                  return reinterpret_cast<intptr_t>(self.core.get()) >> 4;
@@ -378,7 +396,7 @@ void bind_buffer(nb::module_ &m) {
 
     define(
         m, "create",
-        [](uint64_t nbytes, int64_t device, nb::handle openers, nb::handle access_devices,
+        [](uint64_t nbytes, nb::handle device, nb::handle openers, nb::handle access_devices,
            nb::handle transport, nb::handle context) {
             return buffer_object{
                 create_memory(nbytes, device, openers, access_devices, transport, context)};
@@ -387,8 +405,8 @@ void bind_buffer(nb::module_ &m) {
         nb::arg("access_devices") = nb::make_tuple(), nb::arg("transport") = nb::none(),
         nb::arg("context") = nb::none(),
         nb::sig(
-            "def create(nbytes: int, *, device: int = 0, openers: collections.abc.Iterable[int | bytes] | None = "
-            "None, access_devices: collections.abc.Iterable[int] = (), transport: str | None = None, context: "
+            "def create(nbytes: int, *, device: object = 0, openers: collections.abc.Iterable[object] | None = "
+            "None, access_devices: collections.abc.Iterable[object] = (), transport: str | None = None, context: "
             "Context | None = None) -> Buffer"),
         "Makes a Buffer of nbytes bytes, whose contents are undefined. openers: the GPUs for which others will open it, as numbers "
         "here or UUIDs, as far as that is known.");

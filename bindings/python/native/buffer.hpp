@@ -14,7 +14,7 @@ struct buffer_object {
 std::shared_ptr<memory> memory_of(std::shared_ptr<context> of, gpuipc_buffer *taken);
 
 /** Makes memory. Throws; the arguments are those of gpuipc.empty(). */
-std::shared_ptr<memory> create_memory(uint64_t bytes, int64_t device, nb::handle openers,
+std::shared_ptr<memory> create_memory(uint64_t bytes, nb::handle device, nb::handle openers,
                                       nb::handle access_devices, nb::handle transport,
                                       nb::handle context);
 

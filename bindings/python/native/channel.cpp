@@ -123,7 +123,7 @@ uint32_t drop_milliseconds(gpuipc_full_policy full, std::optional<double> second
 
 uint64_t slot_size(const frame_form &form, std::optional<uint64_t> asked) {
     constexpr uint64_t unit = 256; /* so that each slot begins as well as the first */
-    const uint64_t bytes = asked.value_or(form.bytes);
+    const uint64_t bytes = std::max<uint64_t>(asked.value_or(form.bytes), 1);
     if (bytes < form.bytes) {
         throw nb::value_error("slot_bytes is less than a frame of that shape has");
     }
@@ -136,7 +136,7 @@ uint64_t slot_size(const frame_form &form, std::optional<uint64_t> asked) {
 void construct(channel_object *self, std::optional<std::string> name, nb::handle shape,
                nb::handle dtype, nb::handle like, uint32_t slots,
                std::optional<uint64_t> slot_bytes, uint32_t max_readers, uint32_t max_held,
-               const std::string &full, std::optional<double> drop_after, int64_t device,
+               const std::string &full, std::optional<double> drop_after, nb::handle device,
                nb::handle openers, nb::handle access_devices, nb::handle transport,
                nb::handle server, nb::handle context_argument) {
     if (like.is_none() == shape.is_none()) {
@@ -332,9 +332,9 @@ void bind_channel(nb::module_ &m) {
                 "def __init__(self, name: str | None = None, shape: int | collections.abc.Sequence[int] | collections.abc.Mapping[str, "
                 "typing.Any] | None = None, dtype: object | None = None, *, like: object | None = None, slots: int "
                 "= 4, slot_bytes: int | None = None, max_readers: int = 0, max_held: int = 0, full: str = "
-                "\"wait\", drop_after: float | None = None, device: int = 0, openers: "
-                "collections.abc.Iterable[int | bytes] | None = None, access_devices: "
-                "collections.abc.Iterable[int] = (), transport: str | None = None, server: Server | None = None, "
+                "\"wait\", drop_after: float | None = None, device: object = 0, openers: "
+                "collections.abc.Iterable[object] | None = None, access_devices: "
+                "collections.abc.Iterable[object] = (), transport: str | None = None, server: Server | None = None, "
                 "context: Context | None = None) -> None"),
             "name: by which readers find it in the runtime directory, beside its ticket. Of frames of this shape and dtype, or like something that has both; a dict of such, or of (shape, "
             "dtype), is several arrays in one frame. slot_bytes: bytes of a slot, where single frames may be "

@@ -149,8 +149,7 @@ message_object receive(const connection &self, std::optional<double> timeout, nb
     thread_local room into;
     gpuipc_incoming incoming = GPUIPC_INCOMING_INIT;
     incoming.flags = GPUIPC_RECEIVE_DEFERRED;
-    incoming.device =
-        device.is_none() ? GPUIPC_DEVICE_OWNER : device_field(nb::cast<int64_t>(device));
+    incoming.device = device_or_owner(device);
     incoming.access = access_from(access);
     wait(time, [&](int left) { return receive_into(self, into, incoming, left); });
     message came;
@@ -264,7 +263,7 @@ void bind_connection(nb::module_ &m) {
             nb::arg("device") = nb::none(), nb::arg("access") = nb::none(),
             nb::arg("stream") = nb::none(), nb::arg("wait") = true,
             nb::sig(
-                "def receive(self, timeout: float | None = None, *, device: int | None = None, access: str | None "
+                "def receive(self, timeout: float | None = None, *, device: object | None = None, access: str | None "
                 "= None, stream: object | None = None, wait: bool = True) -> Message"),
             "Waits for a message. The arguments are those of gpuipc.open(). Raises errors.Timeout when none came for so many "
             "seconds, and errors.PeerClosed when none will.")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "context.hpp"
 
+#include "asked.hpp"
 #include "deferred.hpp"
 #include "lingering.hpp"
 #include "server.hpp"
@@ -14,7 +15,12 @@ gpuipc_status context::server(gpuipc_server **out_server) {
     const std::lock_guard<std::mutex> lock(server_lock_);
     gpuipc_server *made = server_;
     if (made == nullptr) {
-        const gpuipc_status status = gpuipc_server_create(handle_, nullptr, &made);
+        gpuipc_server_config config = GPUIPC_SERVER_CONFIG_INIT;
+        config.flags = GPUIPC_SERVER_THREAD;
+        config.max_connections_per_user = max_connections_per_user_ != 0
+                                              ? max_connections_per_user_
+                                              : usual_connections_per_user_.load();
+        const gpuipc_status status = gpuipc_server_create(handle_, &config, &made);
         if (status != GPUIPC_OK) {
             return status;
         }
@@ -66,12 +72,13 @@ std::shared_ptr<context> &default_slot() {
     return slot;
 }
 
-std::shared_ptr<context> create(const gpuipc_context_config &config) {
+std::shared_ptr<context> create(const gpuipc_context_config &config,
+                                uint32_t max_connections_per_user = 0) {
     gpuipc_context *made = nullptr;
     check(released([&] { return gpuipc_context_create(&config, &made); }));
     gpuipc_context_info info = GPUIPC_CONTEXT_INFO_INIT;
     check(gpuipc_context_get_info(made, &info));
-    return std::make_shared<context>(made, info);
+    return std::make_shared<context>(made, info, max_connections_per_user);
 }
 
 gpuipc_context_config config_of_ours() {
@@ -110,7 +117,7 @@ void close_default_context() {
 void construct(context_object *self, std::optional<std::string> driver,
                std::optional<std::string> runtime_directory, bool shared_directory, bool keep_alive,
                uint32_t max_cached_imports, uint32_t max_buffers_per_message,
-               uint32_t max_handles_per_message) {
+               uint32_t max_handles_per_message, uint32_t max_connections_per_user) {
     gpuipc_context_config config = config_of_ours();
     config.driver = driver ? c_text(*driver) : nullptr;
     config.runtime_directory = runtime_directory ? c_text(*runtime_directory) : nullptr;
@@ -119,7 +126,7 @@ void construct(context_object *self, std::optional<std::string> driver,
     config.max_cached_imports = max_cached_imports;
     config.max_buffers_per_message = max_buffers_per_message;
     config.max_handles_per_message = max_handles_per_message;
-    new (self) context_object{create(config)};
+    new (self) context_object{create(config, max_connections_per_user)};
 }
 
 gpuipc_context_info info_of(const context_object &self) {
@@ -195,6 +202,14 @@ void bind_device(nb::module_ &m) {
         .def_prop_ro(
             "why_not", [](const device &self) { return nb::str(self.info.why_not); },
             "If it cannot share, the reason; else empty.")
+        .def(
+            "__eq__",
+            [](const device &self, const device &other) {
+                return self.number == other.number &&
+                       memcmp(&self.info.uuid, &other.info.uuid, sizeof(self.info.uuid)) == 0;
+            },
+            nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+        .def("__hash__", [](const device &self) { return self.number; })
         .def("__repr__", [](const device &self) {
             return nb::str("<gpuipc.Device {}: {}>").format(self.number, self.info.name);
         });
@@ -227,11 +242,26 @@ std::shared_ptr<context> context_if_any() {
     return default_slot();
 }
 
-uint32_t device_field(int64_t device) {
-    if (device < 0 || device > UINT16_MAX) {
+uint32_t device_number_from(nb::handle argument) {
+    /* What is no plain number is looked at in Python, where such objects are from. */
+    const int64_t number =
+        PyLong_CheckExact(argument.ptr()) != 0
+            ? nb::cast<int64_t>(argument)
+            : nb::cast<int64_t>(asked([&] {
+                  return nb::module_::import_("gpuipc._devices").attr("number")(argument);
+              }));
+    if (number < 0 || number > UINT16_MAX) {
         throw nb::value_error("a device is a number from 0 on");
     }
-    return GPUIPC_DEVICE(device);
+    return static_cast<uint32_t>(number);
+}
+
+uint32_t device_from(nb::handle argument) {
+    return GPUIPC_DEVICE(device_number_from(argument));
+}
+
+uint32_t device_or_owner(nb::handle argument) {
+    return argument.is_none() ? GPUIPC_DEVICE_OWNER : device_from(argument);
 }
 
 gpuipc_transport transport_from(nb::handle argument) {
@@ -259,8 +289,16 @@ void bind_context(nb::module_ &m) {
             nb::arg("runtime_directory") = nb::none(), nb::arg("shared_directory") = false,
             nb::arg("keep_alive") = true, nb::arg("max_cached_imports") = 0,
             nb::arg("max_buffers_per_message") = 0, nb::arg("max_handles_per_message") = 0,
+            nb::arg("max_connections_per_user") = 0,
+            nb::sig(
+                "def __init__(self, *, driver: str | None = None, runtime_directory: str | None = None, "
+                "shared_directory: bool = False, keep_alive: bool = True, max_cached_imports: int = 0, "
+                "max_buffers_per_message: int = 0, max_handles_per_message: int = 0, max_connections_per_user: "
+                "int = 0) -> None"),
             "driver: 'auto', 'emulated', or the path of a library; None: as the environment variable "
-            "GPUIPC_CUDA_DRIVER says, else 'auto'. The rest is as in gpuipc_context_config.")
+            "GPUIPC_CUDA_DRIVER says, else 'auto'. max_connections_per_user: how many processes of one user may have "
+            "tickets of this context open; 0: as gpuipc.config.max_connections_per_user says. The rest is as in "
+            "gpuipc_context_config.")
         .def_static(
             "default", [] { return context_object{default_context()}; },
             "The context of everything that names none: made at first use, and anew in a forked child.")
@@ -298,14 +336,25 @@ void bind_context(nb::module_ &m) {
             nb::sig("def __exit__(self, *args: object) -> None"))
         .def(
             "__eq__",
-            [](const context_object &self, nb::handle other) {
-                return nb::isinstance<context_object>(other) &&
-                       nb::inst_ptr<context_object>(other)->core == self.core;
+            [](const context_object &self, const context_object &other) {
+                return self.core == other.core;
             },
-            nb::sig("def __eq__(self, other: object, /) -> bool"))
+            nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
         .def("__hash__", [](const context_object &self) {
             return reinterpret_cast<intptr_t>(self.core.get()) >> 4;
         });
+
+    define(
+        m, "set_max_connections_per_user",
+        [](uint32_t limit) {
+            if (default_slot() != nullptr && default_slot()->server_if_any() != nullptr) {
+                throw std::runtime_error(
+                    "the default context answers tickets already: set gpuipc.config.max_connections_per_user "
+                    "before the first ticket or pickle");
+            }
+            context::set_max_connections_per_user(limit);
+        },
+        nb::arg("limit"), "For servers that are made from now on; 0: the library's own limit.");
 
     nb::dict hooks;
     hooks["after_in_child"] = nb::cpp_function(forget_default_context);

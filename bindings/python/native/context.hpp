@@ -16,7 +16,9 @@ namespace binding {
 class context {
   public:
     /** Takes the context over. */
-    context(gpuipc_context *taken, const gpuipc_context_info &known) : handle_(taken) {
+    context(gpuipc_context *taken, const gpuipc_context_info &known,
+            uint32_t max_connections_per_user = 0)
+        : handle_(taken), max_connections_per_user_(max_connections_per_user) {
         std::memcpy(instance_, known.instance_id, sizeof(instance_));
     }
     context(const context &) = delete;
@@ -35,6 +37,10 @@ class context {
     /** This process was forked since it was made, and cannot use it. */
     bool is_of_the_parent() const {
         return made_after_ != forks_;
+    }
+    /** For the servers of contexts that have no limit of their own; 0: the library's. */
+    static void set_max_connections_per_user(uint32_t limit) {
+        usual_connections_per_user_ = limit;
     }
     static void note_fork() {
         forks_++;
@@ -62,11 +68,13 @@ class context {
 
   private:
     gpuipc_context *handle_;
+    const uint32_t max_connections_per_user_; /* 0: as set_max_connections_per_user() said */
     uint8_t instance_[sizeof(gpuipc_context_info::instance_id)];
     std::atomic<gpuipc_server *> server_{nullptr};
     std::mutex server_lock_;
     std::atomic<bool> is_closed_{false};
     opened_holds opened_;
+    inline static std::atomic<uint32_t> usual_connections_per_user_{0};
     inline static std::atomic<uint32_t> forks_{0}; /* of which this process is the child */
     const uint32_t made_after_ = forks_;
 };
@@ -82,8 +90,14 @@ std::shared_ptr<context> context_from(nb::handle argument);
 /** The default context; NULL: nobody has used it yet. */
 std::shared_ptr<context> context_if_any();
 
-/** Device number @p device as structs that are passed in have it. Throws ValueError. */
-uint32_t device_field(int64_t device);
+/** The GPU that an argument names, as structs that are passed in have it: a number, "cuda:1", or a device of PyTorch, CuPy
+ *  or gpuipc. Throws TypeError or ValueError. */
+uint32_t device_from(nb::handle argument);
+/** The same as a plain number. */
+uint32_t device_number_from(nb::handle argument);
+
+/** The same; None: the GPU that owns the memory. */
+uint32_t device_or_owner(nb::handle argument);
 
 /** The transport of this name; None: the default. Throws ValueError. */
 gpuipc_transport transport_from(nb::handle argument);

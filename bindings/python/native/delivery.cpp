@@ -58,19 +58,11 @@ struct segment {
     bool is_of_pool = false; /* PyTorch puts its next tensor into it, mostly */
 };
 
-gpuipc_mark mark_from(const nb::bytes &bytes) {
-    gpuipc_mark mark;
-    if (bytes.size() != sizeof(mark.bytes)) {
-        throw nb::value_error("a loan has 16 bytes");
-    }
-    memcpy(mark.bytes, bytes.data(), sizeof(mark.bytes));
-    return mark;
-}
-
 [[noreturn]] void refuse_second() {
-    fail(GPUIPC_ERR_TICKET_USED_UP, "gpuipc_buffer_take_loan",
-         "these tensors were handed to one receiver, who has read them already, or their time "
-         "(gpuipc.config.orphan_seconds) is over; hand them over once for each receiver");
+    fail(
+        GPUIPC_ERR_TICKET_USED_UP, "gpuipc_buffer_take_loan",
+        "these tensors were handed to one receiver, which has read them already, or the sender cancelled "
+        "that, or their time (gpuipc.config.orphan_seconds) is over; hand them over once for each receiver");
 }
 
 /* Of its own process: the loan is ended, and what it kept is kept by the tensors from now on. */
@@ -157,7 +149,7 @@ class delivery {
     nb::object tensor(size_t number) const {
         const part &wanted = said_.parts.at(number);
         const element type = element_from_packed(wanted.type);
-        const element made = element_is_plain(type) ? type : element{0, type.bits, 1};
+        const element made = element_is_plain(type) ? type : type.as_integer();
         return make(of_[wanted.at.home], wanted.at.offset, made, wanted.shape, wanted.strides);
     }
     /* The name of the type that tensor() could not give it. */

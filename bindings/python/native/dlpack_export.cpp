@@ -65,7 +65,7 @@ void set_version(const array_object &of, gpuipc_dlpack_versioned &tensor) {
 
 template <typename tensor_type> tensor_type *tensor_of(const array_object &self) {
     self.check_open(); /* to wait for the contents gives other threads time to close it */
-    if (!self.core->is_on_host()) {
+    if (!self.core->is_on_host() && !self.form.is_empty()) {
         check_alignment(self.address(), self.form.type);
     }
     auto *made =
@@ -188,7 +188,9 @@ nb::dict cuda_array_interface(const array_object &self) {
             "__cuda_array_interface__ has no name for these elements; use from_dlpack");
     }
     self.check_open();
-    check_alignment(self.address(), self.form.type);
+    if (!self.form.is_empty()) {
+        check_alignment(self.address(), self.form.type);
+    }
     const bool was_ready = self.core->is_settled();
     if (!was_ready) {
         self.core->ready_for(stream_of_handle(legacy_stream));
@@ -196,7 +198,9 @@ nb::dict cuda_array_interface(const array_object &self) {
     nb::dict interface;
     interface["shape"] = tuple_of(self.form.shape.data(), self.form.dimensions);
     interface["typestr"] = typestr;
-    interface["data"] = nb::make_tuple(self.address(), self.core->is_read_only());
+    /* The protocol wants 0 where there are no elements. */
+    interface["data"] =
+        nb::make_tuple(self.form.is_empty() ? 0 : self.address(), self.core->is_read_only());
     interface["strides"] = strides_in_bytes(self.form);
     interface["version"] = 3;
     interface["stream"] = was_ready ? nb::none() : nb::object(nb::int_(legacy_stream));

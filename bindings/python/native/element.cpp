@@ -9,12 +9,14 @@ namespace binding {
 
 namespace {
 
-/* The codes of dlpack.h; those of 8-bit floats are of DLPack 1.1. */
+/* The codes of dlpack.h; those of floats of 8 and 4 bits are of DLPack 1.1. */
 struct known {
     const char *name;
     uint8_t code;
     uint8_t bits;
     char kind; /* NumPy's letter; 0: it has none */
+    uint16_t lanes =
+        1; /* an element of several numbers has whole bytes, where each of them has not */
 };
 
 constexpr known types[] = {
@@ -42,11 +44,12 @@ constexpr known types[] = {
     {"float8_e5m2", 12, 8, 0},
     {"float8_e5m2fnuz", 13, 8, 0},
     {"float8_e8m0fnu", 14, 8, 0},
+    {"float4_e2m1fn_x2", 17, 4, 0, 2},
 };
 
 const known *find(const element &type) {
     for (const known &each : types) {
-        if (each.code == type.code && each.bits == type.bits && type.lanes == 1) {
+        if (each.code == type.code && each.bits == type.bits && each.lanes == type.lanes) {
             return &each;
         }
     }
@@ -54,21 +57,36 @@ const known *find(const element &type) {
 }
 
 element checked(const element &type) {
-    if (type.bits == 0 || type.bits % 8 != 0 || type.lanes == 0) {
-        throw nb::value_error("elements that are no whole bytes have no place in an Array");
+    if (type.bits == 0 || type.lanes == 0 || uint32_t{type.bits} * type.lanes % 8 != 0) {
+        throw nb::value_error(
+            "an element of an Array has whole bytes: name several lanes of such numbers, as float4_e2m1fn_x2 does");
     }
     return type;
 }
 
 element from_name(const std::string &name) {
+    std::vector<std::string> names;
     for (const known &each : types) {
         if (name == each.name) {
-            return {each.code, each.bits, 1};
+            return {each.code, each.bits, each.lanes};
         }
+        names.emplace_back(each.name);
     }
-    throw nb::value_error(("there is no type of elements called '" + name +
-                           "'; there are bool, int8, float32, bfloat16 and their kin")
-                              .c_str());
+    throw nb::value_error(
+        ("there is no type of elements called '" + name + "'" +
+         nearest(name, names, "; the types are bool, int8, float32, bfloat16 and their kin"))
+            .c_str());
+}
+
+/* As NumPy takes Python's own types. (bool has the name of its type of elements.) */
+const char *name_of_python_type(nb::handle argument) {
+    if (argument.is(reinterpret_cast<PyObject *>(&PyFloat_Type))) {
+        return "float64";
+    }
+    if (argument.is(reinterpret_cast<PyObject *>(&PyLong_Type))) {
+        return "int64";
+    }
+    return argument.is(reinterpret_cast<PyObject *>(&PyComplex_Type)) ? "complex128" : nullptr;
 }
 
 /* NumPy's dtypes are of the same name whichever end comes first. */
@@ -92,6 +110,9 @@ element element_from(nb::handle argument) {
         }
         return checked({nb::cast<uint8_t>(parts[0]), nb::cast<uint8_t>(parts[1]),
                         nb::cast<uint16_t>(parts[2])});
+    }
+    if (const char *name = name_of_python_type(argument)) {
+        return from_name(name);
     }
     for (const char *attribute : {"name", "__name__"}) {
         const nb::object name = attribute_of(argument, attribute);
@@ -130,7 +151,7 @@ std::string element_typestr(const element &type) {
 
 element element_from_typestr(const std::string &typestr) {
     for (const known &each : types) {
-        const element type = {each.code, each.bits, 1};
+        const element type = {each.code, each.bits, each.lanes};
         if (each.kind != 0 && element_typestr(type) == typestr) {
             return type;
         }

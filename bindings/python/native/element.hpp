@@ -17,13 +17,17 @@ struct element {
     uint64_t bytes() const {
         return uint64_t{bits} * lanes / 8;
     }
+    /** Integers of the same size, by which tensors of other types travel. */
+    element as_integer() const {
+        return {0, static_cast<uint8_t>(8 * bytes()), 1};
+    }
     uint32_t packed() const {
         return GPUIPC_ELEMENT_TYPE(code, bits, lanes);
     }
 };
 
-/** The type that an argument stands for: a name, what has a name (a dtype of NumPy, PyTorch or JAX), or DLPack's code,
- *  bits and lanes. Throws TypeError or ValueError. */
+/** The type that an argument stands for: a name, what has a name (a dtype of NumPy, PyTorch or JAX), one of Python's own
+ *  types of numbers, or DLPack's code, bits and lanes. Throws TypeError or ValueError. */
 element element_from(nb::handle argument);
 
 /** The type of GPUIPC_ELEMENT_TYPE. Throws ValueError for one whose elements are no whole bytes. */

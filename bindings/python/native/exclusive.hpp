@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include <nanobind/nanobind.h>
+#include "keywords.hpp"
 
 namespace nb = nanobind;
 
@@ -29,10 +29,15 @@ class exclusive {
     [[maybe_unused]] nb::ft_object_guard section_;
 };
 
-/** A function of the module. */
+/** A function of the module. One with keywords of its own refuses those that it does not know. */
 template <typename function, typename... extras>
 void define(nb::module_ &m, const char *name, function &&call, const extras &...more) {
-    m.def(name, std::forward<function>(call), nb::call_guard<exclusive>(), more...);
+    if constexpr (has_keywords<extras...>) {
+        m.def(name, with_known_keywords(name, std::forward<function>(call), more...),
+              nb::call_guard<exclusive>(), more..., nb::arg("unknown"));
+    } else {
+        m.def(name, std::forward<function>(call), nb::call_guard<exclusive>(), more...);
+    }
 }
 
 /** A class of the module: all that Python calls of it is exclusive. */
@@ -45,7 +50,13 @@ class bound_class : public nb::class_<bound, bases...> {
 
     template <typename function, typename... extras>
     bound_class &def(const char *name, function &&call, const extras &...more) {
-        base::def(name, std::forward<function>(call), nb::call_guard<exclusive>(), more...);
+        if constexpr (has_keywords<extras...>) {
+            base::def(name,
+                      with_known_keywords(called(name), std::forward<function>(call), more...),
+                      nb::call_guard<exclusive>(), more..., nb::arg("unknown"));
+        } else {
+            base::def(name, std::forward<function>(call), nb::call_guard<exclusive>(), more...);
+        }
         return *this;
     }
     /** A constructor. */
@@ -74,6 +85,12 @@ class bound_class : public nb::class_<bound, bases...> {
     bound_class &def_ro(const char *name, member bound::*of, const extras &...more) {
         base::def_ro(name, of, nb::call_guard<exclusive>(), more...);
         return *this;
+    }
+
+  private:
+    /** As a program calls it: a constructor by its class. */
+    std::string called(const std::string &name) const {
+        return name == "__init__" ? nb::borrow<nb::str>(this->attr("__name__")).c_str() : name;
     }
 };
 

@@ -218,7 +218,7 @@ nb::list capsules(const frame_object &self) {
         const element type = array.form.type;
         const bool is_plain = element_is_plain(type);
         if (!is_plain) {
-            array.form.type = element{0, type.bits, 1};
+            array.form.type = type.as_integer();
         }
         made.append(nb::make_tuple(form.names[i], dlpack_unordered(array),
                                    is_plain ? nb::none()

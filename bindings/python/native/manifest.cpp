@@ -83,7 +83,9 @@ manifest arrange(const nb::dict &specs, uint64_t alignment) {
     for (auto [name, spec] : specs) {
         layout form = layout_of_spec(spec);
         form.offset = aligned(made.bytes(), alignment);
-        (void)aligned(form.offset, form.extent());
+        if (form.extent() > UINT64_MAX - form.offset) {
+            throw nb::value_error("more bytes than there can be");
+        }
         made.add(nb::cast<std::string>(name), form);
     }
     return made;
@@ -183,8 +185,13 @@ void bind_manifest(nb::module_ &m) {
                  return nb::bytes(bytes.data(), bytes.size());
              })
         .def("__len__", [](const manifest &self) { return self.entries().size(); })
-        .def("__contains__", [](const manifest &self,
-                                const std::string &name) { return self.find(name) != nullptr; })
+        .def(
+            "__contains__",
+            [](const manifest &self, nb::handle name) {
+                return nb::isinstance<nb::str>(name) &&
+                       self.find(nb::cast<std::string>(name)) != nullptr;
+            },
+            nb::arg("name").none(), nb::sig("def __contains__(self, name: object, /) -> bool"))
         .def(
             "__iter__", [](const manifest &self) { return nb::iter(names_of(self)); },
             nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
@@ -204,11 +211,10 @@ void bind_manifest(nb::module_ &m) {
             "The ticket of a buffer and this manifest, the same each time. It ends with the buffer's last object.")
         .def(
             "__eq__",
-            [](const manifest &self, nb::handle other) {
-                return nb::isinstance<manifest>(other) &&
-                       written(self) == written(*nb::inst_ptr<manifest>(other));
+            [](const manifest &self, const manifest &other) {
+                return written(self) == written(other);
             },
-            nb::sig("def __eq__(self, other: object, /) -> bool"))
+            nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
         .def("__hash__",
              [](const manifest &self) { return std::hash<std::string>()(written(self)) >> 1; })
         .def(

@@ -268,6 +268,8 @@ class memory {
     bool has_pickles_out() const {
         return !handed_.is_over(handle_);
     }
+    /** Takes back every pickle that nobody has read, which then opens nothing. With the GIL. */
+    void cancel_lent();
     /** Waits until nothing is out. With the GIL, which is released meanwhile. */
     void await_returns(const patience &time);
     /** Of memory that was received: the sender may have it again when the stream is there. Closes it. */

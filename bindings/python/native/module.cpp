@@ -16,6 +16,15 @@
 #include "stream.hpp"
 #include "ticket.hpp"
 
+/* Threads that look after what was handed over, and the default context, belong to the process and take the main
+ * interpreter's GIL: a further interpreter that ends would wait for them without end. */
+static void check_interpreter() {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        throw nb::import_error(
+            "gpuipc does not run in a subinterpreter: import it in the main interpreter of the process");
+    }
+}
+
 static void check_version() {
     const uint32_t runs = gpuipc_version() / 100;
     const uint32_t built = GPUIPC_VERSION / 100;
@@ -49,6 +58,7 @@ static void translate(const std::exception_ptr &thrown, void *) {
 NB_MODULE(_native, m) {
     /* At exit variables of modules still have their arrays: the process's end gives those up. */
     nb::set_leak_warnings(false);
+    check_interpreter();
     check_version();
     binding::exclusive::begin(m);
     nb::register_exception_translator(translate);

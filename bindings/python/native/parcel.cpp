@@ -163,6 +163,7 @@ struct hand_over {
     homes of;
     std::shared_ptr<owner> kept;
     std::chrono::steady_clock::time_point open_until;
+    std::shared_ptr<process> to; /* NULL: any */
 };
 
 struct outstanding {
@@ -192,7 +193,7 @@ void take_back(const hand_over &of) {
 }
 
 bool is_over(const hand_over &item, std::chrono::steady_clock::time_point now) {
-    if (now >= item.open_until) {
+    if (now >= item.open_until || (item.to != nullptr && item.to->has_ended())) {
         take_back(item);
     }
     return are_over(item.of.front()->buffer(), item.loans);
@@ -240,6 +241,23 @@ std::shared_ptr<owner> hand_over_end(const gpuipc_mark &loan) {
         }
     }
     return nullptr;
+}
+
+bool hand_over_cancel(const std::vector<gpuipc_mark> &loans) {
+    outstanding &all = *current_outstanding();
+    bool is_taken = false;
+    {
+        const std::lock_guard<std::mutex> lock(all.mutex);
+        for (const hand_over &each : all.items) {
+            if (each.loans.size() == loans.size() &&
+                memcmp(each.loans.data(), loans.data(), loans.size() * sizeof(gpuipc_mark)) == 0) {
+                take_back(each);
+                is_taken = !are_over(each.of.front()->buffer(), each.loans);
+            }
+        }
+    }
+    hand_overs_look_after();
+    return !is_taken;
 }
 
 /* ---- a parcel -------------------------------------------------------------------------------- */
@@ -310,9 +328,11 @@ std::vector<uintptr_t> parcel::streams() const {
     return handles;
 }
 
-nb::tuple parcel::hand_over(const std::vector<uintptr_t> &streams, double open_seconds) {
+nb::tuple parcel::hand_over(const std::vector<uintptr_t> &streams, double open_seconds,
+                            std::shared_ptr<process> to) {
     nb::list list;
     binding::hand_over made;
+    made.to = std::move(to);
     made.of = of_;
     made.kept = kept_;
     made.open_until = std::chrono::steady_clock::now() +
@@ -356,6 +376,14 @@ void parcel::note_loans(const std::vector<gpuipc_mark> &made) {
 size_t parcel::lent() {
     forget_those_over();
     return loans_.size();
+}
+
+void parcel::cancel_lent() {
+    for (const gpuipc_mark &each : loans_) { /* those that were taken stay out */
+        const gpuipc_status status = gpuipc_buffer_cancel_loan(of_.front()->buffer(), &each);
+        (void)status;
+    }
+    hand_overs_look_after();
 }
 
 void parcel::await_returns(std::optional<double> timeout) {
@@ -452,6 +480,15 @@ void parcel::find_commons() {
     }
 }
 
+gpuipc_mark mark_from(const nb::bytes &bytes) {
+    gpuipc_mark mark;
+    if (bytes.size() != sizeof(mark.bytes)) {
+        throw nb::value_error("a loan has 16 bytes");
+    }
+    memcpy(mark.bytes, bytes.data(), sizeof(mark.bytes));
+    return mark;
+}
+
 namespace {
 
 /* ---- the allocator --------------------------------------------------------------------------- */
@@ -535,11 +572,27 @@ void bind_parcel(nb::module_ &m) {
         .def_prop_ro("devices", &parcel::devices)
         .def_prop_ro("lent", &parcel::lent)
         .def(
-            "hand_over", &parcel::hand_over, nb::arg("streams"), nb::arg("open_seconds"),
+            "hand_over",
+            [](parcel &self, const std::vector<uintptr_t> &streams, double open_seconds,
+               nb::handle to) { return self.hand_over(streams, open_seconds, process_from(to)); },
+            nb::arg("streams"), nb::arg("open_seconds"), nb::arg("to") = nb::none(),
             nb::sig(
-                "def hand_over(self, streams: collections.abc.Sequence[int], open_seconds: float) -> "
-                "tuple[tuple[bytes, bytes], ...]"))
+                "def hand_over(self, streams: collections.abc.Sequence[int], open_seconds: float, to: int | None = "
+                "None) -> tuple[tuple[bytes, bytes], ...]"))
+        .def("cancel_lent", &parcel::cancel_lent)
         .def("await_returns", &parcel::await_returns, nb::arg("timeout").none());
+    define(
+        m, "cancel_hand_over",
+        [](const std::vector<nb::bytes> &loans) {
+            std::vector<gpuipc_mark> marks;
+            for (const nb::bytes &each : loans) {
+                marks.push_back(mark_from(each));
+            }
+            return hand_over_cancel(marks);
+        },
+        nb::arg("loans"),
+        nb::sig("def cancel_hand_over(loans: collections.abc.Sequence[bytes]) -> bool"),
+        "Takes a hand-over back that no receiver has taken. False: one has.");
     define(m, "torch_configure", configure, nb::arg("kind"), nb::arg("openers"),
            nb::arg("access_devices"));
     define(m, "torch_refuse", refuse, nb::arg("sentence"),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "array.hpp"
+#include "process.hpp"
 
 namespace binding {
 
@@ -141,10 +142,14 @@ class parcel {
     std::vector<uint32_t> devices() const;
     std::vector<uintptr_t> streams() const;
 
-    /** Everything in it to one receiver: a ticket and a loan for each home, made on these streams. */
-    nb::tuple hand_over(const std::vector<uintptr_t> &streams, double open_seconds);
+    /** Everything in it to one receiver: a ticket and a loan for each home, made on these streams. @p to: the receiver,
+     *  with whose end the hand-over ends that it has not taken; NULL: any process. */
+    nb::tuple hand_over(const std::vector<uintptr_t> &streams, double open_seconds,
+                        std::shared_ptr<process> to = nullptr);
     /** How many loans of it are out. */
     size_t lent();
+    /** Takes back every loan that no receiver has taken. */
+    void cancel_lent();
     void await_returns(std::optional<double> timeout);
 
   private:
@@ -164,9 +169,14 @@ class parcel {
     size_t look_at_ = 16; /* when there are so many loans, those that are over are forgotten */
 };
 
+/** Throws ValueError for bytes of another length. */
+gpuipc_mark mark_from(const nb::bytes &bytes);
+
 /** Of a hand-over of this very process that nobody else is to have any more: who keeps the memory. NULL: there is no
  *  such hand-over. */
 std::shared_ptr<owner> hand_over_end(const gpuipc_mark &loan);
+/** Takes back all loans of a hand-over of this process that no receiver has taken. Whether none has: then none gets them. */
+bool hand_over_cancel(const std::vector<gpuipc_mark> &loans);
 /** Lets go of what has been given back, or that nobody has taken in its time. On any thread, with or without the GIL. */
 void hand_overs_look_after();
 size_t hand_overs_count();

@@ -72,6 +72,21 @@ void memory::await_pickles(const patience &time) {
     }
 }
 
+/* A pickle that is not counted opens by its ticket alone. */
+void memory::cancel_lent() {
+    check_open();
+    for (const gpuipc_mark &each : handed_.loans) { /* those that were taken stay out */
+        const gpuipc_status status = gpuipc_buffer_cancel_loan(handle_, &each);
+        (void)status;
+    }
+    for (const gpuipc_ticket &each : handed_.tickets) {
+        const gpuipc_status status = gpuipc_server_revoke(context_->server_if_any(), &each);
+        (void)status;
+    }
+    handed_.are_counted = true;
+    handed_.fresh_until = {}; /* the next pickle has a new ticket */
+}
+
 void memory::await_returns(const patience &time) {
     check_open();
     await_pickles(time);

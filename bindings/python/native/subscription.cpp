@@ -268,8 +268,7 @@ subscription_object subscribe(nb::handle channel, const std::string &delivery, u
     const std::optional<gpuipc_stream> named = frame_stream_named(stream);
     peer_rule rule(users, nb::none());
     gpuipc_subscription_config config = GPUIPC_SUBSCRIPTION_CONFIG_INIT;
-    config.device =
-        device.is_none() ? GPUIPC_DEVICE_OWNER : device_field(nb::cast<int64_t>(device));
+    config.device = device_or_owner(device);
     config.delivery = delivery_from(delivery);
     config.first = first_from(first);
     config.policy = rule.function();
@@ -394,7 +393,7 @@ void bind_subscription(nb::module_ &m) {
         nb::arg("users") = nb::none(), nb::arg("context") = nb::none(),
         nb::sig(
             "def subscribe(channel: Ticket | bytes | str, *, delivery: str = \"all\", hold: int = 1, first: str = "
-            "\"next\", device: int | None = None, stream: object | None = None, look: float | None = None, "
+            "\"next\", device: object | None = None, stream: object | None = None, look: float | None = None, "
             "timeout: float | None = 5.0, users: collections.abc.Iterable[int | str] | None = None, context: Context | None = None) -> "
             "Subscription"),
         "Opens a channel for reading, by its name or by Channel.ticket(). delivery: 'all' frames in order, which the writer waits "

@@ -46,9 +46,8 @@ static gpuipc_ticket narrow(const gpuipc_ticket &whole, uint64_t offset, uint64_
     return part;
 }
 
-static bool is_equal(const gpuipc_ticket &one, nb::handle other) {
-    return nb::isinstance<gpuipc_ticket>(other) &&
-           memcmp(one.bytes, nb::inst_ptr<gpuipc_ticket>(other)->bytes, sizeof(one.bytes)) == 0;
+static bool is_equal(const gpuipc_ticket &one, const gpuipc_ticket &other) {
+    return memcmp(one.bytes, other.bytes, sizeof(one.bytes)) == 0;
 }
 
 void bind_ticket(nb::module_ &m) {
@@ -66,7 +65,8 @@ void bind_ticket(nb::module_ &m) {
         .def("__bytes__", to_bytes)
         .def("__str__", to_text)
         .def("__repr__", [](const gpuipc_ticket &) { return "<gpuipc.Ticket, a secret>"; })
-        .def("__eq__", is_equal, nb::sig("def __eq__(self, other: object, /) -> bool"))
+        .def("__eq__", is_equal, nb::is_operator(),
+             nb::sig("def __eq__(self, other: object, /) -> bool"))
         .def("__hash__", [](const gpuipc_ticket &self) { return nb::hash(to_bytes(self)); })
         .def(
             "__reduce__",

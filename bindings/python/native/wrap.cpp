@@ -18,9 +18,15 @@ struct taken {
     uint64_t address;
     layout form;
     std::shared_ptr<owner> held;
+    int32_t device = 0; /* where it is told */
 };
 
 array_object wrap_taken(const taken &from, const std::shared_ptr<context> &of) {
+    if (from.form.is_empty()) { /* there is no memory, and nobody whose it could be */
+        return {create_memory(1, nb::int_(from.device), nb::none(), nb::make_tuple(), nb::none(),
+                              nb::cast(context_object{of})),
+                from.form};
+    }
     check_no_slot(from.address);
     gpuipc_buffer *wrapped = nullptr;
     check(released([&] {
@@ -91,7 +97,7 @@ taken take_tensor(nb::handle capsule, const char *name, const char *used_name) {
     auto held = std::make_shared<tensor_owner<tensor_type>>(tensor);
     check_device(tensor->tensor.device_type);
     return {reinterpret_cast<uintptr_t>(tensor->tensor.data) + tensor->tensor.byte_offset,
-            form_of(tensor->tensor), std::move(held)};
+            form_of(tensor->tensor), std::move(held), tensor->tensor.device_id};
 }
 
 /* What the producer's streams were given is before what the legacy default stream is given from now on. */
@@ -167,6 +173,9 @@ taken take_address(const nb::tuple &pair) {
         throw nb::value_error("memory as a tuple is (address, nbytes)");
     }
     const element byte = element_from_packed(GPUIPC_ELEMENT_TYPE(GPUIPC_ELEMENT_UINT, 8, 1));
+    if (nb::cast<int64_t>(pair[1]) == 0) {
+        throw nb::value_error("memory as a tuple has one byte at least");
+    }
     return {nb::cast<uint64_t>(pair[0]), layout_compact(byte, {nb::cast<int64_t>(pair[1])}),
             nullptr};
 }

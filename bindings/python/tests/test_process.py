@@ -488,14 +488,11 @@ def test_an_orphan_expires(monkeypatch: pytest.MonkeyPatch) -> None:
         pickle.loads(text)
 
 
-def test_unpickling_opens_for_the_device_chosen() -> None:
+def test_unpickling_opens_for_the_device_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     array = gpuipc.empty(16, "int8", device=0)
     text = pickle.dumps(array)
-    token = gpuipc.config.open_device.set(1)
-    try:
-        assert pickle.loads(text).access_device == 1
-    finally:
-        gpuipc.config.open_device.reset(token)
+    monkeypatch.setattr(gpuipc.config, "open_device", 1)
+    assert pickle.loads(text).access_device == 1
 
 
 def test_a_damaged_pickle_is_refused() -> None:

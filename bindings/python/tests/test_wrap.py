@@ -74,7 +74,7 @@ def test_the_cuda_array_interface(memory: int) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"shape": (4, 0)}, {"typestr": ">f4"}, {"typestr": "<V4"}, {"strides": (-32, 4)}, {"strides": (0, 0)},
+        {"shape": (4, -1)}, {"typestr": ">f4"}, {"typestr": "<V4"}, {"strides": (-32, 4)}, {"strides": (0, 0)},
         {"strides": (33, 4)}, {"mask": object()}, {"strides": (4,)}, {"shape": (1 << 40,)},
     ],
 )  # fmt: skip

@@ -109,6 +109,7 @@ __all__ = [
     "get_include",
     "get_library",
     "get_preload",
+    "is_available",
     "lingering",
     "listen",
     "measure",
@@ -136,6 +137,17 @@ _rebuild.__qualname__ = _rebuild.__module__
 
 # Sooner found than a method, and by multiprocessing's pickler, too.
 copyreg.pickle(Array, _native.reduce)  # type: ignore[arg-type]
+
+
+def is_available() -> bool:
+    """There is a driver, and a GPU whose memory can be shared; of the emulated driver, too. Raises nothing.
+
+    Why not, Context.default() says by its exception, devices() by why_not of each, and ``python -m gpuipc doctor``.
+    """
+    try:
+        return any(device.can_share for device in devices())
+    except Exception:
+        return False
 
 
 def get_include() -> str:

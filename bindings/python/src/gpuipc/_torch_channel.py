@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from gpuipc import _native
+from gpuipc._devices import number
 from gpuipc._torch_streams import start
 
 _from_dlpack: Any = torch._C._from_dlpack
@@ -218,14 +219,14 @@ class Channel:
         *,
         shape: Any = None,
         dtype: torch.dtype | None = None,
-        device: torch.device | str | int | None = None,
+        device: object | None = None,
         **options: Any,
     ):
         place = _device_of(like, device)
         if place.type == "cpu":
             options.setdefault("transport", "host")
         elif place.type == "cuda":
-            options["device"] = place.index if place.index is not None else torch.cuda.current_device()
+            options["device"] = number(place)
         else:
             raise TypeError(f"memory of '{place.type}' is not shared here")
         self.native: _native.Channel = _native.Channel(name, shape, dtype, like=_plain(like), **options)
@@ -273,7 +274,7 @@ class Channel:
 
 def _device_of(like: Any, device: Any) -> torch.device:
     if device is not None:
-        return torch.device(f"cuda:{device}" if isinstance(device, int) else device)
+        return torch.device("cpu") if str(device) == "cpu" else torch.device("cuda", number(device))
     if like is None:
         raise TypeError("a channel is like a tensor, or has a shape, a dtype and a device")
     tensors = list(like.values()) if isinstance(like, Mapping) else [like]
@@ -391,12 +392,11 @@ class Subscription:
 
 
 def subscribe(
-    channel: _native.Ticket | bytes | str, *, device: torch.device | str | int | None = None, **options: Any
+    channel: _native.Ticket | bytes | str, *, device: object | None = None, **options: Any
 ) -> Subscription:
     """Opens a channel for reading: by its name, or by Channel.ticket(). device: whose tensors frames are to be; None: that
     of the memory. The other arguments are those of gpuipc.subscribe()."""
     if device is not None:
-        place = torch.device(f"cuda:{device}" if isinstance(device, int) else device)
-        options["device"] = place.index if place.index is not None else torch.cuda.current_device()
+        options["device"] = number(device)
         start([options["device"]])
     return Subscription(_native.subscribe(channel, **options))

@@ -262,7 +262,7 @@ class Connection:
     async def receive(
         self,
         *,
-        device: int | None = None,
+        device: object | None = None,
         access: str | None = None,
         stream: object | None = None,
         wait: bool = True,

@@ -23,9 +23,9 @@ class Arena(Mapping[str, Array]):
         specs: Mapping[str, Any],
         *,
         alignment: int = 256,
-        device: int = 0,
-        openers: Iterable[int | bytes] | None = None,
-        access_devices: Iterable[int] = (),
+        device: object = 0,
+        openers: Iterable[object] | None = None,
+        access_devices: Iterable[object] = (),
         transport: str | None = None,
         context: Context | None = None,
     ) -> None:
@@ -33,7 +33,7 @@ class Arena(Mapping[str, Array]):
         if not len(manifest):
             raise ValueError("an arena has one array at least")
         buffer = create(
-            manifest.nbytes,
+            max(manifest.nbytes, 1),
             device=device,
             openers=openers,
             access_devices=access_devices,
@@ -80,6 +80,10 @@ class Arena(Mapping[str, Array]):
         """As Buffer.await_returns()."""
         self.buffer.await_returns(timeout)
 
+    def cancel_lent(self) -> None:
+        """As Buffer.cancel_lent()."""
+        self.buffer.cancel_lent()
+
     def give_back(self, stream: object | None = None) -> None:
         """As Buffer.give_back()."""
         self.buffer.give_back(stream)
@@ -100,7 +104,7 @@ class Arena(Mapping[str, Array]):
 
     # It is memory, and equal to itself alone.
     def __eq__(self, other: object) -> bool:
-        return self is other
+        return True if self is other else NotImplemented
 
     def __hash__(self) -> int:
         return id(self) >> 4

@@ -23,7 +23,7 @@ _OUT_OF_MEMORY = 2
 class _Allocations:
     """Each is a Buffer. Given up, it stays until the GPU's work so far is done, and as long as others have it open."""
 
-    def __init__(self, openers: Iterable[int | bytes] | None, context: gpuipc.Context | None) -> None:
+    def __init__(self, openers: Iterable[object] | None, context: gpuipc.Context | None) -> None:
         self.openers = None if openers is None else list(openers)
         self.context = context
         self.buffers: dict[int, gpuipc.Buffer] = {}
@@ -41,7 +41,7 @@ class _Allocations:
         self.buffers.pop(address, None)
 
 
-def allocator(*, openers: Iterable[int | bytes] | None = None, context: gpuipc.Context | None = None) -> Any:
+def allocator(*, openers: Iterable[object] | None = None, context: gpuipc.Context | None = None) -> Any:
     """A cupy.cuda.PythonFunctionAllocator. Each allocation takes the driver's time and granularity (2 MiB), so it
     belongs under a cupy.cuda.MemoryPool. openers: as in gpuipc.empty()."""
     allocations = _Allocations(openers, context)

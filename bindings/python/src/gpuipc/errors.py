@@ -141,10 +141,14 @@ _CAPTURE_CODES = range(900, 910)
 _NOTES = {
     "GPUIPC_ERR_DEVICE_NOT_VISIBLE": (
         "CUDA_VISIBLE_DEVICES of this process: {visible}. Open it for a GPU that is there: gpuipc.open(ticket, device=0), "
-        "or gpuipc.config.open_device.set(0) before unpickling"
+        "or gpuipc.config.open_device = 0 before unpickling"
     ),
     "GPUIPC_ERR_DEVICE_NOT_FOUND": "CUDA_VISIBLE_DEVICES of this process: {visible}. gpuipc.devices() are what it sees",
     "GPUIPC_ERR_NO_DEVICE": "CUDA_VISIBLE_DEVICES of this process: {visible}",
+    "GPUIPC_ERR_SERVER_BUSY": (
+        "in the process that shares the memory: gpuipc.config.max_connections_per_user = N before its first ticket or "
+        "pickle, or Context(max_connections_per_user=N), or Server(max_connections_per_user=N)"
+    ),
     "GPUIPC_ERR_FORKED": (
         "with multiprocessing: get_context('spawn') or get_context('forkserver'); the child gets arrays by a queue or a pipe"
     ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuipc import _native
+from gpuipc._devices import number
 from gpuipc._native import Array, Buffer, Connection, Context, Device
 
 
@@ -136,27 +137,32 @@ class Memory:
 # ---- questions
 
 
+def _pair(owner: object, user: object | None) -> tuple[int, int]:
+    first = number(owner)
+    return first, first if user is None else number(user)
+
+
 def devices(*, context: Context | None = None) -> list[Device]:
     """The GPUs that this process sees."""
     return (context or Context.default()).devices
 
 
 def transports(
-    owner: int = 0, user: int | None = None, *, connection: Connection | None = None, context: Context | None = None
+    owner: object = 0, user: object | None = None, *, connection: Connection | None = None, context: Context | None = None
 ) -> dict[str, Transport]:
     """Every way by which device user (None: the owner) reaches memory of device owner in another process.
 
     Found by doing it, once for each pair, and remembered: milliseconds at first. connection: the process at the other
     end, for what lies between the two processes.
     """
-    user = owner if user is None else user
+    pair = _pair(owner, user)
     names = _native.transport_names()
-    return {name: Transport(**_native.query(name, owner, user, connection, context)) for name in names}
+    return {name: Transport(**_native.query(name, *pair, connection, context)) for name in names}
 
 
 def select(
-    owner: int = 0,
-    user: int | None = None,
+    owner: object = 0,
+    user: object | None = None,
     *,
     buffer: Buffer | None = None,
     policy: str = "zero-copy",
@@ -167,16 +173,14 @@ def select(
 
     buffer: memory that there is already. Raises GpuipcError (GPUIPC_ERR_NO_TRANSPORT) when there is none.
     """
-    user = owner if user is None else user
-    return Selection(*_native.select(owner, user, buffer, policy, connection, context))
+    return Selection(*_native.select(*_pair(owner, user), buffer, policy, connection, context))
 
 
 def measure(
-    transport: str, owner: int = 0, user: int | None = None, *, context: Context | None = None
+    transport: str, owner: object = 0, user: object | None = None, *, context: Context | None = None
 ) -> Measurement:
     """Measures a transport, in about a second; the devices should be idle. transports() answers with it later on."""
-    user = owner if user is None else user
-    return Measurement(**_native.measure(transport, owner, user, context))
+    return Measurement(**_native.measure(transport, *_pair(owner, user), context))
 
 
 def topology(*, context: Context | None = None) -> dict[tuple[int, int], Link]:
@@ -188,6 +192,8 @@ def topology(*, context: Context | None = None) -> dict[tuple[int, int], Link]:
 
 def _span(shape: Sequence[int], strides: Sequence[int] | None, itemsize: int) -> int:
     """From the first byte to the last."""
+    if 0 in shape:
+        return 0
     if strides is None:
         nbytes = itemsize
         for each in shape:

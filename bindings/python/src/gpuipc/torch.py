@@ -34,6 +34,7 @@ from weakref import finalize
 import torch
 
 from gpuipc import _native, config, errors
+from gpuipc._devices import number
 from gpuipc._native import Array, Context
 from gpuipc._torch_channel import Channel, Frame, FrameDict, Loan, LoanDict, Subscription, subscribe
 from gpuipc._torch_streams import NO_DEVICE as _NO_DEVICE
@@ -49,6 +50,9 @@ __all__ = [
 _GRAD, _PARAMETER = 1, 2  # what a tensor is besides its memory
 
 _from_dlpack: Callable[[Any], torch.Tensor] = torch._C._from_dlpack
+_CPU = 1  # kDLCPU
+_TAKES_VERSIONS = hasattr(torch._C, "_to_dlpack_versioned")
+"""PyTorch knows DLPack 1.x."""
 
 
 # ---- one tensor
@@ -107,13 +111,18 @@ def tensor(array: Array) -> torch.Tensor:
     """The tensor over an Array's memory, on the device that the Array is for. PyTorch's current stream there waits for
     the contents, and no other device is touched."""
     kind, device = array.__dlpack_device__()
-    if kind == 1:
-        return _from_dlpack(array.__dlpack__())
-    _start([device])
-    stream = _current_stream(device)
-    if array.read_only:  # only the newer form says so; what PyTorch makes of that is its affair
-        return _from_dlpack(array.__dlpack__(stream or 1, max_version=(1, 0)))
-    return _from_dlpack(array.__dlpack__(stream or 1))
+    stream: int | None = None
+    if kind != _CPU:
+        _start([device])
+        stream = _current_stream(device) or 1
+    if not array.read_only:
+        return _from_dlpack(array.__dlpack__(stream))
+    if not _TAKES_VERSIONS:
+        raise BufferError(
+            f"this memory may only be read, which PyTorch {torch.__version__} has no form for: use one that takes "
+            "DLPack 1.x, or a ticket of share(access='rw')"
+        )
+    return _from_dlpack(array.__dlpack__(stream, max_version=(1, 0)))  # only this form says so
 
 
 def _extent(of: torch.Tensor) -> int:
@@ -198,8 +207,8 @@ def wrap(of: torch.Tensor) -> Array:
     why_not = _why_not(of)
     if why_not is not None:
         raise TypeError(why_not)
-    if of.numel() == 0:
-        raise ValueError("a tensor without elements has no memory that could be shared")
+    if of.numel() == 0 and of.is_cuda:
+        return _native.empty(tuple(of.shape), of.dtype, device=of.device)
     _check_shareable(of)
     return _native.wrap(_Exported(of.detach()))
 
@@ -266,7 +275,7 @@ class _Pickler(pickle.Pickler):
             return number
         flag = _reducer.flag(value)
         if flag is None:  # not simply memory that is handed over
-            if value.device.type == "cpu" and not _is_known(value):
+            if value.device.type == "cpu" and (value.numel() == 0 or not _is_known(value)):
                 return None  # by value, as PyTorch pickles it
             why_not = _why_not(value)
             if why_not is not None:
@@ -388,22 +397,32 @@ class Bundle:
         self._is_made = False
         return self
 
-    def lend(self) -> Lent:
-        """Hands it over now, to whoever gets what this returns, by whichever channel that pickles. The contents are
-        those that the current streams have been given until now, and await_returns() waits for this hand-over, too."""
-        return Lent(self._handed_over(here=True))
+    def lend(self, to: object | None = None) -> Lent:
+        """Hands it over now, to the process that gets what this returns, by any channel that pickles. The contents are
+        those that the current streams have been given until now, and await_returns() waits for this hand-over, too.
+
+        to: the process that is to get it: its number, or an object with that as pid (multiprocessing.Process,
+        subprocess.Popen). When the process ends before it has unpickled, the hand-over is cancelled within a second.
+        Raises ProcessLookupError where it has ended already. None: Lent.cancel() does it, or the time
+        (gpuipc.config.orphan_seconds)."""
+        return Lent(self._handed_over(here=True, to=_process_number(to)))
+
+    def cancel_lent(self) -> None:
+        """Cancels every hand-over, pickles too, that no process has unpickled yet. Receivers that have it keep it."""
+        if self._parcel is not None:
+            self._parcel.cancel_lent()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_bundle, self._handed_over(here=threading.get_ident() == self._thread))
 
-    def _handed_over(self, here: bool) -> tuple[Any, ...]:
+    def _handed_over(self, here: bool, to: int | None = None) -> tuple[Any, ...]:
         if self._parcel is None:
             raise TypeError(
                 "this Bundle came from another process, which would not know of a further receiver: put copies of its "
                 "tensors on the queue, or let its owner hand it over"
             )
         streams = _current_streams(self._parcel) if here else self._streams
-        return (self._parcel.hand_over(streams, _seconds()), self._parcel.contents, self._structure, self._flags)
+        return (self._parcel.hand_over(streams, _seconds(), to), self._parcel.contents, self._structure, self._flags)
 
     @property
     def tensors(self) -> Any:
@@ -419,7 +438,7 @@ class Bundle:
             if any(self._flags):
                 made = [_flagged(each, flag) for each, flag in zip(made, self._flags, strict=True)]
             devices = [device for device in self._delivery.devices if device != _NO_DEVICE]
-            device = devices[0] if devices else config.open_device.get() or 0
+            device = devices[0] if devices else config._opening() or 0
             self._tensors = _restored(self._structure, made, device)
             self._is_made = True
         return self._tensors
@@ -451,7 +470,14 @@ class Bundle:
         """Waits until every receiver has given it back (let go of all of its tensors, or ended): from then on the
         tensors may be written again. Raises errors.Timeout."""
         if self._parcel is not None:
-            self._parcel.await_returns(timeout)
+            try:
+                self._parcel.await_returns(timeout)
+            except errors.Timeout as error:
+                error.add_note(
+                    "what a process has not unpickled is cancelled by Lent.cancel() and Bundle.cancel_lent(), and by itself "
+                    "when the process named in lend(to=) has ended"
+                )
+                raise
 
     def give_back(self) -> None:
         """Gives a Bundle that has arrived back, when the current streams are there. Its tensors, and what views them,
@@ -470,8 +496,28 @@ class Lent:
     def __init__(self, arguments: tuple[Any, ...]):
         self._arguments = arguments
 
+    def cancel(self) -> bool:
+        """Takes it back unless a process has unpickled it: nobody can unpickle it afterwards, and await_returns() does not
+        wait for it. False: a process has it, which gives it back as ever, and nothing changes. May be called again, from
+        any thread."""
+        return _native.cancel_hand_over([loan for _, loan in self._arguments[0]])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_bundle, self._arguments)
+
+
+def _process_number(of: object | None) -> int | None:
+    if of is None:
+        return None
+    number = of if isinstance(of, int) else getattr(of, "pid", None)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"a process is its number, or an object with a pid that was started, not {of!r}")
+    if number <= 0:
+        raise ValueError("the number of a process is above 0")
+    for name in ("exitcode", "returncode"):  # its parent has waited for it, and the number may be another's
+        if getattr(of, name, None) is not None:
+            raise ProcessLookupError(f"process {number} has ended")
+    return number
 
 
 def _rebuild_bundle(*arguments: Any) -> Bundle:
@@ -612,10 +658,10 @@ class MemPool:
 
     def __init__(
         self,
-        openers: Iterable[int | bytes] = (),
-        device: int | torch.device | Iterable[int] | None = None,
+        openers: Iterable[object] = (),
+        device: object | Iterable[object] | None = None,
         *,
-        access_devices: Iterable[int] | None = None,
+        access_devices: Iterable[object] | None = None,
     ):
         if not hasattr(torch.cuda, "MemPool") or not hasattr(torch.cuda, "use_mem_pool"):
             raise RuntimeError(f"PyTorch {torch.__version__} has no torch.cuda.MemPool: use 2.6 or newer, with CUDA")
@@ -631,16 +677,16 @@ class MemPool:
                 "(https://github.com/pytorch/pytorch/issues/147851): take it out of PYTORCH_CUDA_ALLOC_CONF, or share "
                 "the tensors as they are, by gpuipc.torch.wrap() or Bundle()"
             )
-        uuids = [Context.default().devices[each].uuid if isinstance(each, int) else each for each in openers]
-        others = range(torch.cuda.device_count()) if access_devices is None else access_devices
+        uuids = [each if isinstance(each, bytes) else Context.default().devices[number(each)].uuid for each in openers]
+        others = range(torch.cuda.device_count()) if access_devices is None else map(number, access_devices)
         self._allocator = _allocator(tuple(uuids), tuple(others))
         self._devices: tuple[int, ...] | None
         if device is None:
             self._devices = None
-        elif isinstance(device, Iterable):
-            self._devices = tuple(device)
+        elif isinstance(device, Iterable) and not isinstance(device, str):
+            self._devices = tuple(map(number, device))
         else:
-            self._devices = (torch.device(device).index or 0 if not isinstance(device, int) else device,)
+            self._devices = (number(device),)
         self._local = _Local()
         self._idle: dict[int, list[Any]] = {}  # of PyTorch's, of which each takes one thread at a time
         finalize(self, _end_pools, self._idle).atexit = False

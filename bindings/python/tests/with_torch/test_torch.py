@@ -3,7 +3,9 @@
 
 import contextlib
 import gc
+import os
 import pickle
+import signal
 import threading
 import warnings
 from collections import OrderedDict
@@ -101,7 +103,7 @@ def test_a_tensor_of_an_array_is_its_memory() -> None:
 def test_what_is_no_memory_of_a_gpu_is_refused_with_the_reason() -> None:
     for wrong, text in (
         (torch.ones(3), "its own process"),
-        (torch.empty(0), "without elements"),
+        (torch.empty(0), "its own process"),
         (torch.eye(3).to_sparse(), "sparse"),
         (torch.empty(3, device="meta"), "meta"),
         (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "quantized"),
@@ -328,6 +330,102 @@ def test_a_bundle_that_nobody_reads_is_let_go(arena: Arena, monkeypatch: pytest.
         pass
     with pytest.raises(gpuipc.errors.TicketError):
         pickle.loads(text)
+
+
+def unread(queue: Any) -> None:
+    """A worker that does not come to read."""
+    queue.get()
+
+
+def test_what_was_lent_is_cancelled(arena: Arena, other: Other) -> None:
+    bundle = gpuipc.torch.Bundle([arena.make(4)])
+    lent = bundle.lend()
+    assert bundle.lent_count == 1 and lent.cancel() and lent.cancel() and bundle.lent_count == 0
+    bundle.await_returns(PATIENCE)
+    with pytest.raises(gpuipc.errors.TicketError, match="cancelled"):
+        pickle.loads(pickle.dumps(lent))
+    other("keep")
+    taken, kept_here = bundle.lend(), bundle.lend()
+    other(taken)
+    assert not taken.cancel() and bundle.lent_count == 2
+    bundle.cancel_lent()
+    assert bundle.lent_count == 1 and kept_here.cancel()
+    other("let go")
+    bundle.await_returns(PATIENCE)
+    assert taken.cancel()
+
+
+def test_what_is_lent_to_a_process_ends_with_it(arena: Arena, spawn: SpawnContext) -> None:
+    queue = spawn.Queue()
+    process = spawn.Process(target=unread, args=(queue,))
+    bundle = gpuipc.torch.Bundle([arena.make(4)])
+    with pytest.raises(TypeError, match="was started"):
+        bundle.lend(to=process)
+    process.start()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    lent = [bundle.lend(to=process), bundle.lend(to=process.pid), bundle.lend(to=process)]
+    assert bundle.lent_count == 3 and len(os.listdir("/proc/self/fd")) <= descriptors + 2
+    with pytest.raises(gpuipc.errors.Timeout) as failed:
+        bundle.await_returns(0.01)
+    assert "Lent.cancel()" in "".join(failed.value.__notes__)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    bundle.await_returns(PATIENCE)  # its parent has not waited for it
+    assert bundle.lent_count == 0 and all(each.cancel() for each in lent)
+    for ended in (process.pid, process):
+        with pytest.raises(ProcessLookupError, match=f"process {process.pid} has ended"):
+            bundle.lend(to=ended)
+    process.join(PATIENCE)
+    for ended in (process, process.pid):
+        with pytest.raises(ProcessLookupError, match=f"process {process.pid} has ended"):
+            bundle.lend(to=ended)
+    for wrong, error in (("5", TypeError), (True, TypeError), (-5, ValueError), (0, ValueError)):
+        with pytest.raises(error):
+            bundle.lend(to=wrong)
+    pickle.loads(pickle.dumps(bundle.lend(to=os.getpid())))
+    bundle.await_returns(PATIENCE)
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="PyTorch before 2.8 has no FP4")
+def test_numbers_of_4_bits(installed: None, arena: Arena) -> None:
+    whole = arena.make(8, dtype="uint8")
+    whole.copy_(torch.arange(8))
+    tensor = whole.view(torch.float4_e2m1fn_x2)
+    made = [
+        ForkingPickler.loads(ForkingPickler.dumps(tensor)),
+        pickle.loads(pickle.dumps(gpuipc.torch.Bundle({"alone": tensor})))["alone"],
+        pickle.loads(pickle.dumps(gpuipc.torch.Bundle({"one": tensor, "both": whole})))["one"],
+    ]
+    for each in made:
+        assert (each.dtype, each.view(torch.uint8).tolist()) == (torch.float4_e2m1fn_x2, list(range(8)))
+    array = gpuipc.empty(4, torch.float4_e2m1fn_x2, transport="host")
+    assert gpuipc.torch.tensor(array).dtype is torch.float4_e2m1fn_x2
+
+
+def test_memory_that_may_only_be_read() -> None:
+    array = gpuipc.empty(4, "float32", transport="host")
+    opened = gpuipc.open(array.share(access="r"))
+    assert isinstance(opened, gpuipc.Array)
+    if hasattr(torch._C, "_to_dlpack_versioned"):
+        assert gpuipc.torch.tensor(opened).data_ptr() == opened.address
+    else:
+        with pytest.raises(BufferError, match="may only be read"):
+            gpuipc.torch.tensor(opened)
+
+
+def test_devices_of_pytorch() -> None:
+    for device in (torch.device("cuda", 1), torch.device("cuda:1"), "cuda:1"):
+        assert gpuipc.empty(4, "int8", device=device, openers=[device]).device == 1
+    assert gpuipc.empty(4, torch.int8, device=torch.device("cuda")).device == 0
+    with pytest.raises(ValueError, match="transport='host'"):
+        gpuipc.empty(4, "int8", device=torch.device("cpu"))
+
+
+def test_tensors_without_elements(arena: Arena, other: Other) -> None:
+    none = gpuipc.torch.tensor(gpuipc.empty((0, 4), "float32", transport="host"))
+    assert (tuple(none.shape), none.dtype) == ((0, 4), torch.float32)
+    tensors = {"none": none, "own": torch.empty(3, 0), "some": arena.make(2)}
+    assert other(gpuipc.torch.Bundle(tensors)) == torch_others.described(tensors)
 
 
 LOANS = 2047

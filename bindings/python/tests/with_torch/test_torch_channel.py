@@ -54,6 +54,34 @@ def publish(channel: gpuipc.torch.Channel, value: float) -> None:
         frame.fill_(value)
 
 
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="PyTorch before 2.8 has no FP4")
+def test_frames_of_numbers_of_4_bits() -> None:
+    like = torch.arange(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    with gpuipc.torch.Channel(like=like) as channel, gpuipc.torch.subscribe(channel.ticket()) as frames:
+        with channel.loan(timeout=PATIENCE) as loan:
+            loan.view(torch.uint8).copy_(torch.arange(8))
+        with frames.take(PATIENCE) as frame:
+            assert (frame.dtype, frame.view(torch.uint8).tolist()) == (like.dtype, list(range(8)))
+
+
+def test_frames_without_elements() -> None:
+    like = {"none": torch.empty(0, 4), "some": torch.zeros(2)}
+    with gpuipc.torch.Channel(like=like) as channel, gpuipc.torch.subscribe(channel.ticket()) as frames:
+        channel.loan(timeout=PATIENCE).publish()
+        with frames.take(PATIENCE) as frame:
+            assert {name: tuple(each.shape) for name, each in frame.items()} == {"none": (0, 4), "some": (2,)}
+
+
+def test_devices_of_frames() -> None:
+    for device in ("cpu", torch.device("cpu")):
+        with gpuipc.torch.Channel(shape=(2,), dtype=torch.float32, device=device) as channel:
+            assert channel.native.buffer.transport == "host"
+    with pytest.raises(ValueError, match="no device 'mps'"):
+        gpuipc.torch.Channel(shape=(2,), dtype=torch.float32, device="mps")
+    with pytest.raises(TypeError, match="did you mean 'slots'"):
+        gpuipc.torch.Channel(like=torch.zeros(2), slot=3)
+
+
 def test_frames_arrive(spawn: SpawnContext) -> None:
     here, there = spawn.Pipe()
     name = f"tensors-{os.getpid()}"
