@@ -41,7 +41,7 @@ def test_one_without_dimensions() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    [(0, "int8"), ((3, 0), "int8"), (-1, "int8"), ((1,) * 9, "int8"), ((1 << 40, 1 << 40), "int8"), (1 << 62, "float64")],
+    [((3, -1), "int8"), (-1, "int8"), ((1,) * 9, "int8"), ((1 << 40, 1 << 40), "int8"), (1 << 62, "float64")],
 )
 def test_what_cannot_be(shape: Any, dtype: Any) -> None:
     with pytest.raises(ValueError):

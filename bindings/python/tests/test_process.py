@@ -515,8 +515,8 @@ def test_a_pickle_that_reaches_beyond_is_refused() -> None:
         head = struct.pack("<HBB", 0, dimensions, len(numbers) > dimensions) + kind
         return start + head + struct.pack(f"<Q{len(numbers)}q", offset, *numbers)
 
-    assert function(of(0, 4)).shape == (4,)
-    for beyond in (of(8, 4), of(0, 5), of(0, 2, 4), of(0, 1 << 61), of(0, -1), of(0, 0), of(0, *[1] * 9, dimensions=9)):
+    assert function(of(0, 4)).shape == (4,) and function(of(4, 0)).shape == (0,)
+    for beyond in (of(8, 4), of(0, 5), of(0, 2, 4), of(0, 1 << 61), of(0, -1), of(1 << 40, 0), of(0, *[1] * 9, dimensions=9)):
         with pytest.raises(ValueError):
             function(beyond)
 

@@ -100,6 +100,7 @@ def test_a_tensor_of_an_array_is_its_memory() -> None:
         assert (tuple(tensor.shape), tensor.stride(), str(tensor.dtype)) == ((2, 3), (6, 2), f"torch.{name}")
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # deprecated since PyTorch 2.15
 def test_what_is_no_memory_of_a_gpu_is_refused_with_the_reason() -> None:
     for wrong, text in (
         (torch.ones(3), "its own process"),
