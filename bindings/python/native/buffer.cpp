@@ -344,7 +344,7 @@ static void bind_sharing(bound_class<buffer_object> &type) {
             "out until who was to get it has unpickled it and let go, or its time to do so is over.")
         .def(
             "cancel_lent", [](const buffer_object &self) { self.core->cancel_lent(); },
-            "Cancels every pickle that no process has unpickled yet: it opens nothing from now on, and nobody waits for it. "
+            "Cancels every pickle that no process has unpickled yet: it opens nothing from now on, and await_returns() does not wait for it. "
             "For receivers that have ended. Those that have unpickled theirs keep the memory.")
         .def(
             "give_back",

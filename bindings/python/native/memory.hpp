@@ -268,7 +268,7 @@ class memory {
     bool has_pickles_out() const {
         return !handed_.is_over(handle_);
     }
-    /** Takes back every pickle that nobody has read, which then opens nothing. With the GIL. */
+    /** Takes back every pickle that no process has read; it then opens nothing. With the GIL. */
     void cancel_lent();
     /** Waits until nothing is out. With the GIL, which is released meanwhile. */
     void await_returns(const patience &time);

@@ -22,7 +22,7 @@ struct taken {
 };
 
 array_object wrap_taken(const taken &from, const std::shared_ptr<context> &of) {
-    if (from.form.is_empty()) { /* there is no memory, and nobody whose it could be */
+    if (from.form.is_empty()) { /* there is no memory that could belong to a process */
         return {create_memory(1, nb::int_(from.device), nb::none(), nb::make_tuple(), nb::none(),
                               nb::cast(context_object{of})),
                 from.form};

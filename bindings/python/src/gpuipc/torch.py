@@ -497,7 +497,7 @@ class Lent:
         self._arguments = arguments
 
     def cancel(self) -> bool:
-        """Takes it back unless a process has unpickled it: nobody can unpickle it afterwards, and await_returns() does not
+        """Takes it back unless a process has unpickled it: no process can unpickle it afterwards, and await_returns() does not
         wait for it. False: a process has it, which gives it back as ever, and nothing changes. May be called again, from
         any thread."""
         return _native.cancel_hand_over([loan for _, loan in self._arguments[0]])
