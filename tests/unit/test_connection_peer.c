@@ -137,7 +137,7 @@ Test(connection_peer, packets_against_the_rules_end_the_connection) {
         {GPUIPC_ERR_VERSION, 4, 2},                       /* major version */
         {GPUIPC_ERR_PROTOCOL, 8, 1},                      /* length */
         {GPUIPC_ERR_PROTOCOL, 16, 7},                     /* message number */
-        {GPUIPC_ERR_LIMIT, 26, 17},                       /* total bytes: 1,114,112 */
+        {GPUIPC_ERR_LIMIT, 27, 2},                        /* total bytes: 33,554,432 */
         {GPUIPC_ERR_LIMIT, 30, 1},                        /* total buffers */
         {GPUIPC_ERR_LIMIT, 34, 1},                        /* total segments */
         {GPUIPC_ERR_PROTOCOL, WIRE_HEADER_BYTES + 64, 2}, /* segments of the first buffer */
