@@ -156,7 +156,7 @@ static gpuipc_status make(const gpuipc_context_config *config, context **out_con
         return status;
     }
     object_init(&self->object, OBJECT_CONTEXT, destroy);
-    if (context_has_one_connection()) {
+    if (self->config.log != NULL && context_has_one_connection()) {
         context_log(
             self, GPUIPC_LOG_WARNING,
             "CUDA_DEVICE_MAX_CONNECTIONS is 1: while a stream waits for another process, every other "

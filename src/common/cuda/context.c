@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 gpuipc_status context_acquire(gpuipc_context *handle, context **out_context) {
     object *base;
@@ -85,8 +85,7 @@ os_directory context_directory(const context *self) {
 /* CUDA programming guide, "CUDA Environment Variables": 1 to 32 connections from the host to each device. */
 bool context_has_one_connection(void) {
     const char *value = os_environment("CUDA_DEVICE_MAX_CONNECTIONS");
-    char *end;
-    return value != NULL && strtol(value, &end, 10) == 1 && *end == '\0';
+    return value != NULL && strcmp(value, "1") == 0;
 }
 
 static void write_log(const context *self, gpuipc_log_level level, const char *format,

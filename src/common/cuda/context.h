@@ -120,11 +120,11 @@ static inline gpuipc_status time_limit_answer(const time_limit *self, gpuipc_sta
 /** Where this context's names live. */
 os_directory context_directory(const context *self);
 
-/** Says a sentence to the log, if there is one. */
 /** Whether CUDA_DEVICE_MAX_CONNECTIONS gives CUDA one hardware queue, so that a stream that waits for another process
  *  holds up all others. Reads the environment. */
 bool context_has_one_connection(void);
 
+/** Says a sentence to the log, if there is one. */
 void context_log(const context *self, gpuipc_log_level level, const char *format, ...)
     GPUIPC_PRINTF(3, 4);
 /** The same, as a warning, of what another process has done: no more of them in a second than log_rate.h says. How many
