@@ -62,7 +62,7 @@ void growth_look(uint64_t done) {
 
 /* A sanitizer keeps what was freed for a while: its memory grows until it has enough of it. */
 static bool is_judged(int measure) {
-    return (measure != RESIDENT && measure != ADDRESSES) || !STRESS_SANITIZED;
+    return (measure != RESIDENT && measure != ADDRESSES) || !IS_SANITIZED;
 }
 
 /* In the short form a few pages more are as much as this for each cycle; what is left behind is planted above it. */

@@ -27,7 +27,7 @@
 /* So much more than at rest a process that is at work may have: what is dropped, and not freed yet. */
 #define MOST_MAPPINGS 4096u
 /* The C library's own memory may take some. That of a sanitizer takes any number. */
-#define SPARE_MAPPINGS (STRESS_SANITIZED ? MOST_MAPPINGS : 8u)
+#define SPARE_MAPPINGS (IS_SANITIZED ? MOST_MAPPINGS : 8u)
 #define SHORT_SECONDS  300u
 #define FULL_SECONDS   7200u
 

@@ -109,12 +109,7 @@ if(NOT WIN32)
   target_sources(test_unit_export_record PRIVATE posix_deferred.c)
   target_sources(test_unit_drop PRIVATE posix_drop.c)
   target_sources(test_unit_interrupt PRIVATE posix_interrupt.c)
-  set(is_sanitized 0)
-  if(GPUIPC_SANITIZE OR GPUIPC_TEST_VALGRIND) # makes system calls, and holds locks over fork(), of its own
-    set(is_sanitized 1)
-  endif()
-  set_source_files_properties(posix_deferred.c posix_interrupt.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
-  set_source_files_properties(posix_drop.c PROPERTIES COMPILE_DEFINITIONS "_GNU_SOURCE;IS_SANITIZED=${is_sanitized}")
+  set_source_files_properties(posix_deferred.c posix_drop.c posix_interrupt.c PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
 endif()
 
 gpuipc_add_test(unit server DRIVER SOURCES test_server.c test_server_clients.c test_server_parts.c
@@ -143,8 +138,7 @@ set(channel_calls)
 if(NOT WIN32)
   set(ticket_again test_posix_ticket_again.c)
   set(channel_calls test_posix_channel_calls.c)
-  set_source_files_properties(${ticket_again} ${channel_calls} PROPERTIES COMPILE_DEFINITIONS
-                              "_GNU_SOURCE;IS_SANITIZED=${is_sanitized}")
+  set_source_files_properties(${ticket_again} ${channel_calls} PROPERTIES COMPILE_DEFINITIONS _GNU_SOURCE)
 endif()
 gpuipc_add_test(unit import SOURCES test_import.c test_import_cache.c import_case.c test_ticket_open.c test_ticket_again.c test_ticket_own.c stream_gate.c ticket_server.c
                 ${ticket_again} LIBRARIES gpuipc_core_fixture)
