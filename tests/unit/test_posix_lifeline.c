@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/quota.h"
 #include "check.h"
 #include "leak_gate.h"
 #include "os.h"
@@ -136,5 +137,32 @@ Test(posix_lifeline, there_is_one_in_each_direction) {
     begin(&own, LIFELINE_SENDER);
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
     lifeline_end(&own, false);
+    (void)close(page);
+}
+
+/* A client comes before a lifeline: of the one process's ten handles, five are left to clients. */
+Test(posix_lifeline, there_is_none_where_half_of_the_account_is_used) {
+    static const quota_amount totals = {{40, 40, UINT64_C(1) << 40, 0}};
+    static const quota_amount five = {{[QUOTA_HANDLES] = 5}};
+    const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE, .user = "1000"};
+    leak_gate gate;
+    quota *of;
+    quota_charge used = {0};
+    make_page();
+    leak_gate_begin(&gate);
+    quota_pretend(&totals);
+    check_ok(quota_open(&peer, &of));
+    check_ok(quota_take(of, &five, &used));
+    os_handle handle = handle_of_page();
+    lifeline_begin(&own, &handle, LIFELINE_SENDER, of);
+    cr_assert_null(own.words);
+    quota_return(&used);
+    handle = handle_of_page();
+    lifeline_begin(&own, &handle, LIFELINE_SENDER, of);
+    cr_assert_not_null(own.words);
+    lifeline_end(&own, false);
+    quota_unreference(of);
+    quota_pretend(NULL);
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
     (void)close(page);
 }

@@ -83,6 +83,31 @@ Test(quota, stays_taken_after_the_last_connection_of_a_process) {
     quota_pretend(NULL);
 }
 
+/* Lifelines are the first to go: half of each account is left to what cannot be done without. */
+Test(quota, what_can_be_spared_has_half_of_a_process_and_of_a_user) {
+    quota_charge spare[3] = {{0}};
+    quota_charge needed = {0};
+    uint64_t taken[3] = {0};
+    quota_pretend(&totals);
+    quota *of[3] = {account("1000", 11), account("1000", 12), account("1000", 13)};
+    for (size_t i = 0; i < 3; i++) {
+        while (quota_take_spare(of[i], &one_mapping, &spare[i])) {
+            taken[i]++;
+        }
+    }
+    cr_assert_eq(taken[0], OF_PROCESS / 2);
+    cr_assert_eq(taken[1], OF_PROCESS / 2);
+    cr_assert_eq(taken[2], 0, "the user has half of what it may have");
+    cr_assert_eq(fill(of[0], &needed), OF_PROCESS / 2);
+    cr_assert(quota_take_spare(NULL, &one_mapping, &spare[2]), "this process is not counted");
+    quota_return(&needed);
+    for (size_t i = 0; i < 3; i++) {
+        quota_return(&spare[i]);
+        quota_unreference(of[i]);
+    }
+    quota_pretend(NULL);
+}
+
 /* The limits of the system may become less than what is taken. */
 Test(quota, who_has_more_than_there_is_now_gets_no_more) {
     static const quota_amount less = {{80, 80, 80, 80}};

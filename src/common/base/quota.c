@@ -16,6 +16,8 @@
  * processes. */
 #define PARTS_OF_USER    2u
 #define PARTS_OF_PROCESS 4u
+/* Of an account: the part in which there may be what its owner can do without. */
+#define PARTS_SPARE 2u
 
 struct quota {
     unsigned references;
@@ -145,13 +147,14 @@ void quota_unreference(quota *self) {
 
 /* ---- charges ----------------------------------------------------------------------------------- */
 
-/* The kind of which there is too little left; QUOTA_KINDS: none. What is not wanted is not looked at: a limit may have
- * become less than what is taken. */
-static int find_short(const quota *self, const quota_amount *wanted) {
+/* The kind of which there is too little left in a part of the account; QUOTA_KINDS: none. What is not wanted is not looked
+ * at: a limit may have become less than what is taken. */
+static int find_short(const quota *self, const quota_amount *wanted, unsigned part) {
     int kind = 0;
     while (kind < QUOTA_KINDS &&
-           (wanted->of[kind] == 0 || (self->used[kind] <= self->most[kind] &&
-                                      wanted->of[kind] <= self->most[kind] - self->used[kind]))) {
+           (wanted->of[kind] == 0 ||
+            (self->used[kind] <= self->most[kind] / part &&
+             wanted->of[kind] <= self->most[kind] / part - self->used[kind]))) {
         kind++;
     }
     return kind;
@@ -187,16 +190,16 @@ static void subtract(quota *self, const quota_amount *amount) {
     }
 }
 
-gpuipc_status quota_take(quota *self, const quota_amount *wanted, quota_charge *charge) {
+/* @param part of each account which may be used afterwards
+ * @param out_found the account that is short, as it was then: another thread may change it before it is told
+ * @return of what; QUOTA_KINDS: it is taken */
+static int take(quota *self, const quota_amount *wanted, unsigned part, quota_charge *charge,
+                quota *out_found) {
     int short_of = QUOTA_KINDS;
-    quota found; /* as it was then: another thread may change it before it is told */
-    if (self == NULL) {
-        return GPUIPC_OK;
-    }
     os_static_mutex_lock(&all.mutex);
     for (const quota *at = self; at != NULL && short_of == QUOTA_KINDS; at = at->user) {
-        short_of = find_short(at, wanted);
-        found = *at;
+        short_of = find_short(at, wanted, part);
+        *out_found = *at;
     }
     if (short_of == QUOTA_KINDS) {
         add(self, wanted);
@@ -207,7 +210,21 @@ gpuipc_status quota_take(quota *self, const quota_amount *wanted, quota_charge *
         }
     }
     os_static_mutex_unlock(&all.mutex);
+    return short_of;
+}
+
+gpuipc_status quota_take(quota *self, const quota_amount *wanted, quota_charge *charge) {
+    quota found;
+    if (self == NULL) {
+        return GPUIPC_OK;
+    }
+    const int short_of = take(self, wanted, 1, charge, &found);
     return short_of == QUOTA_KINDS ? GPUIPC_OK : refuse(&found, short_of);
+}
+
+bool quota_take_spare(quota *self, const quota_amount *wanted, quota_charge *charge) {
+    quota found;
+    return self == NULL || take(self, wanted, PARTS_SPARE, charge, &found) == QUOTA_KINDS;
 }
 
 void quota_return(quota_charge *charge) {

@@ -8,6 +8,8 @@
 #ifndef GPUIPC_QUOTA_H
 #define GPUIPC_QUOTA_H
 
+#include <stdbool.h>
+
 #include "os.h"
 
 typedef enum quota_kind {
@@ -42,6 +44,9 @@ void quota_unreference(quota *self);
  *  @param self NULL: nothing is counted  @param charge what it is added to, of the same account or of none
  *  ERR_LIMIT, whose sentence says of what there is no more, and whose */
 gpuipc_status quota_take(quota *self, const quota_amount *wanted, quota_charge *charge);
+/** The same for what the connection can do without: only where no account is more than half used afterwards, so that clients
+ *  come first. @return whether it is taken; there is no error record otherwise */
+bool quota_take_spare(quota *self, const quota_amount *wanted, quota_charge *charge);
 /** Gives all of it back, after it has ended. */
 void quota_return(quota_charge *charge);
 /** Gives back so much of it. */

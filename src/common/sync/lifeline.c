@@ -20,27 +20,25 @@ static void state(const lifeline *self, uint64_t what) {
 }
 
 /* After a failure the caller closes the handle, which releases the lock. */
-static gpuipc_status begin(lifeline *made, quota *of) {
+static bool begin(lifeline *made, quota *of) {
     void *words;
-    gpuipc_status status = os_memory_lock(made->memory, (uint64_t)made->side);
-    if (status != GPUIPC_OK ||
-        (status = quota_take(of, &of_lifeline, &made->charge)) != GPUIPC_OK) {
-        return status;
+    if (!quota_take_spare(of, &of_lifeline, &made->charge)) {
+        return false;
     }
-    status = os_memory_map(made->memory, POINT_PAGE_BYTES, true, &words);
-    if (status != GPUIPC_OK) {
+    if (os_memory_lock(made->memory, (uint64_t)made->side) != GPUIPC_OK ||
+        os_memory_map(made->memory, POINT_PAGE_BYTES, true, &words) != GPUIPC_OK) {
         quota_return(&made->charge);
-        return status;
+        return false;
     }
     made->words = words;
     state(made, LIFELINE_HOLDS);
-    return GPUIPC_OK;
+    return true;
 }
 
 void lifeline_begin(lifeline *self, os_handle *memory, lifeline_side side, quota *of) {
     const gpuipc_error why = status_save();
     lifeline made = {.memory = *memory, .side = side};
-    if (self->words == NULL && begin(&made, of) == GPUIPC_OK) {
+    if (self->words == NULL && begin(&made, of)) {
         *self = made;
         *memory = OS_HANDLE_NONE;
     }

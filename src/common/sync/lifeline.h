@@ -34,8 +34,9 @@ typedef struct lifeline {
     quota_charge charge;
 } lifeline;
 
-/** Takes over the handle of a page that both have, and locks this side's byte. Where that fails, or there is one already, the
- *  handle is closed: the handle of the process tells the end then. Keeps the error record.
+/** Takes over the handle of a page that both have, and locks this side's byte. The handle is closed where that fails, where
+ *  there is one already, and where the account is half used: the handle of the process tells the end then. Keeps the error
+ *  record.
  *  @param of the other side's account */
 void lifeline_begin(lifeline *self, os_handle *memory, lifeline_side side, quota *of);
 /** This side gives it up. The other side relies on the handle of the process from then on. @param forked in a child */
