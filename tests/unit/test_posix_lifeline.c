@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,7 @@ static void hear(int from) {
 static void start_other(void) {
     other = fork();
     if (other == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         lifeline its = {0};
         begin(&its, LIFELINE_RECEIVER);
         say();
@@ -138,6 +140,57 @@ Test(posix_lifeline, there_is_one_in_each_direction) {
     cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
     lifeline_end(&own, false);
     (void)close(page);
+}
+
+#define MANY_LOCKS 100000
+
+/* Of one lock a byte is released again and again: no release walks those that there are already. */
+static void lock_many(void) {
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 16, .l_len = 2 * MANY_LOCKS};
+    cr_assert_eq(fcntl(page, F_SETLK, &lock), 0);
+    lock.l_type = F_UNLCK;
+    lock.l_len = 1;
+    for (off_t i = MANY_LOCKS - 1; i >= 0; i--) {
+        lock.l_start = 16 + 2 * i + 1;
+        cr_assert_eq(fcntl(page, F_SETLK, &lock), 0);
+    }
+}
+
+/* A child that takes many locks. The system keeps those of one process behind those of another that was there before. */
+static pid_t start_hoarder(void) {
+    const pid_t hoarder = fork();
+    if (hoarder == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        lock_many();
+        say();
+        hear(orders[0]);
+        _exit(0);
+    }
+    cr_assert_gt(hoarder, 0);
+    hear(answers[0]);
+    return hoarder;
+}
+
+/* Each look at the other's lock walks all of them. */
+Test(posix_lifeline, a_peer_with_many_locks_is_not_looked_at_for_long) {
+    leak_gate gate;
+    make_page();
+    const pid_t hoarder = start_hoarder();
+    start_other();
+    leak_gate_begin(&gate);
+    begin(&own, LIFELINE_SENDER);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_not_null(own.words);
+        cr_assert_not(lifeline_has_ended(&own));
+    }
+    cr_assert_null(own.words, "it is given up");
+    begin(&own, LIFELINE_SENDER);
+    cr_assert_null(own.words, "for good");
+    cr_assert_eq(leak_gate_end(&gate), 0, "%s", gate.text);
+    (void)kill(hoarder, SIGKILL);
+    cr_assert_eq(waitpid(hoarder, NULL, 0), hoarder);
+    end();
 }
 
 /* A client comes before a lifeline: of the one process's ten handles, five are left to clients. */

@@ -32,17 +32,21 @@ typedef struct lifeline {
     os_handle memory;             /**< while it is open, the byte is locked */
     lifeline_side side;           /**< of this process */
     quota_charge charge;
+    unsigned
+        slowness; /**< grows with each look that took long, and becomes less with each other one */
+    bool is_given_up; /**< looks took long; there is no other one then */
 } lifeline;
 
 /** Takes over the handle of a page that both have, and locks this side's byte. The handle is closed where that fails, where
  *  there is one already, and where the account is half used: the handle of the process tells the end then. Keeps the error
- *  record.
+ *  record. A peer can make the lock take long, by many locks of its own on the page.
  *  @param of the other side's account */
 void lifeline_begin(lifeline *self, os_handle *memory, lifeline_side side, quota *of);
 /** This side gives it up. The other side relies on the handle of the process from then on. @param forked in a child */
 void lifeline_end(lifeline *self, bool forked);
 
-/** Whether the other side's program is known to have ended. A system call. */
-bool lifeline_has_ended(const lifeline *self);
+/** Whether the other side's program is known to have ended. A system call, whose time grows with the number of locks that the
+ *  peer has on the page. This side gives the lifeline up after three calls in about a hundred that took longer than 1 ms. */
+bool lifeline_has_ended(lifeline *self);
 
 #endif

@@ -56,14 +56,26 @@ static bool is_this_process(const point_peer *self) {
     return self->process.process_id == os_process_id();
 }
 
+/* The lock is taken without the mutex: the peer may make that take long. */
 void point_peer_keep(point_peer *self, lifeline_side side, os_handle *page) {
-    if (is_this_process(self)) {
+    os_mutex *mutex = &self->context->points->mutex;
+    lifeline *kept = &self->lifelines[side];
+    lifeline made = {0};
+    os_mutex_lock(mutex);
+    const bool is_first = kept->words == NULL && !kept->is_given_up;
+    os_mutex_unlock(mutex);
+    if (!is_first || is_this_process(self)) {
         os_handle_close(page);
         return;
     }
-    os_mutex_lock(&self->context->points->mutex);
-    lifeline_begin(&self->lifelines[side], page, side, self->quota);
-    os_mutex_unlock(&self->context->points->mutex);
+    lifeline_begin(&made, page, side, self->quota);
+    os_mutex_lock(mutex);
+    if (kept->words == NULL) {
+        *kept = made;
+        made = (lifeline){0};
+    }
+    os_mutex_unlock(mutex);
+    lifeline_end(&made, false);
 }
 
 /* The mutex is held. */
