@@ -8,6 +8,9 @@
 #include "marks.h"
 #include "os.h"
 #include "partner.h"
+#include "posix_system.h"
+
+#define OTHER_USER 65534u /* as in test_process_user.c */
 
 static process_case at;
 
@@ -179,25 +182,23 @@ static size_t count_active(gpuipc_channel *channel) {
     return active;
 }
 
-static void check_reader(const char *way) {
+/* @param other has started  @param way by which it is replaced while it holds a frame */
+static void replace_reader(partner *other, const gpuipc_server_config *serving, const char *way) {
     gpuipc_channel_config config = {
         .struct_size = sizeof(config), .slots = 2, .slot_bytes = 4096, .header_bytes = 8};
-    partner other;
     gpuipc_server *server;
     gpuipc_channel *channel;
     gpuipc_ticket made;
     char text[GPUIPC_TICKET_TEXT_SIZE];
-    process_case_begin(&at, NULL);
-    check_ok(gpuipc_server_create(at.context, NULL, &server));
+    check_ok(gpuipc_server_create(at.context, serving, &server));
     config.buffer = process_case_buffer(&at, 0, MEBIBYTES_2, 0, 1, 0);
     check_ok(gpuipc_channel_create(server, &config, &channel, &made));
     check_ok(gpuipc_ticket_to_text(&made, text));
-    partner_start(&other, &at, NULL, NULL);
-    partner_do(&other, "GPUIPC_OK", "subscribe %s 0 1", text);
+    partner_do(other, "GPUIPC_OK", "subscribe %s 0 1", text);
     publish(channel);
-    partner_do(&other, "GPUIPC_OK 1", "hold-frames 1");
+    partner_do(other, "GPUIPC_OK 1", "hold-frames 1");
     cr_assert_eq(count_active(channel), 1);
-    replace(&other, way);
+    replace(other, way);
     for (int i = 0; i < 3; i++) { /* each slot is used again, which the reader would prevent */
         publish(channel);
     }
@@ -205,14 +206,44 @@ static void check_reader(const char *way) {
     check_ok(gpuipc_channel_destroy(channel));
     check_ok(gpuipc_server_destroy(server));
     check_ok(gpuipc_buffer_release(config.buffer));
-    end_replaced(&other);
+    end_replaced(other);
     process_case_end(&at);
 }
 
 Test(exec, a_reader_has_ended) {
+    partner other;
     for (size_t i = 0; i < WAYS; i++) {
-        check_reader(ways[i]);
+        process_case_begin(&at, NULL);
+        partner_start(&other, &at, NULL, NULL);
+        replace_reader(&other, NULL, ways[i]);
     }
+}
+
+static int admit(void *user_data, const gpuipc_peer_info *peer) {
+    (void)user_data;
+    (void)peer;
+    return 1;
+}
+
+/* The page of such a reader goes to no other one, and comes before the first page of points: that is the lifeline all the
+ * same. */
+Test(exec, a_reader_of_another_user_has_ended) {
+    const gpuipc_context_config shared = {.struct_size = sizeof(shared),
+                                          .flags = GPUIPC_CONTEXT_SHARED_DIRECTORY};
+    const gpuipc_server_config serving = {
+        .struct_size = sizeof(serving), .flags = GPUIPC_SERVER_THREAD, .policy = admit};
+    partner other;
+    if (!system_is_root()) {
+        cr_skip_test("only root can start a process of another user");
+    }
+    process_case_begin(&at, &shared);
+    cr_assert(system_share_directory(at.directory, OTHER_USER));
+    partner_start(&other, &at, (const char *const[]){"shared", "admit", NULL}, NULL);
+    partner_do(&other, "GPUIPC_OK", "create 1 4096 0 0"); /* as in test_process_user.c */
+    partner_do(&other, "GPUIPC_OK", "fill 0 0");
+    partner_do(&other, "GPUIPC_OK", "release");
+    partner_do(&other, "GPUIPC_OK", "user %u", OTHER_USER);
+    replace_reader(&other, &serving, "exec");
 }
 
 static void check_writer(const char *way) {

@@ -399,7 +399,7 @@ static void pages_grow(context *ctx, point_peer *peer, trail *of, point_page **p
         check_ok(point_page_create(ctx, peer, page));
         (*page)->trail = of;
         trail_reference(of);
-        point_page_sent(*page); /* so that it has no descriptor */
+        point_page_sent(*page, false); /* so that it has no descriptor */
         atomic_store(&(*page)->is_captured, true);
         atomic_store(&(*page)->is_given_up, true);
         const point_word word = {*page, 0, 1};

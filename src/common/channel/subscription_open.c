@@ -39,7 +39,7 @@ static gpuipc_status open_page(context *ctx, point_page *of, point_page **out_pa
         return status;
     }
     status = point_page_open(ctx, peer, of->handle, out_page);
-    point_page_sent(of);
+    point_page_sent(of, false);
     point_peer_unreference(peer, false);
     return status;
 }

@@ -180,7 +180,7 @@ gpuipc_status connection_send_page(connection *to, wire_kind kind, point_page *p
     wire_encode_header(&header, packet);
     gpuipc_status status = os_connection_send(to->os, packet, sizeof(packet), &handle, 1, deadline);
     if (status == GPUIPC_OK) {
-        point_page_sent(page);
+        point_page_sent(page, kind != WIRE_CHANNEL);
     }
     return connection_answer(to, status);
 }

@@ -211,9 +211,14 @@ gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle h
     return GPUIPC_OK;
 }
 
-void point_page_sent(point_page *self) {
-    if (!self->is_lasting) {
+void point_page_sent(point_page *self, bool is_lifeline) {
+    if (self->is_lasting) {
+        return;
+    }
+    if (is_lifeline) {
         point_peer_keep(self->peer, LIFELINE_SENDER, &self->handle);
+    } else {
+        os_handle_close(&self->handle);
     }
 }
 

@@ -121,8 +121,8 @@ gpuipc_status point_page_create(struct context *ctx, point_peer *peer, point_pag
 gpuipc_status point_page_open(struct context *ctx, point_peer *peer, os_handle handle,
                               point_page **out_page);
 
-/** The peer has got an own page. */
-void point_page_sent(point_page *self);
+/** The peer has got an own page. @param is_lifeline the peer keeps it to see the end of this program (lifeline.h) */
+void point_page_sent(point_page *self, bool is_lifeline);
 /** The first @p count points of an own page were given out at least once. Before a record names the last of them. */
 void point_page_give_out(point_page *self, uint32_t count);
 
