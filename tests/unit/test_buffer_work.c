@@ -15,8 +15,7 @@ static gpuipc_buffer *subject;
 static CUstream stream;
 static uint64_t bytes;
 
-static void begin(void) {
-    core_start();
+static void use(void) {
     core_enter_device(0);
     bytes = core_is_emulated ? core_unit : UINT64_C(64) << 20;
     cr_assert_eq(core_driver()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -24,6 +23,15 @@ static void begin(void) {
     check_ok(gpuipc_buffer_fill_async(subject, 0, bytes, 1, 4, NULL));
     cr_assert_eq(core_driver()->cuStreamSynchronize(NULL), CUDA_SUCCESS);
     contents_set_delay(DELAY_MS);
+}
+
+static void begin(void) {
+    core_start();
+    use();
+}
+
+static void begin_without_context(void) {
+    core_start_without_context();
 }
 
 static void finish(void) {
@@ -36,6 +44,7 @@ static void finish(void) {
 }
 
 TestSuite(buffer_work, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(buffer_work_machine, .init = begin_without_context, .fini = finish, .timeout = 60);
 
 static void fill(gpuipc_buffer *of, uint32_t value, CUstream on) {
     for (int i = 0; i < (core_is_emulated ? 0 : MANY_FILLS); i++) {
@@ -192,4 +201,39 @@ Test(buffer_work, a_stream_of_the_programs_own_context_is_waited_for) {
         cr_assert_eq(read_last(subject), i);
     }
     cr_assert_eq(destroy(own), CUDA_SUCCESS);
+}
+
+/* ---- a driver before CUDA 12.0, which gives streams no ids ------------------------------------- */
+
+static void use_older_driver(void) {
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "version=11080");
+    const gpuipc_context_config config = core_context_config();
+    core_open_context(&config);
+    core_need_emulated();
+    use();
+}
+
+/* What was given to the one stream takes longer than what is then given to the other. */
+static void check_both(CUstream one, CUstream other) {
+    const uint64_t half = bytes / 2;
+    uint32_t word = 0;
+    for (uint32_t i = 2; i < 6; i++) {
+        check_ok(gpuipc_buffer_fill_async(subject, 0, half, i, 4, one));
+    }
+    check_ok(gpuipc_buffer_fill_async(subject, half, half, 7, 4, other));
+    check_ok(gpuipc_buffer_read(subject, 0, &word, sizeof(word)));
+    cr_assert_eq(word, 5);
+    check_ok(gpuipc_buffer_read(subject, half, &word, sizeof(word)));
+    cr_assert_eq(word, 7);
+}
+
+Test(buffer_work_machine, two_streams_of_an_older_driver_are_waited_for) {
+    CUstream other;
+    use_older_driver();
+    cr_assert_eq(core_driver()->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    check_both(stream, other);
+    check_both(other, NULL);
+    check_both(NULL, stream);
+    check_both(stream, CU_STREAM_PER_THREAD);
+    cr_assert_eq(core_driver()->cuStreamDestroy(other), CUDA_SUCCESS);
 }

@@ -12,7 +12,7 @@
 
 struct work_place {
     list_link link;
-    uint64_t stream; /* its id */
+    uint64_t stream; /* stream_key() */
     uint32_t device; /* of the event */
     CUevent event;
     unsigned users;    /* calls between begin and end */
@@ -64,6 +64,16 @@ static work_place *find_free(const driver *drv, const buffer_work *self, uint32_
     return NULL;
 }
 
+/* What tells the streams of a device apart. Before CUDA 12.0 the driver gives them no ids. Then it is the handle, but threads
+ * have one handle for default streams of their own: there it is what only one thread has. */
+static uint64_t stream_key(const context *ctx, gpuipc_stream stream) {
+    const uint64_t id = device_stream_id(ctx, stream);
+    if (id != 0) {
+        return id;
+    }
+    return stream == CU_STREAM_PER_THREAD ? (uintptr_t)status_thread_scope() : (uintptr_t)stream;
+}
+
 /* ---- calls --------------------------------------------------------------------------------------- */
 
 /* No lock is held. */
@@ -99,18 +109,18 @@ gpuipc_status buffer_work_begin(struct buffer *of, gpuipc_stream stream, work_pl
         (status = device_current(ctx, &index)) != GPUIPC_OK) {
         return status;
     }
-    const uint64_t id = device_stream_id(ctx, stream);
+    const uint64_t key = stream_key(ctx, stream);
     os_mutex_lock(&root->work.mutex);
-    work_place *found = find(&root->work, id, index);
+    work_place *found = find(&root->work, key, index);
     if (found == NULL && (found = find_free(&ctx->driver, &root->work, index)) != NULL) {
-        found->stream = id;
+        found->stream = key;
     }
     if (found != NULL) {
         found->users++;
     }
     os_mutex_unlock(&root->work.mutex);
     *out_place = found;
-    return found != NULL ? GPUIPC_OK : add(root, id, out_place);
+    return found != NULL ? GPUIPC_OK : add(root, key, out_place);
 }
 
 /* Keeps the error record. */

@@ -3,6 +3,8 @@
  * @file The work on a buffer's memory that calls of the library have put on streams: fills, copies and contents. Calls
  * without a stream (gpuipc_buffer_read(), gpuipc_buffer_write()) wait for it, whichever streams it is on. Each stream has one
  * event, recorded behind the latest call. Views share the record of the buffer that they lie over. Any thread.
+ * Before CUDA 12.0 a stream that gets the handle of a destroyed one takes that one's event as well. Such a call then does not
+ * wait for what the destroyed stream has left to do.
  */
 #ifndef GPUIPC_BUFFER_WORK_H
 #define GPUIPC_BUFFER_WORK_H
