@@ -429,7 +429,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_release_async(gpuipc_buffe
  *   names, or by the thread. The driver frees such memory when all work of the devices is done, and other threads' calls of
  *   the driver wait meanwhile. So the thread frees memory only when every device has been idle for a tenth of a second, and
  *   no stream of this process waits for another process. Where a device stays at work for 1.3 s, the thread leaves the memory
- *   to the calls.
+ *   to the calls. On a driver older than CUDA 12.5 it always does.
  * - Work that waits for a later call of this process must not be given while the thread may free memory: hold the thread
  *   back with gpuipc_drops_pause().
  * - Whatever was dropped since the last look shares one mark; at most one mark for each device is pending.

@@ -205,13 +205,21 @@ static gpuipc_buffer *sent;
 static gpuipc_buffer *opened; /* by the peer, and not returned yet */
 static CUstream waiting;
 
-static void begin(void) {
-    core_start();
+static void use(void) {
     stream_gate_make();
     check_ok(context_acquire(core_context, &ctx));
     waiting = stream_gate_stream();
     core_pair_open(&pair, core_context, core_context);
     sent = core_buffer(core_unit, 0);
+}
+
+static void begin(void) {
+    core_start();
+    use();
+}
+
+static void begin_without_context(void) {
+    core_start_without_context();
 }
 
 static void finish(void) {
@@ -226,6 +234,7 @@ static void finish(void) {
 }
 
 TestSuite(deferred, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(deferred_machine, .init = begin_without_context, .fini = finish, .timeout = 60);
 
 /* A stream waits until the peer returns a buffer. */
 static void hold(gpuipc_buffer *exported) {
@@ -474,11 +483,11 @@ Test(deferred, an_idle_process_frees_what_it_dropped) {
     cr_assert_eq(deferred_additions(ctx->deferred), 3);
 }
 
-/* To free it would wait for the work, which may wait for a call that waits for the free. */
-Test(deferred, a_device_at_work_keeps_what_was_dropped) {
+/* A buffer passes, and is kept while drops pause. Then a stream begins to work. */
+static void keep_beside_work(void) {
     gpuipc_buffer *far = make(core_context, GPUIPC_TRANSPORT_HOST, 4096);
     check_ok(gpuipc_drops_pause());
-    check_ok(gpuipc_buffer_release_async(far, NULL)); /* passes, and is kept while drops pause */
+    check_ok(gpuipc_buffer_release_async(far, NULL));
     const os_deadline deadline = os_deadline_after(SOON_MS);
     while (!deferred_has_ready(ctx->deferred)) {
         cr_assert_not(os_deadline_passed(deadline));
@@ -486,6 +495,32 @@ Test(deferred, a_device_at_work_keeps_what_was_dropped) {
     }
     stream_gate_close(waiting);
     check_ok(gpuipc_drops_resume());
+}
+
+/* Before CUDA 12.5 the thread cannot know whether a device is idle without waiting for it. */
+Test(deferred_machine, the_thread_of_an_older_driver_leaves_memory_to_calls) {
+    core_environment_set("GPUIPC_EMULATED_MACHINE", "version=12040");
+    const gpuipc_context_config config = core_context_config();
+    core_open_context(&config);
+    core_need_emulated();
+    use();
+    const uint64_t waits = core_calls("cuCtxSynchronize");
+    keep_beside_work();
+    os_sleep_ms(200); /* the thread looks several times */
+    cr_assert_eq(core_calls("cuCtxSynchronize"), waits, "it does not wait for the device");
+    cr_assert(deferred_has_ready(ctx->deferred));
+    stream_gate_check_waits(waiting);
+    stream_gate_open();
+    stream_gate_synchronize(waiting);
+    os_sleep_ms(200);
+    cr_assert(deferred_has_ready(ctx->deferred));
+    check_ok(gpuipc_buffer_await_returns(sent, 0));
+    cr_assert_not(deferred_has_ready(ctx->deferred));
+}
+
+/* To free it would wait for the work, which may wait for a call that waits for the free. */
+Test(deferred, a_device_at_work_keeps_what_was_dropped) {
+    keep_beside_work();
     await_looks();
     cr_assert(deferred_has_ready(ctx->deferred));
     stream_gate_check_waits(waiting);
