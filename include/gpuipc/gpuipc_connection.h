@@ -290,7 +290,8 @@ typedef struct gpuipc_incoming {
  * @errors ::GPUIPC_ERR_TIMEOUT (part of a message that has come is kept for the next call),
  *         ::GPUIPC_ERR_PEER_CLOSED, ::GPUIPC_ERR_TOO_SMALL, ::GPUIPC_ERR_BUSY,
  *         ::GPUIPC_ERR_PROTOCOL, ::GPUIPC_ERR_VERSION, ::GPUIPC_ERR_LIMIT (the message is
- *         larger than this side accepts, which breaks the connection), ::GPUIPC_ERR_HANDLE_COUNT,
+ *         larger than this side accepts, or its sender has too many bytes of unfinished messages here, which breaks the
+ *         connection), ::GPUIPC_ERR_HANDLE_COUNT,
  *         ::GPUIPC_ERR_TOO_MANY_HANDLES (this process's own limit cut the message, which breaks the connection),
  *         ::GPUIPC_ERR_CONNECTION_BROKEN,
  *         ::GPUIPC_ERR_STRUCT_SIZE, ::GPUIPC_ERR_DEVICE_NOT_FOUND (of gpuipc_incoming::device);

@@ -361,6 +361,47 @@ Test(incoming, room_for_bytes_grows_with_what_comes) {
     clear(&message);
 }
 
+/* @return how many bytes came before the first that were refused, or all */
+static uint32_t fill(incoming *message, import_source *from, uint32_t most) {
+    const parts total = {GPUIPC_MESSAGE_BYTES_MAX, 0, 0};
+    uint32_t came = 0;
+    gpuipc_status status = GPUIPC_OK;
+    for (; came < most && status == GPUIPC_OK; came += status == GPUIPC_OK ? 4000 : 0) {
+        packet next = make(0, total, (parts){4000, 0, 0}, 0);
+        status = incoming_add(message, from, 0, next.bytes, next.size, NULL, 0, false);
+    }
+    cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_LIMIT);
+    return came;
+}
+
+/* The process may have 4 MiB of memory here, and each message has 1 MiB beside that. */
+Test(incoming, bytes_of_unfinished_messages_are_charged) {
+    enum {
+        MEBIBYTE = 1 << 20
+    };
+    static const quota_amount totals = {{[QUOTA_MEMORY] = 4 * 4 * MEBIBYTE}};
+    static const quota_amount all = {{[QUOTA_MEMORY] = 4 * MEBIBYTE}};
+    const os_peer other = {.process_id = 1, .process = OS_HANDLE_NONE, .user = "1000"};
+    import_source from = {.context = inner()};
+    incoming first = {0};
+    incoming second = {0};
+    quota_charge rest = {0};
+    quota_pretend(&totals);
+    check_ok(quota_open(&other, &from.quota));
+    const uint32_t came = fill(&first, &from, GPUIPC_MESSAGE_BYTES_MAX);
+    cr_assert(came > 2 * MEBIBYTE && came < 5 * MEBIBYTE, "%u", came);
+    check_status(GPUIPC_ERR_LIMIT, quota_take(from.quota, &all, &rest));
+    cr_assert_lt(fill(&second, &from, GPUIPC_MESSAGE_BYTES_MAX), 5 * MEBIBYTE);
+    clear(&first);
+    clear(&second);
+    check_ok(quota_take(from.quota, &all, &rest));
+    cr_assert_geq(fill(&first, &from, MEBIBYTE / 2), MEBIBYTE / 2, "so much is not charged");
+    clear(&first);
+    quota_return(&rest);
+    quota_unreference(from.quota);
+    quota_pretend(NULL);
+}
+
 Test(incoming, an_unfinished_message_gives_back_what_it_holds) {
     gpuipc_buffer *buffer = core_buffer(core_unit * 2, core_unit);
     gpuipc_native_segment segments[2];

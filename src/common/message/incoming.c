@@ -229,9 +229,35 @@ static gpuipc_status import_segment(incoming *self, import_source *from,
     return GPUIPC_OK;
 }
 
+/* So much room is not charged: most messages have less, and a connection has it once. */
+#define FREE_BYTES (UINT32_C(1) << 20)
+
+static uint32_t charged(uint32_t capacity) {
+    return capacity > FREE_BYTES ? capacity - FREE_BYTES : 0;
+}
+
+/* Charged before it is made. Who does not send the rest of a message keeps its room. */
+static gpuipc_status make_room(incoming *self, quota *of, uint32_t capacity) {
+    const quota_amount more = {{[QUOTA_MEMORY] = charged(capacity) - charged(self->byte_capacity)}};
+    if (more.of[QUOTA_MEMORY] > 0) {
+        gpuipc_status status = quota_take(of, &more, &self->charge);
+        if (status != GPUIPC_OK) {
+            return status;
+        }
+    }
+    uint8_t *bytes = realloc(self->bytes, capacity);
+    if (bytes == NULL) {
+        quota_return_some(&self->charge, &more);
+        return status_out_of_memory(capacity);
+    }
+    self->bytes = bytes;
+    self->byte_capacity = capacity;
+    return GPUIPC_OK;
+}
+
 /* Takes the bytes of a packet, which do not pass the total. The room is doubled as long as it is too little,
  * so that each byte is moved once or twice. */
-static gpuipc_status take_bytes(incoming *self, const uint8_t *from, uint32_t count) {
+static gpuipc_status take_bytes(incoming *self, quota *of, const uint8_t *from, uint32_t count) {
     const uint32_t needed = self->byte_count + count;
     if (count == 0) {
         return GPUIPC_OK;
@@ -240,12 +266,10 @@ static gpuipc_status take_bytes(incoming *self, const uint8_t *from, uint32_t co
         uint32_t capacity = 2 * self->byte_capacity; /* below 2^32: GPUIPC_MESSAGE_BYTES_MAX */
         capacity = capacity < needed ? needed : capacity;
         capacity = capacity < self->header.total_bytes ? capacity : self->header.total_bytes;
-        uint8_t *bytes = realloc(self->bytes, capacity);
-        if (bytes == NULL) {
-            return status_out_of_memory(capacity);
+        gpuipc_status status = make_room(self, of, capacity);
+        if (status != GPUIPC_OK) {
+            return status;
         }
-        self->bytes = bytes;
-        self->byte_capacity = capacity;
     }
     memcpy(self->bytes + self->byte_count, from, count);
     self->byte_count = needed;
@@ -257,7 +281,7 @@ static gpuipc_status take(incoming *self, import_source *from, const wire_packet
     const wire_header *header = &packet->header;
     os_handle none = OS_HANDLE_NONE;
     size_t named = 0; /* handles, which wire_decode_packet() has counted */
-    gpuipc_status status = take_bytes(self, packet->bytes, header->bytes);
+    gpuipc_status status = take_bytes(self, from->quota, packet->bytes, header->bytes);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -356,5 +380,6 @@ void incoming_clear(incoming *self, context *ctx, bool forked) {
     }
     free(self->segments); /* and the arrays behind them */
     free(self->bytes);
+    quota_return(&self->charge);
     *self = (incoming){0};
 }

@@ -6,6 +6,7 @@
 #ifndef GPUIPC_INCOMING_H
 #define GPUIPC_INCOMING_H
 
+#include "base/quota.h"
 #include "cuda/context.h"
 #include "memory/import.h"
 #include "memory/import_source.h"
@@ -19,6 +20,7 @@ typedef struct incoming {
     uint8_t *bytes;
     uint32_t byte_count;
     uint32_t byte_capacity; /**< room in bytes: what has come, and at most as much again */
+    quota_charge charge;    /**< for that room, where it is more than 1 MiB */
     wire_buffer *buffers;
     uint32_t buffer_count;
     uint32_t recorded; /**< of the buffers, from the first on: their import records return them */
