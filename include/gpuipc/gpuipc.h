@@ -626,6 +626,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_buffer_write(gpuipc_buffer *buffe
  *   of the same memory
  * - all work on the default stream of the buffer's device, and with it on all blocking streams
  *
+ * Where the driver refused an event behind an earlier call, this call waits for all work of the device's primary context
+ * instead. The earlier call's work in a CUDA context of the program's own is then not waited for.
+ *
  * The call does not wait for other work of the program on non-blocking streams, for launches of CUDA graphs, or for contents
  * that another process still writes. Synchronise such streams, or call gpuipc_buffer_await_ready(), before.
  * @param buffer a live buffer
