@@ -208,7 +208,7 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
                                  os_connection **out_connection) {
     unsigned pause = 0;
     os_deadline look = os_deadline_after(0);
-    gpuipc_status lost = GPUIPC_OK;
+    gpuipc_error lost = {.status = GPUIPC_OK};
     for (;;) {
         if (listener->generation != os_fork_generation()) {
             return posix_fail_forked();
@@ -232,13 +232,17 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
         /* Clients that came before the name was removed have been accepted by now. */
         if (!at_limit && os_deadline_passed(look)) {
             look = os_deadline_after(OS_RENEW_MS);
-            lost = os_listener_renew(listener);
+            lost.status = os_listener_renew(listener);
+            if (lost.status != GPUIPC_OK) {
+                lost = status_save();
+            }
         }
         if (os_deadline_passed(deadline)) {
             return at_limit ? posix_fail(code, "accept4", "no descriptor for a new connection")
-                   : lost != GPUIPC_OK ? os_listener_renew(listener)
-                                       : status_fail(GPUIPC_ERR_TIMEOUT,
-                                                     "no client connected before the time ran out");
+                   : lost.status != GPUIPC_OK
+                       ? status_again(&lost)
+                       : status_fail(GPUIPC_ERR_TIMEOUT,
+                                     "no client connected before the time ran out");
         }
         /* At the limit the waiting connection stays, and with it readiness: waiting for that
          * would spin. With no events asked for, poll() still answers a shutdown (POLLHUP). */
