@@ -259,9 +259,13 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
  *  user's directory. It does so by the rules of os_listener_open(). One system call when all names are there.
  *  os_listener_accept() calls it while it waits, and answers its failure in place of ERR_TIMEOUT. On Windows it does
  *  nothing: names are open files in the user's profile, which neither a logout nor a cleaner removes. Any thread.
+ *  @param wait_ms how long to wait for a directory that another process locks, for each of two steps. 0: not at all, not for
+ *         another thread that makes names of this listener either (then OK). The next call tries again.
  *  ERR_NOT_FOUND: the first name cannot be made again; the record says why. ERR_RELEASED after os_listener_interrupt,
  *  ERR_TOO_MANY_HANDLES, ERR_OUT_OF_MEMORY */
-gpuipc_status os_listener_renew(os_listener *listener);
+gpuipc_status os_listener_renew(os_listener *listener, int wait_ms);
+/** How long os_listener_open() and os_listener_add_name() wait for a locked directory. */
+#define OS_NAMES_WAIT_MS 2000
 /** The time between two calls of it, for a thread that waits for clients. */
 #define OS_RENEW_MS 1000
 /** A second name of a listener: whoever connects to it is its client like others. */

@@ -15,8 +15,6 @@
 
 #include "base/list.h"
 
-#define LOCK_WAIT_MS 2000
-
 struct os_listener {
     int fd; /**< this number stays; another socket can take the place of the one behind it */
     atomic_int spare; /**< given up for a client to be refused; -1: to be made again */
@@ -73,8 +71,9 @@ static gpuipc_status directory_open(const os_listener *listener, int *out_direct
     return posix_directory_open(path, listener->shared, true, out_directory);
 }
 
-/* Makes the first name, of a socket, in the directory that the name's path leads to now. */
-static gpuipc_status name_open(os_listener *listener, int fd, int *out_directory,
+/* Makes the first name, of a socket, in the directory that the name's path leads to now.
+ * @param wait_ms for the directory's lock */
+static gpuipc_status name_open(os_listener *listener, int fd, int wait_ms, int *out_directory,
                                struct stat *out_made) {
     bool replaced = false;
     int directory;
@@ -82,7 +81,7 @@ static gpuipc_status name_open(os_listener *listener, int fd, int *out_directory
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = posix_directory_lock(directory, LOCK_WAIT_MS);
+    status = posix_directory_lock(directory, wait_ms);
     if (status != GPUIPC_OK) {
         goto close_directory;
     }
@@ -152,7 +151,8 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     }
     status = listener->address.file == 0
                  ? posix_name_make(listener->fd, -1, &listener->address, false, &listener->made)
-                 : name_open(listener, listener->fd, &listener->directory, &listener->made);
+                 : name_open(listener, listener->fd, OS_NAMES_WAIT_MS, &listener->directory,
+                             &listener->made);
     if (status != GPUIPC_OK) {
         goto close_sockets;
     }
@@ -232,7 +232,7 @@ gpuipc_status os_listener_accept(os_listener *listener, os_deadline deadline,
         /* Clients that came before the name was removed have been accepted by now. */
         if (!at_limit && os_deadline_passed(look)) {
             look = os_deadline_after(OS_RENEW_MS);
-            lost.status = os_listener_renew(listener);
+            lost.status = os_listener_renew(listener, 0);
             if (lost.status != GPUIPC_OK) {
                 lost = status_save();
             }
@@ -287,7 +287,7 @@ static gpuipc_status name_add(os_name *name, bool *out_replaced) {
         return status;
     }
     posix_register_close(checked);
-    status = posix_directory_lock(of->directory, LOCK_WAIT_MS);
+    status = posix_directory_lock(of->directory, OS_NAMES_WAIT_MS);
     if (status == GPUIPC_OK) {
         status = name_link(name, out_replaced);
         posix_directory_unlock(of->directory);
@@ -304,7 +304,8 @@ gpuipc_status os_listener_add_name(os_listener *listener, const os_directory *di
     char path[PATH_MAX];
     bool replaced = false;
     gpuipc_status status = os_directory_resolve(directory, path, sizeof(path));
-    if (status != GPUIPC_OK || (status = os_listener_renew(listener)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK ||
+        (status = os_listener_renew(listener, OS_NAMES_WAIT_MS)) != GPUIPC_OK) {
         return status;
     }
     os_name *made = malloc(sizeof(*made));
@@ -397,7 +398,7 @@ static gpuipc_status socket_exchange(os_listener *listener, int made) {
 }
 
 /* With the mutex held. */
-static gpuipc_status name_make_again(os_listener *listener) {
+static gpuipc_status name_make_again(os_listener *listener, int wait_ms) {
     struct stat made;
     int directory;
     int fd;
@@ -405,7 +406,7 @@ static gpuipc_status name_make_again(os_listener *listener) {
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = name_open(listener, fd, &directory, &made);
+    status = name_open(listener, fd, wait_ms, &directory, &made);
     if (status != GPUIPC_OK) {
         goto close_socket;
     }
@@ -427,9 +428,9 @@ close_socket:
 }
 
 /* With the mutex held. A second name that another process has by now stays that one's. */
-static gpuipc_status names_link_again(os_listener *listener) {
+static gpuipc_status names_link_again(os_listener *listener, int wait_ms) {
     bool replaced;
-    gpuipc_status status = posix_directory_lock(listener->directory, LOCK_WAIT_MS);
+    gpuipc_status status = posix_directory_lock(listener->directory, wait_ms);
     if (status != GPUIPC_OK) {
         return status;
     }
@@ -463,15 +464,15 @@ static bool name_is_there(const os_listener *listener, nlink_t *out_links) {
 }
 
 /* With the mutex held. */
-static gpuipc_status names_renew(os_listener *listener) {
+static gpuipc_status names_renew(os_listener *listener, int wait_ms) {
     nlink_t links;
     gpuipc_status status = GPUIPC_OK;
     const bool is_there = name_is_there(listener, &links);
     if (!is_there) {
-        status = name_make_again(listener);
+        status = name_make_again(listener, wait_ms);
     }
     if (status == GPUIPC_OK && (!is_there || links < listener->links)) {
-        status = names_link_again(listener);
+        status = names_link_again(listener, wait_ms);
     }
     if (status == GPUIPC_OK && listener->poller != NULL && !listener->is_polled) {
         status = posix_poller_add(listener->poller, listener->fd, listener->tag);
@@ -492,15 +493,20 @@ static gpuipc_status name_is_lost(const os_listener *listener, gpuipc_status cau
                        status_path(listener->address.socket.sun_path, room), why.sentence);
 }
 
-gpuipc_status os_listener_renew(os_listener *listener) {
+/* Another thread may hold the mutex while it waits for the directory's lock. It makes names, too. */
+gpuipc_status os_listener_renew(os_listener *listener, int wait_ms) {
     gpuipc_status status = GPUIPC_OK;
     if (listener->generation != os_fork_generation()) {
         return posix_fail_forked();
     }
-    os_mutex_lock(&listener->mutex);
+    if (wait_ms != 0) {
+        os_mutex_lock(&listener->mutex);
+    } else if (!os_mutex_try_lock(&listener->mutex)) {
+        return GPUIPC_OK;
+    }
     if (atomic_load(&listener->interrupted)) {
         status = listener_interrupted();
-    } else if (listener->directory >= 0 && (status = names_renew(listener)) != GPUIPC_OK) {
+    } else if (listener->directory >= 0 && (status = names_renew(listener, wait_ms)) != GPUIPC_OK) {
         status = name_is_lost(listener, status);
     }
     os_mutex_unlock(&listener->mutex);

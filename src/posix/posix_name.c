@@ -33,7 +33,7 @@ gpuipc_status posix_directory_lock(int directory, int wait_ms) {
         }
         if (os_deadline_passed(deadline)) {
             return status_fail(GPUIPC_ERR_TIMEOUT,
-                               "another process has locked the runtime directory for %d ms",
+                               "another process kept the runtime directory locked (waited %d ms)",
                                wait_ms);
         }
         os_sleep_ms(os_backoff_next(&pause, deadline));

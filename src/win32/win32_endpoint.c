@@ -205,8 +205,9 @@ close_directory:
 }
 
 /* Names are open files in the user's profile: a logout ends the process, and cleaners leave open files alone. */
-gpuipc_status os_listener_renew(os_listener *listener) {
+gpuipc_status os_listener_renew(os_listener *listener, int wait_ms) {
     (void)listener;
+    (void)wait_ms;
     return GPUIPC_OK;
 }
 

@@ -82,8 +82,9 @@ gpuipc_status os_listener_open(const os_directory *directory, const char *name, 
     return GPUIPC_OK;
 }
 
-gpuipc_status os_listener_renew(os_listener *listener) {
+gpuipc_status os_listener_renew(os_listener *listener, int wait_ms) {
     (void)listener;
+    (void)wait_ms;
     return GPUIPC_OK;
 }
 

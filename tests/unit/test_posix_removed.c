@@ -5,11 +5,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -260,6 +262,50 @@ Test(posix_removed, a_socket_that_cannot_be_exchanged_leaves_no_name_and_no_desc
     atomic_store(&dup3_failures, 0);
     check_ok(share_again());
     check_ok(connect_to_server());
+}
+
+/* As another process of a shared directory can. Less than a listener waits for it when it is opened (2 s). */
+#define NOT_LOCKED_MS 1500u
+
+static int lock_directory(void) {
+    const int directory = open(at.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert_geq(directory, 0);
+    cr_assert_eq(flock(directory, LOCK_EX), 0);
+    return directory;
+}
+
+static uint64_t milliseconds_since(uint64_t begun_ns) {
+    return (os_clock_ns() - begun_ns) / 1000000u;
+}
+
+Test(posix_removed, a_locked_directory_does_not_keep_a_server_waiting) {
+    const gpuipc_server_config polled = {.struct_size = sizeof(polled)};
+    check_ok(gpuipc_server_create(at.context, &polled, &at.server));
+    cr_assert_eq(remove_names(), 1);
+    const int locked = lock_directory();
+    const uint64_t begun_ns = os_clock_ns();
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_server_poll(at.server, 1100));
+    cr_assert_lt(milliseconds_since(begun_ns), 1100 + NOT_LOCKED_MS);
+    cr_assert(strstr(last_warning, "kept the runtime directory locked") != NULL, "%s",
+              last_warning);
+    close(locked);
+}
+
+/* Its timeout holds also where the name is to be made again. */
+Test(posix_removed, a_locked_directory_does_not_keep_a_listener_waiting) {
+    gpuipc_listener *listener;
+    gpuipc_connection *accepted = NULL;
+    check_ok(gpuipc_listener_open(at.context, "name", NULL, &listener));
+    cr_assert_eq(remove_names(), 1);
+    const int locked = lock_directory();
+    const uint64_t begun_ns = os_clock_ns();
+    check_refused(GPUIPC_ERR_NOT_FOUND, "kept the runtime directory locked",
+                  gpuipc_listener_accept(listener, 0, &accepted));
+    cr_assert_lt(milliseconds_since(begun_ns), NOT_LOCKED_MS);
+    close(locked);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_listener_accept(listener, 0, &accepted));
+    check_ok(gpuipc_listener_close(listener));
+    cr_assert_eq(remove_names(), 0);
 }
 
 /* ---- channels ----------------------------------------------------------------------------------- */

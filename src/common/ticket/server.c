@@ -89,8 +89,8 @@ static gpuipc_status await_ready(server *self, os_deadline deadline, ready *out_
                           &out_found->count);
 }
 
-static gpuipc_status renew_names(server *self) {
-    const gpuipc_status status = os_listener_renew(self->listener);
+static gpuipc_status renew_names(server *self, int wait_ms) {
+    const gpuipc_status status = os_listener_renew(self->listener, wait_ms);
     if (status == GPUIPC_OK) {
         atomic_store(&self->is_nameless, false);
     } else if (status != GPUIPC_ERR_RELEASED && !atomic_exchange(&self->is_nameless, true)) {
@@ -101,17 +101,18 @@ static gpuipc_status renew_names(server *self) {
 }
 
 gpuipc_status server_renew_names(server *self) {
-    const gpuipc_status status = renew_names(self);
+    const gpuipc_status status = renew_names(self, OS_NAMES_WAIT_MS);
     if (status == GPUIPC_ERR_RELEASED) {
         return status_fail(GPUIPC_ERR_RELEASED, "the server was destroyed meanwhile");
     }
     return status != GPUIPC_OK && share_has_clients(&self->shares) ? GPUIPC_OK : status;
 }
 
-/* In every round, once a second: old tickets and names of channels are to work again as well. */
+/* In every round, once a second: old tickets and names of channels are to work again as well. Clients do not wait
+ * for the directory's lock, which another process of a shared directory can keep. */
 static void renew_in_time(server *self) {
     if (os_deadline_passed(self->next_renewal)) {
-        (void)renew_names(self);
+        (void)renew_names(self, 0);
         self->next_renewal = os_deadline_after(OS_RENEW_MS);
     }
 }
