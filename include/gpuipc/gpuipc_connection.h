@@ -27,10 +27,12 @@ typedef struct gpuipc_connection gpuipc_connection; /**< a conversation with one
 typedef struct gpuipc_peer_info {
     size_t struct_size;  /**< sizeof(gpuipc_peer_info), set by the caller */
     uint64_t process_id; /**< as this process's PID namespace numbers it; 0: not in it */
-    char user[192];     /**< Linux: decimal user id; Windows: SID text, "unknown" where this process
+    char user[192];    /**< Linux: decimal user id; Windows: SID text, "unknown" where this process
                             may not look at the other */
-    int32_t same_user;  /**< 1: the user this process runs as */
-    int32_t is_running; /**< 1: it lives, 0: it has ended, also by execve(), -1: cannot be known */
+    int32_t same_user; /**< 1: the user this process runs as */
+    /** 1: it lives, 0: it has ended, -1: cannot be known. A process that called execve() counts as ended only when
+     *  the two have a shared page: after the first buffer or ring, within the limits for a peer (SECURITY.md). */
+    int32_t is_running;
 } gpuipc_peer_info;
 /** The start of a ::gpuipc_peer_info: struct_size is set, all else is zero. */
 #define GPUIPC_PEER_INFO_INIT GPUIPC_SIZED(gpuipc_peer_info)
@@ -79,7 +81,8 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_listener_open(gpuipc_context *con
  * nothing else: the wait goes on. On Windows so does one that has ended by now, whatever it sent.
  *
  * On Linux another program can remove the listener's name from the runtime directory, as a logout and cleaners of old files
- * do. This call then makes it again: at once, and once a second while it waits. docs/troubleshooting.md has the details.
+ * do. This call then makes it again: at once, and once a second while it waits. It does not wait for a directory that
+ * another process keeps locked. docs/troubleshooting.md has the details.
  * @param listener a live listener
  * @param timeout_ms milliseconds; 0 tries once, -1 waits for ever
  * @param out_connection the connection to who connected
@@ -99,6 +102,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_listener_accept(gpuipc_listener *
  * the listener is closed. After the call that takes the last client it is so no more. It may be so for nothing (a
  * client was refused, or another thread was quicker): accept with a timeout of 0 then answers ::GPUIPC_ERR_TIMEOUT
  * and sets it right. On Windows threads that wait in accept look every 20 ms from then on.
+ *
+ * On Linux the handle does not become ready for a client while the listener's name is removed. A program that waits for
+ * the handle alone must call gpuipc_listener_accept() with a timeout of 0 about once a second, which makes the name again.
  * @param listener that is waited for
  * @param out_handle the same at each call
  * @errors ::GPUIPC_ERR_TOO_MANY_HANDLES

@@ -108,6 +108,9 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_server_poll(gpuipc_server *server
  * Gives what the caller's own event loop waits for: a descriptor that becomes readable (Linux), or an event that
  * becomes signalled (Windows). It does so when gpuipc_server_poll() has something to do. It stays so until that call,
  * with a timeout of 0, answers ::GPUIPC_ERR_TIMEOUT.
+ *
+ * On Linux the handle does not become ready when another program removes the server's name. Call gpuipc_server_poll()
+ * about once a second, too, which makes the name again.
  * @param server one without a thread of its own
  * @param out_handle the descriptor, or the HANDLE
  * @errors ::GPUIPC_ERR_BUSY (the server has a thread of its own)
