@@ -26,7 +26,7 @@ struct os_listener {
     os_mutex mutex;    /**< guards all that follows */
     int directory;     /**< -1: an abstract name */
     struct stat made;  /**< the socket's file: whether a name is still this listener's */
-    nlink_t links;     /**< so many names lead to that file */
+    nlink_t links;     /**< so many names lead to that file, or are to be made again */
     linked_list names; /**< second names */
     os_poller *poller; /**< waits for clients; NULL: none does */
     void *tag;
@@ -39,7 +39,8 @@ struct os_name {
     list_link link;
     os_listener *of;
     posix_address address;
-    bool is_linked;
+    bool is_counted; /**< in the listener's links */
+    bool is_missing; /**< could not be made again, which was logged */
 };
 
 static const char *file_of(const posix_address *address) {
@@ -273,8 +274,6 @@ static gpuipc_status name_link(os_name *name, bool *out_replaced) {
                                : posix_fail(errno, "linkat", "the name %s cannot be made",
                                             name->address.socket.sun_path);
     }
-    name->is_linked = true;
-    of->links++;
     return GPUIPC_OK;
 }
 
@@ -293,6 +292,8 @@ static gpuipc_status name_add(os_name *name, bool *out_replaced) {
         posix_directory_unlock(of->directory);
     }
     if (status == GPUIPC_OK) {
+        name->is_counted = true;
+        of->links++;
         list_append(&of->names, &name->link);
     }
     return status;
@@ -334,7 +335,7 @@ void os_name_close(os_name *name) {
     if (name != NULL && name->of->generation == os_fork_generation()) {
         os_listener *of = name->of;
         os_mutex_lock(&of->mutex);
-        if (name->is_linked) {
+        if (name->is_counted) {
             posix_name_remove(of->directory, &name->address, &of->made);
             of->links--;
         }
@@ -427,9 +428,27 @@ close_socket:
     return status;
 }
 
-/* With the mutex held. A second name that another process has by now stays that one's. */
-static gpuipc_status names_link_again(os_listener *listener, int wait_ms) {
+/* With the mutex held, and the directory locked. A name that another process has by now stays that one's. Any other failure
+ * may pass: the name counts, so that the next renewal tries again. */
+static void name_link_again(os_name *name) {
+    os_listener *of = name->of;
     bool replaced;
+    if (posix_name_is(of->directory, &name->address, &of->made)) {
+        name->is_counted = true;
+        return;
+    }
+    const gpuipc_status status = name_link(name, &replaced);
+    name->is_counted = status != GPUIPC_ERR_NAME_IN_USE;
+    if (status == GPUIPC_OK) {
+        tell_renewed(&of->log, &name->address);
+    } else if (!name->is_missing) {
+        tell(&of->log, "another program removed", &name->address, ", which cannot be made again");
+    }
+    name->is_missing = status != GPUIPC_OK;
+}
+
+/* With the mutex held. */
+static gpuipc_status names_link_again(os_listener *listener, int wait_ms) {
     gpuipc_status status = posix_directory_lock(listener->directory, wait_ms);
     if (status != GPUIPC_OK) {
         return status;
@@ -437,15 +456,8 @@ static gpuipc_status names_link_again(os_listener *listener, int wait_ms) {
     listener->links = 1;
     for (list_link *at = listener->names.first; at != NULL; at = at->next) {
         os_name *name = LIST_ITEM(at, os_name, link);
-        name->is_linked = posix_name_is(listener->directory, &name->address, &listener->made);
-        if (name->is_linked) {
-            listener->links++;
-        } else if (name_link(name, &replaced) == GPUIPC_OK) {
-            tell_renewed(&listener->log, &name->address);
-        } else {
-            tell(&listener->log, "another program removed", &name->address,
-                 ", which cannot be made again");
-        }
+        name_link_again(name);
+        listener->links += name->is_counted;
     }
     posix_directory_unlock(listener->directory);
     return GPUIPC_OK;

@@ -99,7 +99,7 @@ if(NOT WIN32)
   gpuipc_add_test(unit posix_runtime_directory DRIVER SOURCES test_posix_runtime_directory.c test_posix_removed.c
                   LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_runtime_directory PRIVATE _GNU_SOURCE)
-  target_link_options(test_unit_posix_runtime_directory PRIVATE LINKER:--wrap=dup3)
+  target_link_options(test_unit_posix_runtime_directory PRIVATE LINKER:--wrap=dup3,--wrap=linkat)
   gpuipc_add_test(unit posix_lifeline SOURCES test_posix_lifeline.c LIBRARIES gpuipc_core_fixture)
   target_compile_definitions(test_unit_posix_lifeline PRIVATE _GNU_SOURCE)
   gpuipc_add_test(unit posix_admission SOURCES test_posix_admission.c LIBRARIES gpuipc_core_fixture)

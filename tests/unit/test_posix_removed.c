@@ -410,6 +410,33 @@ Test(posix_removed, a_channels_name_is_not_made_in_an_unsafe_directory) {
     check_ok(gpuipc_channel_destroy(channel));
 }
 
+/* By --wrap. */
+int __real_linkat(int from, const char *name, int to, const char *second, int flags);
+int __wrap_linkat(int from, const char *name, int to, const char *second, int flags);
+static atomic_int linkat_failures; /* of the next calls */
+
+int __wrap_linkat(int from, const char *name, int to, const char *second, int flags) {
+    if (atomic_load(&linkat_failures) > 0) {
+        atomic_fetch_sub(&linkat_failures, 1);
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_linkat(from, name, to, second, flags);
+}
+
+Test(posix_removed, a_channels_name_that_could_not_be_made_is_tried_again) {
+    gpuipc_channel *channel;
+    start_server();
+    check_ok(make_channel("frames", &channel));
+    (void)remove_names();
+    atomic_store(&linkat_failures, 1);
+    check_ok(share_again());
+    check_ok(share_again());
+    check_ok(connect_to_channel());
+    check_ok(gpuipc_channel_destroy(channel));
+    check_status(GPUIPC_ERR_NOT_FOUND, connect_to_channel());
+}
+
 /* ---- listeners ---------------------------------------------------------------------------------- */
 
 typedef struct acceptor {
