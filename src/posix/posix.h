@@ -193,5 +193,6 @@ gpuipc_status posix_name_removed(int code, const char *call, const posix_address
 /** Has a poller wait for clients, with whatever socket the listener has. */
 gpuipc_status posix_listener_poll(os_listener *listener, os_poller *poller, void *tag);
 gpuipc_status posix_poller_add(os_poller *poller, int fd, void *tag);
+void posix_poller_remove(os_poller *poller, int fd);
 
 #endif

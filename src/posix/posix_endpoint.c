@@ -373,6 +373,25 @@ static gpuipc_status descriptor_copy(int fd, int *out_copy) {
     return status;
 }
 
+/* With the mutex held. */
+static gpuipc_status listener_watch(os_listener *listener) {
+    gpuipc_status status = GPUIPC_OK;
+    if (listener->poller != NULL && !listener->is_polled) {
+        status = posix_poller_add(listener->poller, listener->fd, listener->tag);
+        listener->is_polled = status == GPUIPC_OK;
+    }
+    return status;
+}
+
+/* With the mutex held. Closing does not remove a socket that another process has a copy of (epoll(7), Q6). Shut down, it
+ * would stay ready. */
+static void listener_unwatch(os_listener *listener) {
+    if (listener->is_polled) {
+        posix_poller_remove(listener->poller, listener->fd);
+        listener->is_polled = false;
+    }
+}
+
 /* A bound socket takes no second address (unix(7), bind(2): EINVAL), and a file without a name gets none by linkat(2)
  * (ENOENT). So another socket takes its place, behind the same number. The shutdown wakes threads that wait for the old
  * one. Its clients are lost; those of a server connect again. */
@@ -383,6 +402,7 @@ static gpuipc_status socket_exchange(os_listener *listener, int made) {
     if (status != GPUIPC_OK) {
         return status;
     }
+    listener_unwatch(listener);
     do {
         code = dup3(made, listener->fd, O_CLOEXEC) < 0 ? errno : 0;
     } while (code == EINTR || code == EBUSY);
@@ -420,7 +440,6 @@ static gpuipc_status name_make_again(os_listener *listener, int wait_ms) {
     posix_register_close(listener->directory);
     listener->directory = directory;
     listener->made = made;
-    listener->is_polled = false;
     tell_renewed(&listener->log, &listener->address);
 
 close_socket:
@@ -479,6 +498,7 @@ static bool name_is_there(const os_listener *listener, nlink_t *out_links) {
 static gpuipc_status names_renew(os_listener *listener, int wait_ms) {
     nlink_t links;
     gpuipc_status status = GPUIPC_OK;
+    gpuipc_status watched;
     const bool is_there = name_is_there(listener, &links);
     if (!is_there) {
         status = name_make_again(listener, wait_ms);
@@ -486,11 +506,12 @@ static gpuipc_status names_renew(os_listener *listener, int wait_ms) {
     if (status == GPUIPC_OK && (!is_there || links < listener->links)) {
         status = names_link_again(listener, wait_ms);
     }
-    if (status == GPUIPC_OK && listener->poller != NULL && !listener->is_polled) {
-        status = posix_poller_add(listener->poller, listener->fd, listener->tag);
-        listener->is_polled = status == GPUIPC_OK;
+    const gpuipc_error why = status_save();
+    if ((watched = listener_watch(listener)) == GPUIPC_OK || status != GPUIPC_OK) {
+        status_restore(&why);
+        return status;
     }
-    return status;
+    return watched;
 }
 
 /* For the caller it is one failure, whatever its cause is. */

@@ -39,6 +39,11 @@ gpuipc_status posix_poller_add(os_poller *poller, int fd, void *tag) {
                : posix_fail(errno, "epoll_ctl", "descriptor %d cannot be waited for", fd);
 }
 
+/* Fails only when it is not in there (ENOENT), and then there is nothing to remove. */
+void posix_poller_remove(os_poller *poller, int fd) {
+    (void)epoll_ctl(poller->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static gpuipc_status descriptor_make_epoll(int *out_fd) {
     posix_register_lock();
     int fd = epoll_create1(EPOLL_CLOEXEC);
@@ -113,11 +118,10 @@ gpuipc_status os_poller_add_connection(os_poller *poller, os_connection *connect
     return status == GPUIPC_OK ? posix_poller_add(poller, connection->fd, tag) : status;
 }
 
-/* Fails only when it is not in there (ENOENT), and then there is nothing to remove. */
 void os_poller_remove_connection(os_poller *poller, os_connection *connection) {
     if (poller->generation == os_fork_generation() &&
         connection->generation == poller->generation) {
-        (void)epoll_ctl(poller->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
+        posix_poller_remove(poller, connection->fd);
     }
 }
 

@@ -8,11 +8,15 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ticket/ticket.h"
@@ -518,4 +522,69 @@ Test(posix_removed, a_listener_keeps_earlier_clients_and_its_wait_handle) {
     check_ok(gpuipc_connection_close(early));
     check_ok(gpuipc_connection_close(late));
     check_ok(gpuipc_listener_close(listener));
+}
+
+/* @return a child with a copy of each descriptor, which dies with this process. No handler of fork(2) runs, so that the
+ * library does not close them. */
+static pid_t keep_copies(void) {
+    const pid_t parent = getpid();
+    const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (getppid() == parent) {
+            pause();
+        }
+        _exit(0);
+    }
+    cr_assert_gt(child, 0);
+    return child;
+}
+
+/* The former socket lives on in the child. */
+Test(posix_removed, a_wait_handle_is_quiet_while_a_child_has_the_former_socket) {
+    gpuipc_listener *listener;
+    gpuipc_connection *client;
+    gpuipc_connection *accepted;
+    intptr_t handle;
+    int state;
+    check_ok(gpuipc_listener_open(at.context, "name", NULL, &listener));
+    check_ok(gpuipc_listener_get_wait_handle(listener, &handle));
+    const pid_t child = keep_copies();
+    cr_assert_eq(remove_names(), 1);
+    check_status(GPUIPC_ERR_TIMEOUT, gpuipc_listener_accept(listener, 0, &accepted));
+    struct pollfd waited = {.fd = (int)handle, .events = POLLIN};
+    cr_assert_eq(poll(&waited, 1, 0), 0);
+    check_ok(gpuipc_connection_open(at.context, "name", NULL, 0, &client));
+    cr_assert_eq(poll(&waited, 1, SOON_MS), 1);
+    check_ok(gpuipc_listener_accept(listener, 0, &accepted));
+    cr_assert_eq(kill(child, SIGKILL), 0);
+    cr_assert_eq(waitpid(child, &state, 0), child);
+    check_ok(gpuipc_connection_close(accepted));
+    check_ok(gpuipc_connection_close(client));
+    check_ok(gpuipc_listener_close(listener));
+}
+
+/* The listener is as before: it waits for clients of the socket that it has. */
+Test(posix_removed, a_wait_handle_works_after_an_exchange_that_failed) {
+    gpuipc_listener *listener;
+    gpuipc_connection *early;
+    gpuipc_connection *accepted;
+    intptr_t handle;
+    check_ok(gpuipc_listener_open(at.context, "name", NULL, &listener));
+    check_ok(gpuipc_listener_get_wait_handle(listener, &handle));
+    char path[PATH_ROOM + 16];
+    char kept[PATH_ROOM + 16];
+    (void)snprintf(path, sizeof(path), "%s/name.sock", at.path);
+    (void)snprintf(kept, sizeof(kept), "%s/kept.sock", at.path);
+    cr_assert_eq(rename(path, kept), 0);
+    atomic_store(&dup3_failures, 1);
+    check_status(GPUIPC_ERR_TOO_MANY_HANDLES, gpuipc_listener_accept(listener, 0, &accepted));
+    check_ok(gpuipc_connection_open(at.context, "kept", NULL, 0, &early));
+    struct pollfd waited = {.fd = (int)handle, .events = POLLIN};
+    cr_assert_eq(poll(&waited, 1, SOON_MS), 1);
+    check_ok(gpuipc_listener_accept(listener, 0, &accepted));
+    check_ok(gpuipc_connection_close(accepted));
+    check_ok(gpuipc_connection_close(early));
+    check_ok(gpuipc_listener_close(listener));
+    (void)remove_names();
 }
