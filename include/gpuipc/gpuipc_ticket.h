@@ -148,8 +148,10 @@ typedef struct gpuipc_share_config {
     uint32_t reserved; /**< 0 */
     const void *
         attachment; /**< bytes that everybody who opens all of it gets: gpuipc_buffer_info::attachment */
-    size_t attachment_bytes; /**< at most ::GPUIPC_MESSAGE_BYTES_MAX - 64 */
-    gpuipc_stream stream;    /**< as gpuipc_outgoing::stream */
+    /** At most ::GPUIPC_MESSAGE_BYTES_MAX - 64. A server sends more than 64 KiB to the processes of one user for half of each
+     *  second at most; gpuipc_buffer_open() then waits for the next second. */
+    size_t attachment_bytes;
+    gpuipc_stream stream; /**< as gpuipc_outgoing::stream */
 } gpuipc_share_config;
 /** The start of a ::gpuipc_share_config: struct_size is set, all else is zero. */
 #define GPUIPC_SHARE_CONFIG_INIT GPUIPC_SIZED(gpuipc_share_config)
@@ -266,8 +268,8 @@ typedef struct gpuipc_open_config {
  *         ::GPUIPC_ERR_TICKET_OTHER_BOOT, ::GPUIPC_ERR_TICKET_OTHER_USER,
  *         ::GPUIPC_ERR_EXPORTER_GONE (at once, without waiting for timeout_ms; also when a server of this very process
  *         is destroyed meanwhile),
- *         ::GPUIPC_ERR_SERVER_BUSY (also when the server's policy refuses this process, or it has as much open there
- *         as one may: SECURITY.md),
+ *         ::GPUIPC_ERR_SERVER_BUSY (also when the server's policy refuses this process, it has as much open there as
+ *         one may, or the server has no time for a long attachment until timeout_ms),
  *         ::GPUIPC_ERR_OUT_OF_RANGE, ::GPUIPC_ERR_OTHER_KIND (the ticket of a channel),
  *         ::GPUIPC_ERR_NOT_SHAREABLE (the server could not hand the buffer over; its log says why),
  *         ::GPUIPC_ERR_ACCESS_DENIED, ::GPUIPC_ERR_TIMEOUT, ::GPUIPC_ERR_STRUCT_SIZE,

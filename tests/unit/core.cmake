@@ -113,7 +113,7 @@ if(NOT WIN32)
 endif()
 
 gpuipc_add_test(unit server DRIVER SOURCES test_server.c test_server_clients.c test_server_parts.c
-                test_server_share.c test_server_grant.c asker.c
+                test_server_share.c test_server_grant.c test_server_reply.c asker.c
                 own_kinds.c stream_gate.c ${system}_native_ready.c LIBRARIES gpuipc_core_fixture)
 if(NOT WIN32)
   target_sources(test_unit_server PRIVATE test_posix_server_fork.c test_posix_server_limit.c)

@@ -42,8 +42,8 @@ Test(admission, users_who_have_gone_are_forgotten) {
     places_user *comes = NULL;
     check_ok(places_take(&self, "gone", SECOND, &gone));
     check_ok(places_take(&self, "there", SECOND, &there));
-    (void)places_patience_ms(gone, SECOND);
-    (void)places_patience_ms(there, SECOND);
+    cr_assert_eq(places_pause_ms(gone, SECOND), 0);
+    cr_assert_eq(places_pause_ms(there, SECOND), 0);
     places_return(&self, gone);
     check_ok(places_take(&self, "comes", SECOND + 1, &comes));
     cr_assert_eq(self.users.count, 3);
@@ -52,6 +52,32 @@ Test(admission, users_who_have_gone_are_forgotten) {
     cr_assert_eq(self.users.count, 2, "%zu", self.users.count);
     places_return(&self, comes);
     places_return(&self, there);
+    places_destroy(&self);
+}
+
+#define PATIENCE (SECOND / 2)
+
+/* What a client takes beyond a second's part is missing in the next ones. */
+Test(admission, a_user_waits_until_what_its_clients_took_is_given_back) {
+    places self = {.most = 8, .most_of_user = 8};
+    const uint64_t start = 100 * SECOND;
+    places_user *user = NULL;
+    places_user *other = NULL;
+    check_ok(places_take(&self, "user", start, &user));
+    cr_assert_eq(places_pause_ms(user, start), 0);
+    places_spend(user, PATIENCE - 1);
+    cr_assert_eq(places_pause_ms(user, start + SECOND / 2), 0, "a part is left");
+    places_spend(user, 1 + 2 * PATIENCE);
+    cr_assert_eq(places_pause_ms(user, start + SECOND / 2), 2501);
+    cr_assert_eq(places_pause_ms(user, start + 5 * SECOND / 2), 501);
+    places_return(&self, user);
+    check_ok(places_take(&self, "other", start + 5 * SECOND / 2, &other));
+    check_ok(places_take(&self, "user", start + 5 * SECOND / 2, &user));
+    cr_assert_eq(places_pause_ms(user, start + 5 * SECOND / 2), 501, "it is not forgotten");
+    cr_assert_eq(places_pause_ms(user, start + 3 * SECOND), 0);
+    cr_assert_eq(places_pause_ms(other, start + 3 * SECOND), 0);
+    places_return(&self, user);
+    places_return(&self, other);
     places_destroy(&self);
 }
 

@@ -60,7 +60,8 @@ Test(channel_name_answer, a_server_that_is_full_says_of_what_and_which_setting_t
     check_busy(WIRE_BUSY_HANDLES, 1000, "may open 1000 descriptors", "ulimit -n");
     check_busy(WIRE_BUSY_POLICY, 0, "policy", "refuses this process");
     check_busy(WIRE_BUSY_OPEN, 0, "as much open", "as it may");
-    check_busy(WIRE_BUSY_HANDLES + 1, 7, "as much open", "as it may"); /* of a later version */
+    check_busy(WIRE_BUSY_LATER, 700, "in 700 ms", "long replies to this user's");
+    check_busy(WIRE_BUSY_LATER + 1, 7, "as much open", "as it may"); /* of a later version */
 }
 
 Test(channel_name_answer, each_answer_to_who_asks_for_a_name_has_a_status) {

@@ -99,29 +99,3 @@ Test(server_parts, knows_a_process_by_its_number_and_its_handle) {
     check_ok(gpuipc_context_destroy(other));
     core_finish();
 }
-
-Test(server_parts, slow_clients_of_a_user_are_waited_for_a_part_of_each_second) {
-    const uint64_t second = UINT64_C(1000000000);
-    places room = {.most = 3, .most_of_user = 2};
-    places_user *one = NULL;
-    places_user *same = NULL;
-    places_user *third = NULL;
-    check_ok(places_take(&room, "one", second, &one));
-    check_ok(places_take(&room, "one", second, &same));
-    cr_assert(one != NULL && same == one);
-    check_ok(places_take(&room, "one", second, &third));
-    cr_assert_null(third);
-    cr_assert_eq(places_patience_ms(one, 5 * second), 200);
-    places_spend(one, second / 10);
-    cr_assert_eq(places_patience_ms(one, 5 * second + 1), 100);
-    places_spend(one, second);
-    cr_assert_eq(places_patience_ms(one, 6 * second - 1), 0);
-    places_return(&room, one); /* who comes again at once is still the same */
-    places_return(&room, one);
-    check_ok(places_take(&room, "two", 6 * second - 1, &third));
-    check_ok(places_take(&room, "one", 6 * second - 1, &same));
-    cr_assert_eq(places_patience_ms(same, 6 * second - 1), 0);
-    cr_assert_eq(places_patience_ms(same, 6 * second), 200);
-    cr_assert_eq(places_patience_ms(third, 6 * second), 200);
-    places_destroy(&room);
-}

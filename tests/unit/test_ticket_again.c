@@ -287,3 +287,20 @@ Test(ticket_again, a_server_that_goes_before_it_accepts_is_told_at_once) {
     }
     cr_assert_lt(least_ns, UINT64_C(400000000));
 }
+
+Test(ticket_again, a_server_that_ends_within_its_reply_is_told_from_one_that_is_full) {
+    static const ticket_step cuts[] = {{TICKET_ACCEPT, 0},
+                                       {TICKET_PART, 0},
+                                       {TICKET_HANG_UP, 0},
+                                       {TICKET_ACCEPT, 0},
+                                       {TICKET_PART, 0},
+                                       {TICKET_HANG_UP, 0},
+                                       {0, 0}};
+    const gpuipc_ticket wanted = whole();
+    gpuipc_buffer *opened = NULL;
+    ticket_server_begin(&server, cuts);
+    check_refused(GPUIPC_ERR_SERVER_BUSY, "within its reply",
+                  open_as(&wanted, (gpuipc_open_config){0}, &opened));
+    ticket_server_end(&server);
+    drop(open_while(accept_and_grant, &wanted, (gpuipc_open_config){0}));
+}

@@ -85,6 +85,18 @@ static gpuipc_status reply(const ticket_server *self, connection *to, wire_answe
     return status;
 }
 
+static gpuipc_status send_part(const connection *to) {
+    const wire_reply head = {.answer = WIRE_GRANTED, .attachment_bytes = 1};
+    const wire_header header = {.kind = WIRE_REPLY,
+                                .number = to->next_out,
+                                .total_bytes = WIRE_REPLY_BYTES + 1,
+                                .bytes = WIRE_REPLY_BYTES};
+    uint8_t packet[WIRE_HEADER_BYTES + WIRE_REPLY_BYTES];
+    wire_encode_header(&header, packet);
+    wire_encode_reply(&head, packet + WIRE_HEADER_BYTES);
+    return os_connection_send(to->os, packet, sizeof(packet), NULL, 0, os_deadline_after(SOON_MS));
+}
+
 static gpuipc_status answer(ticket_server *self, const ticket_step *step) {
     static const char text[] = "no reply";
     const gpuipc_outgoing other = {
@@ -112,6 +124,9 @@ static gpuipc_status answer(ticket_server *self, const ticket_step *step) {
         case TICKET_SAY:
         case TICKET_ANSWER:
             status = reply(self, of, step->answer, NULL);
+            break;
+        case TICKET_PART:
+            status = send_part(of);
             break;
         case TICKET_MESSAGE:
             status = gpuipc_connection_send(self->connection, &other, SOON_MS);

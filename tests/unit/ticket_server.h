@@ -18,6 +18,7 @@ typedef enum ticket_act {
     TICKET_ANSWER,  /**< takes a request in and answers so, without a buffer */
     TICKET_SAY,     /**< answers so, unasked */
     TICKET_WRONG,   /**< takes a request in; answers so, with a buffer */
+    TICKET_PART,    /**< takes a request in and sends the first packet of a reply of two */
     TICKET_MESSAGE  /**< takes a request in and sends a message that is no reply */
 } ticket_act;
 

@@ -34,6 +34,7 @@ typedef struct connection {
     point_page *points_in[POINT_PAGES_MAX]; /**< the peer's */
     uint32_t points_in_count;
     bool is_settled;               /**< connection_settle() has been here */
+    bool is_cut;                   /**< the peer has closed it after a part of a message */
     point_page *ring_words;        /**< of the peer's ring; NULL before it has come, and after */
     struct contents_ring *ring_in; /**< likewise, of the ring with its words */
     bool awaits_channel;           /**< a page of a channel may come */

@@ -129,6 +129,7 @@ static gpuipc_status receive_all(connection *from, bool keep_handles, os_deadlin
         if (ends_connection(status)) {
             end_conversation(from);
         }
+        from->is_cut = status == GPUIPC_ERR_PEER_CLOSED && from->in.started;
         if (status != GPUIPC_ERR_TIMEOUT) {
             give_up(from);
         }

@@ -109,7 +109,9 @@ typedef enum wire_busy {
     WIRE_BUSY_USER = 2,   /**< connections of one user; with their limit, as the next two */
     WIRE_BUSY_ALL = 3,    /**< connections of all users */
     WIRE_BUSY_HANDLES =
-        4 /**< the user's part, or the process's, of the handles that the system lets the server have */
+        4, /**< the user's part, or the process's, of the handles that the system lets the server have */
+    WIRE_BUSY_LATER =
+        5 /**< time for long replies to the user's processes; the limit: ask again after so many milliseconds */
 } wire_busy;
 
 /** The bytes of a message of the kind WIRE_REQUEST. */

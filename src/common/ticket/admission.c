@@ -8,18 +8,29 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-#define SECOND_NS UINT64_C(1000000000)
-/* How much of each second the clients of one user may keep the server waiting. */
-#define PATIENCE_NS UINT64_C(200000000)
+#define SECOND_NS      UINT64_C(1000000000)
+#define MILLISECOND_NS UINT64_C(1000000)
+/* How much of each second the clients of one user may keep the server waiting. What one of them takes beyond it is missing
+ * in the next seconds. */
+#define PATIENCE_NS UINT64_C(500000000)
 
 /* ---- places of clients --------------------------------------------------------------------- */
 
-static bool is_of_no_use(const places_user *user, uint64_t now_ns) {
-    return user->count == 0 && now_ns - user->second_ns >= SECOND_NS;
+static uint64_t seconds_since(const places_user *user, uint64_t now_ns) {
+    return (now_ns - user->second_ns) / SECOND_NS;
 }
 
-/* Those who have gone are forgotten on the way; but not before their second is over, which else would begin anew
- * with each that comes. */
+/* How many seconds more give back what was taken; 0: the current one has some left. */
+static uint64_t seconds_owed(const places_user *user) {
+    return user->waited_ns / PATIENCE_NS;
+}
+
+static bool is_of_no_use(const places_user *user, uint64_t now_ns) {
+    return user->count == 0 && seconds_since(user, now_ns) > seconds_owed(user);
+}
+
+/* A user without clients is forgotten on the way. Before its last second is over it is not, since a new client would begin
+ * with a full second. */
 static places_user *find_user(places *self, const char *name, uint64_t now_ns) {
     places_user *found = NULL;
     for (list_link *at = self->users.first, *next; at != NULL; at = next) {
@@ -67,12 +78,23 @@ void places_destroy(places *self) {
     }
 }
 
-int places_patience_ms(places_user *user, uint64_t now_ns) {
-    if (now_ns - user->second_ns >= SECOND_NS) {
+static void give_back(places_user *user, uint64_t now_ns) {
+    const uint64_t seconds = seconds_since(user, now_ns);
+    if (seconds > seconds_owed(user)) {
         user->second_ns = now_ns;
         user->waited_ns = 0;
+    } else {
+        user->second_ns += seconds * SECOND_NS;
+        user->waited_ns -= seconds * PATIENCE_NS;
     }
-    return user->waited_ns >= PATIENCE_NS ? 0 : (int)((PATIENCE_NS - user->waited_ns) / 1000000u);
+}
+
+uint32_t places_pause_ms(places_user *user, uint64_t now_ns) {
+    give_back(user, now_ns);
+    const uint64_t owed = seconds_owed(user);
+    return owed == 0
+               ? 0
+               : (uint32_t)((user->second_ns + owed * SECOND_NS - now_ns) / MILLISECOND_NS + 1);
 }
 
 void places_spend(places_user *user, uint64_t ns) {

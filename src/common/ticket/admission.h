@@ -25,7 +25,8 @@ struct places_user {
     list_link link;
     uint32_t count;
     uint64_t second_ns; /**< when the second began that the next member is about */
-    uint64_t waited_ns; /**< for his clients, in that second */
+    uint64_t
+        waited_ns; /**< for this user's clients, in that second; more than it allows: owed by the next */
     char name[sizeof(((os_peer *)0)->user)];
 };
 
@@ -35,9 +36,9 @@ void places_return(places *self, places_user *user);
 /** Forgets the users. */
 void places_destroy(places *self);
 
-/** How long a client of this user may still be waited for. */
-int places_patience_ms(places_user *user, uint64_t now_ns);
-/** Waits for one of them have taken so long. */
+/** 0: a client of this user may be waited for. Else after how many milliseconds the next one may. */
+uint32_t places_pause_ms(places_user *user, uint64_t now_ns);
+/** Waits for one of them have taken so long. After places_pause_ms(). */
 void places_spend(places_user *user, uint64_t ns);
 
 /* ---- known processes ------------------------------------------------------------------------ */

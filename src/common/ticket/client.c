@@ -17,6 +17,11 @@
 /* How many may take their time to read that they are refused. */
 #define REFUSED_MAX 16u
 
+/* How long the others wait for one client that reads a long reply: for the reply, for each of its packets, and in all. */
+#define REPLY_MS      200
+#define PACKET_MS     5
+#define REPLY_MOST_MS 1000
+
 struct client {
     list_link link;         /* in one of the table's lists */
     connection *connection; /* NULL: it is refused, or has ended */
@@ -277,41 +282,58 @@ static void log_failure(const client_table *self, const char *what) {
 }
 
 /* @param attached NULL: nothing is */
-static gpuipc_status send_reply(client *of, wire_answer answer, const gpuipc_ticket *attached) {
-    const uint32_t attachment_bytes = attached == NULL ? 0 : sizeof(attached->bytes);
-    const wire_reply reply = {.answer = (uint16_t)answer, .attachment_bytes = attachment_bytes};
+static gpuipc_status send_reply(client *of, const wire_reply *reply,
+                                const gpuipc_ticket *attached) {
     const letter as = {.kind = WIRE_REPLY};
     uint8_t bytes[WIRE_REPLY_BYTES + sizeof(attached->bytes)];
-    const gpuipc_outgoing message = {.struct_size = sizeof(message),
-                                     .bytes = bytes,
-                                     .bytes_size = WIRE_REPLY_BYTES + attachment_bytes};
-    wire_encode_reply(&reply, bytes);
+    const gpuipc_outgoing message = {
+        .struct_size = sizeof(message),
+        .bytes = bytes,
+        .bytes_size = WIRE_REPLY_BYTES + (attached == NULL ? 0 : sizeof(attached->bytes))};
+    wire_encode_reply(reply, bytes);
     if (attached != NULL) {
-        memcpy(bytes + WIRE_REPLY_BYTES, attached->bytes, attachment_bytes);
+        memcpy(bytes + WIRE_REPLY_BYTES, attached->bytes, sizeof(attached->bytes));
     }
     return connection_send_message(of->connection, &message, &as, 0);
 }
 
 static gpuipc_status send_answer(client *of, wire_answer answer) {
-    return send_reply(of, answer, NULL);
+    const wire_reply reply = {.answer = (uint16_t)answer};
+    return send_reply(of, &reply, NULL);
 }
 
-static bool takes_many_packets(const offer *of) {
-    return of->reply_bytes > OS_PACKET_BYTES_MAX / 2 ||
+static gpuipc_status send_later(client *of, uint32_t later_ms) {
+    const wire_reply reply = {
+        .answer = WIRE_BUSY, .flags = WIRE_BUSY_LATER, .attachment_bytes = later_ms};
+    return send_reply(of, &reply, NULL);
+}
+
+static size_t bytes_of_reply(const offer *of, const ticket *wanted) {
+    return offer_withholds(of, wanted->offset, wanted->bytes) ? WIRE_REPLY_BYTES : of->reply_bytes;
+}
+
+static bool takes_many_packets(const offer *of, const ticket *wanted) {
+    return bytes_of_reply(of, wanted) > OS_PACKET_BYTES_MAX / 2 ||
            of->of->segment_count > OS_PACKET_HANDLES_MAX;
 }
 
-/* Who waits for one reply has room for one packet of it: only during a long one is a client waited for, and in all
- * only for so long that its user cannot keep others waiting. */
+static int time_of_reply_ms(const offer *of, const ticket *wanted) {
+    const uint64_t packets = bytes_of_reply(of, wanted) / OS_PACKET_BYTES_MAX +
+                             of->of->segment_count / OS_PACKET_HANDLES_MAX + 1;
+    return packets < (REPLY_MOST_MS - REPLY_MS) / PACKET_MS ? REPLY_MS + PACKET_MS * (int)packets
+                                                            : REPLY_MOST_MS;
+}
+
+/* A client that waits for one reply has room for one packet of it. Only during a long reply is a client waited for. A reply
+ * that has begun has time to end, which counts for its user: later replies wait for that (share_pause_ms()). */
 static gpuipc_status send_offer(client_table *self, client *of, const ticket *wanted,
                                 offer *granted, point *out_point) {
-    if (!takes_many_packets(granted)) {
+    if (!takes_many_packets(granted, wanted)) {
         return offer_send(granted, of->connection, wanted->offset, wanted->bytes, 0, out_point);
     }
-    const int patience_ms = share_patience_ms(self->shares, of->by);
     const uint64_t begun_ns = os_clock_ns();
-    gpuipc_status status =
-        offer_send(granted, of->connection, wanted->offset, wanted->bytes, patience_ms, out_point);
+    gpuipc_status status = offer_send(granted, of->connection, wanted->offset, wanted->bytes,
+                                      time_of_reply_ms(granted, wanted), out_point);
     share_spend(self->shares, of->by, os_clock_ns() - begun_ns);
     return status;
 }
@@ -402,23 +424,30 @@ static gpuipc_status answer(client_table *self, client *of, const wire_request *
     share_grant grant;
     point_page *page = NULL;
     wire_answer found = WIRE_UNKNOWN;
+    uint32_t later_ms = 0;
     gpuipc_status status = GPUIPC_OK;
     if (memcmp(wanted->server_id, self->server_id, sizeof(wanted->server_id)) == 0) {
         status = share_ask(self->shares, wanted, of->by, &found, &grant);
     }
     const bool is_granted = status == GPUIPC_OK && found == WIRE_GRANTED;
-    if (is_granted) {
+    if (is_granted && takes_many_packets(grant.offer, wanted)) {
+        later_ms = share_pause_ms(self->shares, of->by);
+    }
+    if (is_granted && later_ms == 0) {
         status = grant_wish(of, request, grant.offer, &found, &page);
     }
     if (status != GPUIPC_OK) {
         log_failure(self, "could not look a ticket up");
         found = WIRE_FAILED;
     }
-    if (found == WIRE_GRANTED) {
+    if (found == WIRE_GRANTED && later_ms == 0) {
         return send_grant(self, of, wanted, &grant, page);
     }
     if (is_granted) {
         share_settle(self->shares, &grant, false, &nothing_left);
+    }
+    if (later_ms != 0) {
+        return send_later(of, later_ms);
     }
     return found == WIRE_UNKNOWN ? answer_unknown(of) : send_answer(of, found);
 }
@@ -434,7 +463,8 @@ static gpuipc_status answer_name(client_table *self, client *of, const wire_requ
                                "a client asked for a name with other bytes than 0 behind its end");
         }
     }
-    return ticket_name_find(self->server_id, name, &found) ? send_reply(of, WIRE_GRANTED, &found)
+    const wire_reply reply = {.answer = WIRE_GRANTED, .attachment_bytes = sizeof(found.bytes)};
+    return ticket_name_find(self->server_id, name, &found) ? send_reply(of, &reply, &found)
                                                            : answer_unknown(of);
 }
 

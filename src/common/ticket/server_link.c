@@ -2,6 +2,7 @@
 /** @file See server_link.h. */
 #include "ticket/server_link.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -314,8 +315,10 @@ typedef struct question {
     const gpuipc_open_config *config;
     const wire_request *wish;
     os_deadline deadline;
-    buffer *opened;   /* held */
-    point_page *page; /* of a subscription */
+    buffer *opened;    /* held */
+    point_page *page;  /* of a subscription */
+    uint32_t later_ms; /* as ticket_given has it */
+    bool is_cut;       /* the connection ended within the reply */
 } question;
 
 /* Of a channel nothing is found by its ticket: each subscription has its own page. */
@@ -359,6 +362,8 @@ static gpuipc_status ask(context *ctx, server_link *self, question *what, bool *
             ticket_request_confirm(self->connection, what->bytes);
         }
     }
+    what->later_ms = came.later_ms;
+    what->is_cut = self->connection->is_cut;
     os_handle_close(&self->connection->channel_page); /* of a reply that did not come */
     self->connection->awaits_channel = false;
     return status;
@@ -391,13 +396,49 @@ static gpuipc_status ask_once(context *ctx, question *what, bool is_last) {
     return status;
 }
 
-static gpuipc_status ask_server(context *ctx, question *what) {
+static gpuipc_status ask_in_tries(context *ctx, question *what) {
     gpuipc_status status = GPUIPC_ERR_PEER_CLOSED;
+    what->later_ms = 0;
+    what->is_cut = false;
     for (int i = 1; i <= TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
         status = ask_once(ctx, what, i == TRIES);
     }
+    return status;
+}
+
+/* The server has no time for a long reply now. Other threads use the link meanwhile. The record has the failure where the
+ * server's time comes too late for this call. */
+static gpuipc_status await_time(const context *ctx, const question *what) {
+    const int later_ms = what->later_ms < INT_MAX ? (int)what->later_ms : INT_MAX;
+    const os_deadline again = os_deadline_inherit(os_deadline_after(later_ms), what->deadline);
+    unsigned pause = 0;
+    if (again.at_ns >= what->deadline.at_ns) {
+        return GPUIPC_ERR_SERVER_BUSY;
+    }
+    while (!os_deadline_passed(again)) {
+        if (atomic_load(&ctx->is_over)) {
+            return context_is_over();
+        }
+        os_sleep_ms(os_backoff_next(&pause, again));
+    }
+    return os_deadline_passed(what->deadline)
+               ? status_fail(GPUIPC_ERR_TIMEOUT, "the wait for the server was interrupted")
+               : GPUIPC_OK;
+}
+
+static gpuipc_status ask_server(context *ctx, question *what) {
+    gpuipc_status status = ask_in_tries(ctx, what);
+    while (status == GPUIPC_ERR_SERVER_BUSY && what->later_ms != 0 &&
+           (status = await_time(ctx, what)) == GPUIPC_OK) {
+        status = ask_in_tries(ctx, what);
+    }
     if (status == GPUIPC_ERR_RELEASED) { /* the link was closed, which the user did not know of */
         status = context_is_over();
+    }
+    if (status == GPUIPC_ERR_PEER_CLOSED && what->is_cut) {
+        return status_fail(GPUIPC_ERR_SERVER_BUSY,
+                           "the server closed the connection within its reply: this process did "
+                           "not read the reply within a second, or the server is ending");
     }
     if (status == GPUIPC_ERR_PEER_CLOSED) {
         /* It listens, and closes what it has just let in. */

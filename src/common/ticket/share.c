@@ -364,11 +364,11 @@ bool share_has_clients(share_table *self) {
     return has_clients;
 }
 
-int share_patience_ms(share_table *self, holder *by) {
+uint32_t share_pause_ms(share_table *self, holder *by) {
     os_mutex_lock(&self->mutex);
-    const int left_ms = places_patience_ms(by->place, os_clock_ns());
+    const uint32_t pause_ms = places_pause_ms(by->place, os_clock_ns());
     os_mutex_unlock(&self->mutex);
-    return left_ms;
+    return pause_ms;
 }
 
 void share_spend(share_table *self, holder *by, uint64_t ns) {

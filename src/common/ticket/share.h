@@ -84,8 +84,8 @@ void share_leave(share_table *self, holder *by);
 /** Whether any client is there, or has something open. */
 bool share_has_clients(share_table *self);
 
-/** How long a client may be waited for that is slow to take what it asked for. */
-int share_patience_ms(share_table *self, holder *by);
+/** 0: a client may be waited for that takes a long reply. Else after how many milliseconds one of its user may. */
+uint32_t share_pause_ms(share_table *self, holder *by);
 /** So long it has been waited for. */
 void share_spend(share_table *self, holder *by, uint64_t ns);
 

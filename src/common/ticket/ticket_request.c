@@ -58,6 +58,11 @@ gpuipc_status ticket_reply_status(const wire_reply *reply) {
                            "user's processes may use half and one process a quarter; raise its "
                            "limit (ulimit -n)",
                            limit);
+    case WIRE_BUSY_LATER:
+        return status_fail(GPUIPC_ERR_SERVER_BUSY,
+                           "the server has sent long replies to this user's processes for as long "
+                           "as it does within a second; it has time again in %u ms",
+                           limit);
     default:
         return ticket_answer_status(WIRE_BUSY);
     }
@@ -133,6 +138,9 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
         return open_reply(from, &reply, config, deadline, out);
     }
     connection_clear_message(from, false);
+    if (reply.answer == WIRE_BUSY && reply.flags == WIRE_BUSY_LATER) {
+        out->later_ms = reply.attachment_bytes == 0 ? 1 : reply.attachment_bytes;
+    }
     return ticket_reply_status(&reply);
 }
 
@@ -175,7 +183,8 @@ gpuipc_status ticket_request_receive(connection *from, const gpuipc_open_config 
     gpuipc_status status = connection_receive_whole(from, WIRE_REPLY, keeps_handles, deadline);
     if (status == GPUIPC_OK) {
         status = take_reply(from, config, bytes, deadline, out);
-        *out_is_usable = status != GPUIPC_ERR_SERVER_BUSY && !atomic_load(&from->broken);
+        *out_is_usable =
+            (status != GPUIPC_ERR_SERVER_BUSY || out->later_ms != 0) && !atomic_load(&from->broken);
     }
     connection_unlock_receiving(from);
     return status;

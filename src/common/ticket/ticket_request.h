@@ -14,6 +14,8 @@ typedef struct ticket_given {
     size_t attachment_bytes;
     bool is_attachment_withheld; /**< there is one, for who opens all that is shared */
     bool is_one_shot;            /**< nobody gets it again after ticket_request_confirm() */
+    uint32_t
+        later_ms; /**< with ERR_SERVER_BUSY: the server asks to be asked again after so long; 0: it does not */
 } ticket_given;
 
 /** @param bytes the ticket as it came  @param wish but for the ticket */
