@@ -7,10 +7,11 @@ The workers use the last GPU, the trainer the first. Without a GPU, set GPUIPC_C
 host memory. It prints:
 
     version 1: the workers compute 4160.0 and 4160.0
-    version 2: the workers compute 8320.0 and 8320.0
     worker 1 has ended, and is started again
+    version 2: the workers compute 8320.0 and 8320.0
     version 3: the workers compute 12480.0 and 12480.0
     version 4: the workers compute 16640.0 and 16640.0
+    version 5: the workers compute 20800.0 and 20800.0
 """
 
 import multiprocessing
@@ -32,11 +33,12 @@ def work(pipe: Connection, fails_at: int) -> None:
     if torch.cuda.is_available():
         gpuipc.config.open_device.set(torch.cuda.device_count() - 1)
     for version in iter(pipe.recv, None):
-        bundle = pipe.recv()
         if version == fails_at:
+            pipe.recv_bytes()  # the bundle has arrived, and is never unpickled
             os.kill(os.getpid(), signal.SIGKILL)
+        bundle = pipe.recv()
         pipe.send(sum(weight.sum().item() for weight in bundle.values()))
-        bundle.give_back()  # behind the work of the current stream
+        bundle.give_back()  # after preceding work of the current stream
 
 
 class Worker:
@@ -49,9 +51,9 @@ class Worker:
     def compute(self, version: int, bundle: gpuipc.torch.Bundle) -> float:
         """Raises EOFError or an OSError when the worker has ended."""
         self.pipe.send(version)
-        self.pipe.send(bundle.lend())
+        self.pipe.send(bundle.lend(to=self.process))  # the end of the worker cancels it
         if not self.pipe.poll(PATIENCE):
-            raise TimeoutError("the worker does not answer")
+            raise RuntimeError("the worker does not answer")
         return float(self.pipe.recv())
 
 
@@ -65,11 +67,11 @@ def make_weights() -> dict[str, torch.Tensor]:
 
 
 def main() -> None:
-    # Two sets: the trainer writes one of them while workers read the other one.
+    # Two sets, so that a set may still be on loan while the trainer writes the other one.
     sets = [make_weights(), make_weights()]
     bundles = [gpuipc.torch.Bundle(weights) for weights in sets]
-    workers = [Worker(), Worker(fails_at=3)]
-    for version in range(1, 5):
+    workers = [Worker(), Worker(fails_at=2)]
+    for version in range(1, 6):
         weights, bundle = sets[version % 2], bundles[version % 2]
         bundle.await_returns(PATIENCE)  # each worker has given this set back, or has ended
         for weight in weights.values():
