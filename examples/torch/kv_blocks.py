@@ -43,7 +43,7 @@ def decode(name: str, pipe: Connection) -> None:
                 total = sum(each.float().sum() for each in blocks)  # in place of this: attention over the blocks
                 print(f"request {request}: {count} block{'s' * (count > 1)}, sum {total.item()}", flush=True)
                 for each in blocks:
-                    each.give_back()  # behind the work of the current stream
+                    each.give_back()  # after preceding work of the current stream
                 blocks.clear()
 
 
@@ -61,6 +61,7 @@ def main() -> None:
     name, (here, there) = f"kv-{os.getpid()}", spawn.Pipe()
     process = spawn.Process(target=decode, args=(name, there), daemon=True)
     process.start()
+    there.close()  # or the end of decode would not be seen
     block = torch.empty(LAYERS, 2, HEADS, TOKENS, SIZE, dtype=torch.bfloat16)
     if torch.cuda.is_available():
         block = block.to("cuda:0")
@@ -68,8 +69,11 @@ def main() -> None:
     with gpuipc.torch.Channel(name, like=block, slots=BLOCKS, openers=openers) as channel:
         if not here.poll(PATIENCE):
             raise TimeoutError("decode does not start")
+        here.recv()
         prefill(channel)
     process.join(PATIENCE)  # decode gets all blocks, and then the end of the channel
+    if process.exitcode != 0:
+        raise SystemExit("decode failed")
 
 
 if __name__ == "__main__":
