@@ -20,6 +20,11 @@ import gpuipc
 COUNT = 1 << 20
 
 
+def say(line: str) -> None:
+    """Writes a line at once: torchrun's ranks share one output, and print() may write the end of a line by itself."""
+    print(f"{line}\n", end="", flush=True)
+
+
 def barrier() -> None:
     """All work of both ranks is done."""
     if torch.cuda.is_available():
@@ -29,6 +34,8 @@ def barrier() -> None:
 
 def main() -> None:
     dist.init_process_group("gloo")
+    if dist.get_world_size() != 2:
+        raise SystemExit("this program is for two ranks: torchrun --nproc_per_node=2 two_ranks.py")
     rank, peer = dist.get_rank(), 1 - dist.get_rank()
     if torch.cuda.is_available():
         gpu = rank % torch.cuda.device_count()
@@ -44,12 +51,12 @@ def main() -> None:
     tickets = [""] * dist.get_world_size()
     dist.all_gather_object(tickets, str(array.ticket()))
     other = torch.from_dlpack(gpuipc.open(tickets[peer], device=gpu))
-    print(f"rank {rank}: the tensor of rank {peer} contains {other[0].item()}", flush=True)
+    say(f"rank {rank}: the tensor of rank {peer} contains {other[0].item()}")
     barrier()
 
     other.add_(100)  # into the memory of the other rank, and on another GPU over NVLink or PCI Express
     barrier()
-    print(f"rank {rank}: rank {peer} has written {own[-1].item()}", flush=True)
+    say(f"rank {rank}: rank {peer} has written {own[-1].item()}")
 
     del other
     barrier()  # both have finished with the memory

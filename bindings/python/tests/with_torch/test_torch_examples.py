@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs in examples/torch print what their first lines state. ci/python builds and runs nine_tensors."""
+"""The programs in examples/torch print what their first lines state. Only ci/python --all builds and runs nine_tensors."""
 
 import ast
 import os
@@ -51,19 +51,33 @@ def test_an_example(name: str) -> None:
     assert printed(started([*PYTHON, str(EXAMPLES / name)])) == stated
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def of_rank(rank: int, count: int, port: int) -> dict[str, str]:
+    """The environment variables that torchrun sets."""
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "RANK": str(rank)}
+
+
 def test_two_ranks() -> None:
     program = EXAMPLES / "two_ranks.py"
     if torch.__version__ >= (2,):
         found = printed(started([*TORCHRUN, str(program)]))
     else:  # on Python 3.11 the torchrun of PyTorch 1.13 ends with an error: these are the variables that it sets
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-        ranks = [started([*PYTHON, str(program)], RANK=rank, **common) for rank in "01"]
+        port = free_port()
+        ranks = [started([*PYTHON, str(program)], **of_rank(rank, 2, port)) for rank in range(2)]
         found = [line for each in ranks for line in printed(each)]
     stated = stated_lines(program)
     assert len(stated) == 4
     assert sorted(found) == sorted(stated)
+
+
+def test_one_rank_is_refused() -> None:
+    with started([*PYTHON, str(EXAMPLES / "two_ranks.py")], **of_rank(0, 1, free_port())) as process:
+        _, wrong = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1 and "for two ranks" in wrong
 
 
 def test_there_are_no_others() -> None:
