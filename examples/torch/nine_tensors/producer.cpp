@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Nine tensors of LibTorch for another process, which this one starts with posix_spawn and two pipes. Build and start:
 //
-//     cmake -S . -B build -G Ninja -Dgpuipc_DIR="$(python3 -c 'import gpuipc; print(gpuipc.get_cmake_dir())')"
-//         -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')"
+//     gpuipc=$(python3 -c 'import gpuipc; print(gpuipc.get_cmake_dir())')
+//     torch=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')
+//     cmake -S . -B build -G Ninja -Dgpuipc_DIR="$gpuipc" -DCMAKE_PREFIX_PATH="$torch"
 //     cmake --build build && build/producer
 //
 // The tensors are on the first GPU, the consumer uses the last one. Without a GPU, set GPUIPC_CUDA_DRIVER=emulated: the
