@@ -286,14 +286,18 @@ void bind_array(nb::module_ &m) {
                                      ? std::nullopt
                                      : std::optional<gpuipc_stream>(stream_from(stream)));
             },
-            nb::arg("stream") = nb::none(), "Closes its buffer, for all Arrays over it.")
+            nb::arg("stream") = nb::none(),
+            nb::sig("def close(self, stream: object | None = None) -> None"),
+            "Closes its buffer, for all Arrays over it.")
         .def(
             "await_returns",
             [](const array_object &self, std::optional<double> timeout) {
                 self.check_own();
                 self.core->await_returns(patience(timeout));
             },
-            nb::arg("timeout") = nb::none(), "As Buffer.await_returns(), of its buffer.")
+            nb::arg("timeout") = nb::none(),
+            nb::sig("def await_returns(self, timeout: float | None = None) -> None"),
+            "As Buffer.await_returns(), of its buffer.")
         .def(
             "cancel_lent",
             [](const array_object &self) {
@@ -307,7 +311,9 @@ void bind_array(nb::module_ &m) {
                 self.check_own();
                 self.core->give_back(stream_from(stream));
             },
-            nb::arg("stream") = nb::none(), "As Buffer.give_back(), of its buffer.")
+            nb::arg("stream") = nb::none(),
+            nb::sig("def give_back(self, stream: object | None = None) -> None"),
+            "As Buffer.give_back(), of its buffer.")
         .def(
             "__enter__", [](nb::handle self) { return nb::borrow(self); },
             nb::sig("def __enter__(self) -> Array"))

@@ -290,6 +290,7 @@ static void bind_properties(bound_class<buffer_object> &type) {
 static void bind_contents(bound_class<buffer_object> &type) {
     type.def(
             "read", read, nb::arg("offset") = 0, nb::arg("nbytes") = nb::none(),
+            nb::sig("def read(self, offset: int = 0, nbytes: int | None = None) -> bytes"),
             "The contents, as bytes, from offset bytes on; without nbytes to the end. Waits until they are there and the work of "
             "the default stream is done.")
         .def(
@@ -315,6 +316,7 @@ static void bind_contents(bound_class<buffer_object> &type) {
             "Copies nbytes bytes from offset on into another buffer of the same context. The stream does it, and nobody waits.")
         .def(
             "await_ready", await_ready, nb::arg("timeout") = nb::none(),
+            nb::sig("def await_ready(self, timeout: float | None = None) -> None"),
             "Waits until the contents that it was opened with are there. Raises errors.Timeout after so many seconds.");
 }
 
@@ -340,6 +342,7 @@ static void bind_sharing(bound_class<buffer_object> &type) {
             "The ticket of all of it, the same each time. It ends with the last Buffer or Array of this memory.")
         .def(
             "await_returns", await_returns, nb::arg("timeout") = nb::none(),
+            nb::sig("def await_returns(self, timeout: float | None = None) -> None"),
             "Waits until every process that it was handed to has returned it or has ended; errors.Timeout after so many seconds. What was pickled is "
             "out until who was to get it has unpickled it and let go, or its time to do so is over.")
         .def(
@@ -352,6 +355,7 @@ static void bind_sharing(bound_class<buffer_object> &type) {
                 self.core->give_back(stream_from(stream));
             },
             nb::arg("stream") = nb::none(),
+            nb::sig("def give_back(self, stream: object | None = None) -> None"),
             "Gives received memory back in stream order, and closes it: when the stream has done its work so far, the "
             "sender may write it again. None: the default stream. Tensors made of it must not be used afterwards.");
 }
@@ -366,6 +370,7 @@ void bind_buffer(nb::module_ &m) {
     bind_sharing(type);
     type.def(
             "close", close, nb::arg("stream") = nb::none(),
+            nb::sig("def close(self, stream: object | None = None) -> None"),
             "Gives the memory up, for all Arrays over it. It is unmapped when the work that the devices have been "
             "given until now is done, or with a stream, when that is there. Tensors made of it keep it.")
         .def(

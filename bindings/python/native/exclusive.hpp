@@ -29,7 +29,7 @@ class exclusive {
     [[maybe_unused]] nb::ft_object_guard section_;
 };
 
-/** A function of the module. One with keywords of its own refuses those that it does not know. */
+/** A function of the module. One with optional arguments refuses names that it does not know. */
 template <typename function, typename... extras>
 void define(nb::module_ &m, const char *name, function &&call, const extras &...more) {
     if constexpr (has_keywords<extras...>) {
@@ -67,7 +67,13 @@ class bound_class : public nb::class_<bound, bases...> {
     }
     template <typename function, typename... extras>
     bound_class &def_static(const char *name, function &&call, const extras &...more) {
-        base::def_static(name, std::forward<function>(call), nb::call_guard<exclusive>(), more...);
+        if constexpr (has_keywords<extras...>) {
+            base::def_static(name, with_known_keywords(name, std::forward<function>(call), more...),
+                             nb::call_guard<exclusive>(), more..., nb::arg("unknown"));
+        } else {
+            base::def_static(name, std::forward<function>(call), nb::call_guard<exclusive>(),
+                             more...);
+        }
         return *this;
     }
     template <typename getter, typename... extras>

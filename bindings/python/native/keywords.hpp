@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Arguments by name: one that no function has is refused with the name that was probably meant. */
+/** @file Arguments by name: a misspelt one is refused with the nearest name. */
 #pragma once
 
 #include <string>
@@ -21,15 +21,16 @@ std::string nearest(const std::string &name, const std::vector<std::string> &nam
 void refuse_keywords(const char *function, const nb::dict &unknown,
                      const std::vector<std::string> &names);
 
-/** Whether a function takes some of its arguments by name only. */
-template <typename... extras>
-constexpr bool has_keywords = (std::is_same_v<std::decay_t<extras>, nb::kw_only> || ...);
-
 namespace keywords {
 
 template <typename extra, typename = void> constexpr bool is_argument = false;
 template <typename extra>
 constexpr bool is_argument<extra, std::void_t<decltype(std::declval<extra>().name_)>> = true;
+
+template <typename extra, typename = void> constexpr bool is_optional = false;
+template <typename extra>
+constexpr bool is_optional<
+    extra, std::void_t<decltype(std::declval<extra>().name_, std::declval<extra>().value)>> = true;
 
 template <typename extra> void add(std::vector<std::string> &names, const extra &each) {
     if constexpr (is_argument<extra>) {
@@ -59,6 +60,10 @@ struct signature<result (of::*)(arguments...) const> {
 };
 
 } // namespace keywords
+
+/** Whether a function has arguments that a call may omit. Without a required one, nanobind refuses the call itself. */
+template <typename... extras>
+constexpr bool has_keywords = (keywords::is_optional<std::decay_t<extras>> || ...);
 
 /** The function with one more argument, for nb::arg("unknown"): the names that it does not have. */
 template <typename function, typename... extras>

@@ -174,6 +174,7 @@ void bind_manifest(nb::module_ &m) {
                 new (self) manifest(parse(bytes, nbytes));
             },
             nb::arg("bytes"), nb::arg("nbytes") = nb::none(),
+            nb::sig("def __init__(self, bytes: bytes, nbytes: int | None = None) -> None"),
             "Of bytes that somebody wrote. nbytes: the length of the buffer in which all of it has to lie.")
         .def_static(
             "arrange", arrange, nb::arg("specs"), nb::arg("alignment") = 256,

@@ -161,7 +161,9 @@ void bind_returns(nb::module_ &m) {
         .def("fileno", &returns_wait::handle,
              "Readable when everything is back that was handed over until this call.")
         .def(
-            "wait", &returns_wait::await, nb::arg("timeout") = nb::none(),
+            "wait", [](returns_wait &self, std::optional<double> timeout) { self.await(timeout); },
+            nb::arg("timeout") = nb::none(),
+            nb::sig("def wait(self, timeout: float | None = None) -> None"),
             "Waits for it, but not for pickles that nobody has read. Raises errors.Timeout after so many seconds.");
     define(
         m, "has_pickles_out",

@@ -201,6 +201,7 @@ void bind_server(nb::module_ &m) {
             "Which processes opened the ticket and have it open still.")
         .def(
             "poll", poll, nb::arg("timeout") = nb::none(),
+            nb::sig("def poll(self, timeout: float | None = None) -> None"),
             "Answers what has come, of a server without a thread. Waits for it. Raises errors.Timeout "
             "when nothing came for so many seconds.")
         .def("fileno", wait_handle, "Readable when poll() has something to do.")

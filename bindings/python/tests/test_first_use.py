@@ -336,6 +336,13 @@ loose: Any = gpuipc
         (lambda: loose.subscribe("misspelt", delivry="all"), "did you mean 'delivery'"),
         (lambda: loose.connect("misspelt", 0, user=[1]), "did you mean 'users'"),
         (lambda: loose.empty(4, "int8", xyz=0), "'xyz'; it has shape, dtype, device"),
+        (lambda: loose.place(loose.create(4), 4, "int8", ofset=0), r"place\(\) has no argument 'ofset'; did you mean 'offset'"),
+        (lambda: loose.empty(4, "int8").view(dtyp="uint8"), r"view\(\) has no argument 'dtyp'; did you mean 'dtype'"),
+        (lambda: loose.empty(4, "int8").await_returns(timeot=1), "did you mean 'timeout'"),
+        (lambda: loose.create(4).read(nbyte=1), "did you mean 'nbytes'"),
+        (lambda: loose.Manifest.arrange({}, aligment=1), r"arrange\(\) has no argument 'aligment'; did you mean 'alignment'"),
+        (lambda: loose.Manifest(b"", nbyte=1), r"Manifest\(\) has no argument 'nbyte'; did you mean 'nbytes'"),
+        (lambda: loose.Server(thread=False).poll(time_out=0), "did you mean 'timeout'"),
     ],
 )  # fmt: skip
 def test_names_that_are_misspelt(call: Callable[[], object], text: str) -> None:
