@@ -234,7 +234,12 @@ static void bind_views(bound_class<array_object> &type) {
                 }
                 return nb::steal(PySeqIter_New(self.ptr()));
             },
-            nb::sig("def __iter__(self) -> collections.abc.Iterator[Array]"));
+            nb::sig("def __iter__(self) -> collections.abc.Iterator[Array]"))
+        /* Without it Python compares the value with each part. */
+        .def(
+            "__contains__", [](nb::handle, nb::handle) -> bool { refuse_values("an Array"); },
+            nb::arg("value").none(),
+            nb::sig("def __contains__(self, value: object, /) -> typing.NoReturn"));
 }
 
 static void bind_sharing(bound_class<array_object> &type) {

@@ -113,6 +113,9 @@ std::pair<int, int> dlpack_device(const array_object &self);
 nb::object dlpack_unordered(const array_object &self);
 nb::dict cuda_array_interface(const array_object &self);
 
+/** Throws TypeError: what asks for values gets them from a tensor. */
+[[noreturn]] void refuse_values(const char *what);
+
 void bind_array(nb::module_ &m);
 /** gpuipc.open and what is near to it. */
 void bind_open(nb::module_ &m);

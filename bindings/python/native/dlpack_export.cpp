@@ -207,6 +207,13 @@ nb::dict cuda_array_interface(const array_object &self) {
     return interface;
 }
 
+void refuse_values(const char *what) {
+    throw nb::type_error((std::string(what) +
+                          " has no values: use numpy.from_dlpack() (transport='host') or "
+                          "torch.from_dlpack()")
+                             .c_str());
+}
+
 void bind_exports(bound_class<array_object> &type) {
     type.def(
             "__dlpack__", dlpack, nb::arg("stream") = nb::none(),
@@ -216,6 +223,10 @@ void bind_exports(bound_class<array_object> &type) {
                 "def __dlpack__(self, stream: int | None = None, max_version: tuple[int, int] | None = None, "
                 "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
         .def("__dlpack_device__", dlpack_device)
+        /* Without it NumPy makes an array of Arrays. */
+        .def(
+            "__array__", [](nb::handle, nb::args, nb::kwargs) { refuse_values("an Array"); },
+            nb::sig("def __array__(self, *args: object, **options: object) -> typing.NoReturn"))
         .def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                      nb::sig("def __cuda_array_interface__(self) -> dict[str, object]"));
 }

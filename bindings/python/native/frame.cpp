@@ -300,6 +300,9 @@ void bind_frame(nb::module_ &m) {
             nb::sig(
                 "def __dlpack__(self, stream: int | None = None, max_version: tuple[int, int] | None = None, "
                 "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
+        .def(
+            "__array__", [](nb::handle, nb::args, nb::kwargs) { refuse_values("a frame"); },
+            nb::sig("def __array__(self, *args: object, **options: object) -> typing.NoReturn"))
         .def("__dlpack_device__",
              [](const frame_object &self) { return dlpack_device(only_array(self)); })
         .def_prop_ro(

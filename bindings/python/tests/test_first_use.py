@@ -312,6 +312,20 @@ def test_numbers_take_dimensions_away() -> None:
             array[wrong]
 
 
+def test_an_array_has_no_values() -> None:
+    text = r"an Array has no values: use numpy.from_dlpack\(\)"
+    array = gpuipc.empty((1000, 1000), "float32")
+    for call in (np.asarray, np.array, lambda it: np.asarray(it, "float64"), lambda it: np.array([it]), lambda it: np.ones(2) + it):
+        with pytest.raises(TypeError, match=text):
+            call(array)
+    for value in (5, None, array):
+        with pytest.raises(TypeError, match=text):
+            assert value not in array
+    channel = gpuipc.Channel(None, 4, "int8")
+    with channel.loan() as loan, pytest.raises(TypeError, match="a frame has no values"):
+        np.asarray(loan)
+
+
 # ---- names of arguments
 
 
