@@ -16,13 +16,26 @@ void numbers::push_back(int64_t number) {
     values[count++] = number;
 }
 
-numbers numbers_from(nb::handle argument) {
-    if (nb::isinstance<nb::int_>(argument)) {
-        return {nb::cast<int64_t>(argument)};
+/* Of a shape, or of strides. */
+static int64_t number_from(nb::handle argument) {
+    const std::optional<int64_t> number = integer_of(argument);
+    if (!number) {
+        throw nb::value_error(
+            nb::str("a dimension or a stride must fit into 64 bits, which {} does not")
+                .format(argument)
+                .c_str());
     }
+    return *number;
+}
+
+numbers numbers_from(nb::handle argument) {
     numbers found;
+    if (nb::isinstance<nb::int_>(argument)) {
+        found.push_back(number_from(argument));
+        return found;
+    }
     for (nb::handle each : list_of(argument)) {
-        found.push_back(nb::cast<int64_t>(answer_of([&] { return PyNumber_Index(each.ptr()); })));
+        found.push_back(number_from(each));
     }
     return found;
 }
@@ -116,7 +129,8 @@ static void set_shape(layout &made, const numbers &shape) {
     made.dimensions = shape.count;
     for (uint32_t i = 0; i < made.dimensions; i++) {
         if (shape[i] < 0) {
-            throw nb::value_error("a dimension is a number from 0 on");
+            throw nb::value_error(
+                nb::str("a dimension must be 0 or more, not {}").format(shape[i]).c_str());
         }
         made.shape[i] = shape[i];
     }
@@ -207,12 +221,11 @@ struct selected {
 };
 
 static selected select_one(int64_t length, uint32_t dimension, nb::handle index) {
-    const int64_t number =
-        nb::cast<int64_t>(answer_of([&] { return PyNumber_Index(index.ptr()); }));
+    const int64_t number = integer_of(index).value_or(INT64_MIN);
     const int64_t first = number < 0 ? number + length : number;
     if (first < 0 || first >= length) {
         const nb::str sentence = nb::str("index {} is outside dimension {}, which has {} elements")
-                                     .format(number, dimension, length);
+                                     .format(index, dimension, length);
         throw nb::index_error(sentence.c_str());
     }
     return {first, 1, 1, true};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 
 #include "without_gil.hpp"
 
@@ -49,6 +50,14 @@ template <typename call_type> nb::object answer_of(call_type call) {
 /** What something goes through, to be gone through here without running what is its own. */
 inline nb::list list_of(nb::handle of) {
     return nb::borrow<nb::list>(answer_of([&] { return PySequence_List(of.ptr()); }));
+}
+
+/** An integer, by __index__ where it is of another type; none: it does not fit. */
+inline std::optional<int64_t> integer_of(nb::handle of) {
+    const nb::object exact = answer_of([&] { return PyNumber_Index(of.ptr()); });
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(exact.ptr(), &overflow);
+    return overflow == 0 ? std::optional<int64_t>(value) : std::nullopt;
 }
 
 /** As of[at]. */

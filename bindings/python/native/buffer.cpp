@@ -47,7 +47,7 @@ static gpuipc_uuid uuid_from(const context &of, nb::handle argument) {
 static nb::list devices_of(nb::handle argument, const char *name) {
     if (nb::isinstance<nb::str>(argument) || nb::isinstance<nb::bytes>(argument)) {
         throw nb::type_error(
-            (std::string(name) + " is several devices: put it into a list").c_str());
+            (std::string(name) + " must be a list of devices, not a str or bytes").c_str());
     }
     return list_of(argument);
 }

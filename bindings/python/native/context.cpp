@@ -244,14 +244,15 @@ std::shared_ptr<context> context_if_any() {
 
 uint32_t device_number_from(nb::handle argument) {
     /* What is no plain number is looked at in Python, where such objects are from. */
-    const int64_t number =
-        PyLong_CheckExact(argument.ptr()) != 0
-            ? nb::cast<int64_t>(argument)
-            : nb::cast<int64_t>(asked([&] {
-                  return nb::module_::import_("gpuipc._devices").attr("number")(argument);
-              }));
+    const nb::object exact =
+        PyLong_CheckExact(argument.ptr()) != 0 ? nb::borrow(argument) : nb::object(asked([&] {
+            return nb::module_::import_("gpuipc._devices").attr("number")(argument);
+        }));
+    const int64_t number = integer_of(exact).value_or(-1);
     if (number < 0 || number > UINT16_MAX) {
-        throw nb::value_error("a device is a number from 0 on");
+        throw nb::value_error(nb::str("the number of a device must be from 0 to {}, not {}")
+                                  .format(UINT16_MAX, exact)
+                                  .c_str());
     }
     return static_cast<uint32_t>(number);
 }

@@ -180,7 +180,7 @@ def test_cuda_alone_is_the_current_device(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("cpu", ValueError, "transport='host'"), (SimpleNamespace(type="cpu", index=None), ValueError, "transport='host'"),
         ("cuda:", ValueError, "no device"), ("cuda:-1", ValueError, "no device"), ("gpu", ValueError, "no device"),
-        (1.0, TypeError, "a device is"), (True, TypeError, "a device is"), (-1, ValueError, "from 0 on"), ([0], TypeError, "a device is"),
+        (1.0, TypeError, "a device is"), (True, TypeError, "a device is"), (-1, ValueError, "not -1"), (2**70, ValueError, str(2**70)), ([0], TypeError, "a device is"),
         (SimpleNamespace(id=0, platform="cpu"), TypeError, "a device is"),
     ],
 )  # fmt: skip
@@ -190,7 +190,7 @@ def test_what_is_no_device(device: Any, error: type[Exception], text: str) -> No
 
 
 def test_several_devices_are_no_text() -> None:
-    with pytest.raises(TypeError, match="openers is several devices"):
+    with pytest.raises(TypeError, match="openers must be a list of devices, not a str or bytes"):
         gpuipc.empty(4, "int8", openers="cuda:0")
 
 
@@ -310,6 +310,20 @@ def test_numbers_take_dimensions_away() -> None:
     for wrong in (True, None, 1.0, [0, 1], "name"):
         with pytest.raises(TypeError, match="numbers, slices and ...; for anything else make a tensor"):
             array[wrong]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: gpuipc.empty(-1, "int8"), ValueError, "a dimension must be 0 or more, not -1"),
+        (lambda: gpuipc.empty((2, 2**70), "int8"), ValueError, str(2**70)), (lambda: gpuipc.empty(2**70, "int8"), ValueError, str(2**70)),
+        (lambda: gpuipc.empty(4, "int8")[2**70], IndexError, f"index {2**70} is outside dimension 0, which has 4 elements"),
+        (lambda: gpuipc.empty(4, "int8")[-(2**70)], IndexError, f"index -{2**70} is outside"),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be(call: Callable[[], object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
 
 
 def test_an_array_has_no_values() -> None:
