@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.hpp"
 
+#include <cerrno>
 #include <map>
 
 #include <poll.h>
@@ -39,6 +40,21 @@ void forget_those_gone() {
     throw nb::python_error();
 }
 
+[[noreturn]] void refuse_without_pidfd() {
+    fail(
+        GPUIPC_ERR_NOT_SUPPORTED, "lend",
+        "pidfd_open() is not available here: omit 'to', and call Lent.cancel() when the process ends");
+}
+
+/* Kernels before 5.3 do not have it, and the seccomp filters of some containers refuse it with EPERM. */
+bool is_missing(const nb::python_error &error) {
+    if (!error.matches(PyExc_OSError)) {
+        return false;
+    }
+    const int code = nb::cast<int>(error.value().attr("errno"));
+    return code == ENOSYS || code == EPERM;
+}
+
 } // namespace
 
 std::shared_ptr<process> process_from(nb::handle number) {
@@ -55,18 +71,19 @@ std::shared_ptr<process> process_from(nb::handle number) {
     }
     const nb::object open = attribute_of(nb::module_::import_("os"), "pidfd_open");
     if (!open.is_valid()) {
-        fail(
-            GPUIPC_ERR_NOT_SUPPORTED, "lend",
-            "this system does not tell of processes (pidfd_open): call Lent.cancel() when it has ended");
+        refuse_without_pidfd();
     }
     nb::object descriptor;
     try {
         descriptor = asked([&] { return open(id); });
     } catch (nb::python_error &error) {
-        if (!error.matches(PyExc_ProcessLookupError)) {
-            throw;
+        if (error.matches(PyExc_ProcessLookupError)) {
+            refuse_ended(id);
         }
-        refuse_ended(id);
+        if (is_missing(error)) {
+            refuse_without_pidfd();
+        }
+        throw;
     }
     auto made = std::make_shared<process>(nb::cast<int>(descriptor));
     if (made->has_ended()) {

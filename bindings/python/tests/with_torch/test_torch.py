@@ -2,6 +2,7 @@
 """gpuipc.torch with PyTorch itself, on tensors of the CPU: those over memory of transport host are gpuipc's."""
 
 import contextlib
+import errno
 import gc
 import os
 import pickle
@@ -385,6 +386,18 @@ def test_what_is_lent_to_a_process_ends_with_it(arena: Arena, spawn: SpawnContex
             bundle.lend(to=wrong)
     pickle.loads(pickle.dumps(bundle.lend(to=os.getpid())))
     bundle.await_returns(PATIENCE)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
+def test_a_system_that_tells_of_no_process(arena: Arena, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refused(process: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    bundle = gpuipc.torch.Bundle([arena.make(4)])
+    with pytest.raises(gpuipc.errors.NotSupported, match=r"pidfd_open\(\) is not available here: omit 'to'"):
+        bundle.lend(to=os.getppid())
+    assert bundle.lent_count == 0
 
 
 @pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="PyTorch before 2.8 has no FP4")
