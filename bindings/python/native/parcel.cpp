@@ -381,7 +381,9 @@ size_t parcel::lent() {
 void parcel::cancel_lent() {
     for (const gpuipc_mark &each : loans_) { /* those that were taken stay out */
         const gpuipc_status status = gpuipc_buffer_cancel_loan(of_.front()->buffer(), &each);
-        (void)status;
+        if (status == GPUIPC_ERR_FORKED) {
+            check(status);
+        }
     }
     hand_overs_look_after();
 }

@@ -20,6 +20,7 @@ Importing this starts no driver and changes nothing in PyTorch.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import threading
 from collections import OrderedDict
@@ -495,11 +496,14 @@ class Lent:
 
     def __init__(self, arguments: tuple[Any, ...]):
         self._arguments = arguments
+        self._process = os.getpid()
 
     def cancel(self) -> bool:
-        """Takes it back unless a process has unpickled it: no process can unpickle it afterwards, and await_returns() does not
-        wait for it. False: a process has it, which gives it back as ever, and nothing changes. May be called again, from
-        any thread."""
+        """Cancels the hand-over unless a process has unpickled it; await_returns() then does not wait for it. Returns False
+        while a process has the tensors. Returns True otherwise; no process can then unpickle it. Call it in the process
+        that lent, from any thread and as often as needed. Raises errors.ForkedError, a RuntimeError, in a forked child."""
+        if self._process != os.getpid():
+            raise errors.ForkedError(f"process {self._process} lent this: only that process can cancel it")
         return _native.cancel_hand_over([loan for _, loan in self._arguments[0]])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -400,6 +400,23 @@ def test_a_system_that_tells_of_no_process(arena: Arena, monkeypatch: pytest.Mon
     assert bundle.lent_count == 0
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12's, of fork() beside threads
+def test_a_forked_child_cancels_nothing(arena: Arena) -> None:
+    bundle = gpuipc.torch.Bundle([arena.make(4)])
+    lent = bundle.lend()
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for cancel in (lent.cancel, bundle.cancel_lent):
+            try:
+                cancel()
+            except gpuipc.errors.ForkedError:
+                refused += 1
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert bundle.lent_count == 1 and lent.cancel() and bundle.lent_count == 0
+
+
 @pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="PyTorch before 2.8 has no FP4")
 def test_numbers_of_4_bits(installed: None, arena: Arena) -> None:
     whole = arena.make(8, dtype="uint8")
