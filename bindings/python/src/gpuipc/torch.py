@@ -516,8 +516,8 @@ def _process_number(of: object | None) -> int | None:
     number = of if isinstance(of, int) else getattr(of, "pid", None)
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"a process is its number, or an object with a pid that was started, not {of!r}")
-    if number <= 0:
-        raise ValueError("the number of a process is above 0")
+    if not 0 < number < 2**31:
+        raise ValueError(f"the number of a process must be from 1 to {2**31 - 1}, not {number}")
     for name in ("exitcode", "returncode"):  # its parent has waited for it, and the number may be another's
         if getattr(of, name, None) is not None:
             raise ProcessLookupError(f"process {number} has ended")

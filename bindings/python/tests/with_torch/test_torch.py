@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import pickle
+import re
 import signal
 import threading
 import warnings
@@ -381,8 +382,8 @@ def test_what_is_lent_to_a_process_ends_with_it(arena: Arena, spawn: SpawnContex
     for ended in (process, process.pid):
         with pytest.raises(ProcessLookupError, match=f"process {process.pid} has ended"):
             bundle.lend(to=ended)
-    for wrong, error in (("5", TypeError), (True, TypeError), (-5, ValueError), (0, ValueError)):
-        with pytest.raises(error):
+    for wrong, error in (("5", TypeError), (True, TypeError), (-5, ValueError), (0, ValueError), (2**40, ValueError)):
+        with pytest.raises(error, match=re.escape(repr(wrong))):
             bundle.lend(to=wrong)
     pickle.loads(pickle.dumps(bundle.lend(to=os.getpid())))
     bundle.await_returns(PATIENCE)
