@@ -274,7 +274,9 @@ class Channel:
 
 def _device_of(like: Any, device: Any) -> torch.device:
     if device is not None:
-        return torch.device("cpu") if str(device) == "cpu" else torch.device("cuda", number(device))
+        if isinstance(device, str) and device.partition(":")[0] == "cpu":
+            device = torch.device(device)
+        return torch.device("cpu") if getattr(device, "type", None) == "cpu" else torch.device("cuda", number(device))
     if like is None:
         raise TypeError("a channel is like a tensor, or has a shape, a dtype and a device")
     tensors = list(like.values()) if isinstance(like, Mapping) else [like]

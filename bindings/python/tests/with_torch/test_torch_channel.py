@@ -73,7 +73,7 @@ def test_frames_without_elements() -> None:
 
 
 def test_devices_of_frames() -> None:
-    for device in ("cpu", torch.device("cpu")):
+    for device in ("cpu", "cpu:0", torch.device("cpu"), torch.device("cpu:0")):
         with gpuipc.torch.Channel(shape=(2,), dtype=torch.float32, device=device) as channel:
             assert channel.native.buffer.transport == "host"
     with pytest.raises(ValueError, match="no device 'mps'"):
