@@ -105,6 +105,17 @@ def test_users(opener: Callable[[object], Any]) -> None:
             gpuipc.Server(**wrong)
 
 
+def test_a_policy_is_no_limit_of_processes(run_python: Run) -> None:
+    program = (
+        "import gpuipc, sys\n"
+        "try: gpuipc.open(sys.argv[1])\n"
+        "except gpuipc.GpuipcError as error: print(error.name, 'policy' in str(error), getattr(error, '__notes__', []))\n"
+    )
+    with gpuipc.Server(policy=lambda peer: False) as server:
+        refused = run_python(program, str(server.share(gpuipc.empty(16, "int8"))))
+    assert refused.stdout == "GPUIPC_ERR_SERVER_BUSY True []\n"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("admitted", [True, False])
 def test_another_user(spawn: SpawnContext, admitted: bool) -> None:

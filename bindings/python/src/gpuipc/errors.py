@@ -137,7 +137,7 @@ _BY_NAME: dict[str, type[GpuipcError]] = {
 # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and its kin (cuda.h).
 _CAPTURE_CODES = range(900, 910)
 
-# What to do about it in Python, where the library's sentences speak of C.
+# The remedy in Python, where the library's sentences name the one in C.
 _NOTES = {
     "GPUIPC_ERR_DEVICE_NOT_VISIBLE": (
         "CUDA_VISIBLE_DEVICES of this process: {visible}. Open it for a GPU that is there: gpuipc.open(ticket, device=0), "
@@ -145,14 +145,17 @@ _NOTES = {
     ),
     "GPUIPC_ERR_DEVICE_NOT_FOUND": "CUDA_VISIBLE_DEVICES of this process: {visible}. gpuipc.devices() are what it sees",
     "GPUIPC_ERR_NO_DEVICE": "CUDA_VISIBLE_DEVICES of this process: {visible}",
-    "GPUIPC_ERR_SERVER_BUSY": (
-        "in the process that shares the memory: gpuipc.config.max_connections_per_user = N before its first ticket or "
-        "pickle, or Context(max_connections_per_user=N), or Server(max_connections_per_user=N)"
-    ),
     "GPUIPC_ERR_FORKED": (
         "with multiprocessing: get_context('spawn') or get_context('forkserver'); the child gets arrays by a queue or a pipe"
     ),
 }
+
+# Of GPUIPC_ERR_SERVER_BUSY, which has other reasons as well.
+_LIMIT_OF_A_USER = "max_connections_per_user"
+_LIMIT_NOTE = (
+    "in the process that shares the memory: gpuipc.config.max_connections_per_user = N before its first ticket or "
+    "pickle, or Context(max_connections_per_user=N), or Server(max_connections_per_user=N)"
+)
 
 
 def _class_of(name: str, status: int) -> type[GpuipcError]:
@@ -179,6 +182,8 @@ def _make(
     error = kind(text)
     if name in _NOTES:
         error.add_note(_NOTES[name].format(visible=os.environ.get("CUDA_VISIBLE_DEVICES", "not set")))
+    elif name == "GPUIPC_ERR_SERVER_BUSY" and _LIMIT_OF_A_USER in sentence:
+        error.add_note(_LIMIT_NOTE)
     error.status = status
     error.name = name
     error.operation = operation
