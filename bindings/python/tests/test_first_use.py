@@ -112,18 +112,33 @@ def test_open_device_is_that_of_all_threads() -> None:
     assert (config.open_device == 0, before == 1, device()) == (True, True, 0)
 
 
+def test_open_device_is_patched_and_reset() -> None:
+    for before in (None, 0):
+        config.open_device = before
+        with mock.patch.object(config, "open_device", 1):
+            assert config.open_device == 1
+        assert config.open_device == before
+    del config.open_device
+    assert config.open_device == None and config.open_device.get() is None  # noqa: E711
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "error"),
+    ("name", "value", "error", "text"),
     [
-        ("open_device", -1, ValueError), ("open_device", "cuda:x", ValueError), ("open_device", 1.5, TypeError),
-        ("orphan_seconds", "long", ValueError), ("orphan_seconds", 0, ValueError), ("orphan_seconds", None, TypeError),
-        ("room_seconds", -1, ValueError), ("keep_segments_seconds", float("nan"), ValueError),
-        ("max_connections_per_user", -1, ValueError), ("max_connections_per_user", 1.5, TypeError),
+        ("open_device", -1, ValueError, "a number, 0 or more, not -1"), ("open_device", "cuda:x", ValueError, "no device 'cuda:x'"),
+        ("open_device", 1.5, TypeError, "not 1.5"),
+        ("orphan_seconds", "long", ValueError, "orphan_seconds must be a finite number of seconds, 0 or more, not 'long'"),
+        ("orphan_seconds", 0, ValueError, "orphan_seconds must be above 0, not 0"), ("orphan_seconds", None, TypeError, "not None"),
+        ("room_seconds", -1, ValueError, "room_seconds must be .*, not -1"),
+        pytest.param("room_seconds", 10**400, ValueError, "room_seconds must be .*, not 1000", id="room_seconds-huge"),
+        ("keep_segments_seconds", float("nan"), ValueError, "keep_segments_seconds must be .*, not nan"),
+        ("max_connections_per_user", -1, ValueError, "max_connections_per_user must be .*, not -1"),
+        ("max_connections_per_user", 1.5, TypeError, "max_connections_per_user must be .*, not 1.5"),
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense(name: str, value: Any, error: type[Exception]) -> None:
+def test_settings_that_make_no_sense(name: str, value: Any, error: type[Exception], text: str) -> None:
     before = getattr(config, name)
-    with pytest.raises(error):
+    with pytest.raises(error, match=text):
         setattr(config, name, value)
     assert getattr(config, name) == before
 
@@ -133,6 +148,8 @@ def test_settings_that_there_are_not() -> None:
         setattr(config, "open_devise", 1)
     with pytest.raises(AttributeError, match="no setting 'xyz'; there are orphan_seconds"):
         setattr(config, "xyz", 1)
+    with pytest.raises(AttributeError, match="no setting '__open_device'"):
+        setattr(config, "__open_device", 1)
     with pytest.raises(AttributeError, match="not deleted"):
         del config.orphan_seconds
     assert {"open_device", "orphan_seconds"} <= set(dir(config))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Settings of the whole process, for all of its threads. Assign to them: ``gpuipc.config.open_device = 1``. A name that
-there is not, and a value that makes no sense, is refused."""
+"""Settings of the whole process, for all of its threads. Assign to them: ``gpuipc.config.open_device = 1``. Unknown names
+raise AttributeError, invalid values ValueError or TypeError."""
 
 import math
 import sys
@@ -15,7 +15,7 @@ from typing import Any
 from gpuipc._devices import number as _number
 
 orphan_seconds: float = 600.0
-"""How long the memory of a pickled Array, whose process has let go of it, is kept for the process that has yet to unpickle
+"""How long the memory of a pickled Array, whose process has released it, is kept for the process that has yet to unpickle
 it."""
 
 room_seconds: float = 30.0
@@ -28,12 +28,12 @@ tensor is mostly in the same memory, and opens several times sooner then. The ot
 later. 0: not at all."""
 
 max_connections_per_user: int = 0
-"""How many processes of one user may have tickets and pickles of this process open. 0: the library's default. Contexts that
+"""How many processes of one user may have tickets and pickles of this process open. 0 = default (1,024). Contexts that
 have a limit of their own do not use it. Set it before the first ticket or pickle of the default context."""
 
 
 class OpenDevice:
-    """What gpuipc.config.open_device was when it was read."""
+    """A snapshot of gpuipc.config.open_device. It equals its number, or None."""
 
     __slots__ = ("_device",)
 
@@ -61,11 +61,11 @@ class OpenDevice:
         return repr(self._device)
 
 
-open_device: Any
+open_device: Any = None
 """The GPU for which unpickling opens memory: its number, 'cuda:1' or a torch.device. None: the GPU that owns the memory.
-What is read has get(), which answers the number or None."""
+Reading it returns an OpenDevice; its get() returns the number or None. So compare it with ``== None``, not with ``is None``.
+Deleting it sets it to None."""
 
-_device: int | None = None
 _UNSAID = object()
 _in_block: ContextVar[object] = ContextVar("gpuipc.config.opening_for", default=_UNSAID)
 
@@ -73,7 +73,7 @@ _in_block: ContextVar[object] = ContextVar("gpuipc.config.opening_for", default=
 def _opening() -> int | None:
     """For which GPU unpickling opens memory here and now. (The compiled module asks.)"""
     said = _in_block.get()
-    return _device if said is _UNSAID else said  # type: ignore[return-value]
+    return open_device if said is _UNSAID else said  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -94,55 +94,62 @@ def _device_or_none(device: object) -> int | None:
         return None
     found = _number(device)
     if found < 0:
-        raise ValueError("a device is a number from 0 on, or None: the GPU that owns the memory")
+        raise ValueError(f"a device must be None (the GPU that owns the memory) or a number, 0 or more, not {device!r}")
     return found
 
 
-def _seconds(value: Any) -> float:
-    seconds = float(value)
+def _seconds(name: str, value: Any) -> float:
+    wrong = f"{name} must be a finite number of seconds, 0 or more, not {value!r}"
+    try:
+        seconds = float(value)
+    except TypeError:
+        raise TypeError(wrong) from None
+    except (ValueError, OverflowError):
+        raise ValueError(wrong) from None
     if not (seconds >= 0 and math.isfinite(seconds)):
-        raise ValueError("a time is a number of seconds, from 0 on")
+        raise ValueError(wrong)
     return seconds
 
 
-def _seconds_above_0(value: Any) -> float:
-    seconds = _seconds(value)
+def _seconds_above_0(name: str, value: Any) -> float:
+    seconds = _seconds(name, value)
     if seconds == 0:
-        raise ValueError("orphan_seconds is above 0, or no pickle could be read in time")
+        raise ValueError(f"{name} must be above 0, not {value!r}: no pickle could be read in time")
     return seconds
 
 
-def _limit(value: Any) -> int:
-    limit = index(value)
+def _limit(name: str, value: Any) -> int:
+    wrong = f"{name} must be an integer from 0 (the default) to {2**32 - 1}, not {value!r}"
+    try:
+        limit = index(value)
+    except TypeError:
+        raise TypeError(wrong) from None
     if not 0 <= limit < 2**32:
-        raise ValueError("max_connections_per_user is from 1 on, or 0: the library's default")
+        raise ValueError(wrong)
     from gpuipc import _native
 
     _native.set_max_connections_per_user(limit)
     return limit
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "orphan_seconds": _seconds_above_0,
     "room_seconds": _seconds,
     "keep_segments_seconds": _seconds,
     "max_connections_per_user": _limit,
-    "open_device": _device_or_none,
+    "open_device": lambda _, device: _device_or_none(device),
 }
 
 
 class _Config(ModuleType):
     @property
     def open_device(self) -> OpenDevice:
-        return OpenDevice(_device)
+        return OpenDevice(vars(self)["open_device"])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        global _device
-        if name == "open_device":
-            _device = _device_or_none(value)
-        elif name in _CHECKS:
-            super().__setattr__(name, _CHECKS[name](value))
-        elif name.startswith("__"):  # Python's own
+        if name in _CHECKS:
+            vars(self)[name] = _CHECKS[name](name, value)
+        elif name.startswith("__") and name.endswith("__"):  # Python's own
             super().__setattr__(name, value)
         else:
             near = get_close_matches(name, _CHECKS, 1)
@@ -150,7 +157,10 @@ class _Config(ModuleType):
             raise AttributeError(f"gpuipc.config has no setting '{name}'; {hint}", name=name, obj=self)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a setting is not deleted: assign to gpuipc.config.{name}", name=name, obj=self)
+        if name == "open_device":
+            vars(self)[name] = None
+        else:
+            raise AttributeError(f"a setting is not deleted: assign to gpuipc.config.{name}", name=name, obj=self)
 
     def __dir__(self) -> list[str]:
         return sorted([*_CHECKS, "OpenDevice", "opening_for", *(name for name in vars(self) if name[:2] == "__")])
