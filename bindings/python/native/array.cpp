@@ -169,7 +169,7 @@ static void bind_form(bound_class<array_object> &type) {
             "In bytes, in its buffer.")
         .def(
             "__bool__", [](const array_object &) { return true; },
-            "True: whether it has elements, size tells.")
+            "Always True. Test size for elements.")
         .def("__len__", [](const array_object &self) {
             if (self.form.dimensions == 0) {
                 throw nb::type_error("an Array without dimensions has no length");
@@ -224,7 +224,7 @@ static void bind_views(bound_class<array_object> &type) {
             nb::sig(
                 "def __getitem__(self, index: typing.SupportsIndex | slice | types.EllipsisType | "
                 "tuple[typing.SupportsIndex | slice | types.EllipsisType, ...], /) -> Array"),
-            "A part, by numbers and slices: the same memory. A number takes its dimension away.")
+            "A part, by integers and slices: the same memory. An integer index removes its dimension.")
         .def(
             "__iter__",
             [](nb::handle self) {

@@ -140,9 +140,9 @@ copyreg.pickle(Array, _native.reduce)  # type: ignore[arg-type]
 
 
 def is_available() -> bool:
-    """There is a driver, and a GPU whose memory can be shared; of the emulated driver, too. Raises nothing.
+    """Returns True if a driver (also the emulated one) and a GPU whose memory can be shared are available.
 
-    Why not, Context.default() says by its exception, devices() by why_not of each, and ``python -m gpuipc doctor``.
+    Never raises an exception. Starts CUDA: do not fork afterwards. Context.default() raises the reason.
     """
     try:
         return any(device.can_share for device in devices())
