@@ -3,7 +3,7 @@
  * Streams that wait for each other, for SPIN: channels with a writer and a reader each, and what their four threads put on
  * streams (docs/channels.md, "The order of streams"). channel.pml has all of the protocol of one channel. Here a channel has
  * one slot and a reader of every frame, and any role may have any stream. Checked:
- *   - no stream waits for ever, whatever streams the roles have: there is no end but the proper one;
+ *   - no stream waits indefinitely, whatever streams the roles have: there is no end but the proper one;
  *   - no slot is filled while a stream reads it, and none is read before it is filled.
  *
  * CHANNELS and SHARED set who has which stream:
