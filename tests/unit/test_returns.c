@@ -153,8 +153,8 @@ static void check_does_not_wait(gpuipc_buffer *of, CUstream stream) {
     core_waiter thread;
     core_waiter_begin(&thread, await_async, &call);
     while (!atomic_load(&call.is_over)) {
-        cr_assert_not(os_deadline_passed(deadline),
-                      "the call still waits, with %u hand-overs out", kept_count);
+        cr_assert_not(os_deadline_passed(deadline), "the call still waits, with %u hand-overs out",
+                      kept_count);
         os_sleep_ms(1);
     }
     check_ok(core_waiter_end(&thread));
