@@ -73,7 +73,7 @@ _in_block: ContextVar[object] = ContextVar("gpuipc.config.opening_for", default=
 def _opening() -> int | None:
     """For which GPU unpickling opens memory here and now. (The compiled module asks.)"""
     said = _in_block.get()
-    return open_device if said is _UNSAID else said  # type: ignore[no-any-return]
+    return open_device if said is _UNSAID else said  # type: ignore[return-value]
 
 
 @contextmanager
