@@ -361,6 +361,8 @@ Test(incoming, room_for_bytes_grows_with_what_comes) {
     clear(&message);
 }
 
+#define MEBIBYTE (UINT32_C(1) << 20)
+
 /* @return how many bytes came before the first that were refused, or all */
 static uint32_t fill(incoming *message, import_source *from, uint32_t most) {
     const parts total = {GPUIPC_MESSAGE_BYTES_MAX, 0, 0};
@@ -376,11 +378,8 @@ static uint32_t fill(incoming *message, import_source *from, uint32_t most) {
 
 /* The process may have 4 MiB of memory here, and each message has 1 MiB beside that. */
 Test(incoming, bytes_of_unfinished_messages_are_charged) {
-    enum {
-        MEBIBYTE = 1 << 20
-    };
-    static const quota_amount totals = {{[QUOTA_MEMORY] = 4 * 4 * MEBIBYTE}};
-    static const quota_amount all = {{[QUOTA_MEMORY] = 4 * MEBIBYTE}};
+    static const quota_amount totals = {{[QUOTA_MEMORY] = UINT64_C(16) * MEBIBYTE}};
+    static const quota_amount all = {{[QUOTA_MEMORY] = UINT64_C(4) * MEBIBYTE}};
     const os_peer other = {.process_id = 1, .process = OS_HANDLE_NONE, .user = "1000"};
     import_source from = {.context = inner()};
     incoming first = {0};

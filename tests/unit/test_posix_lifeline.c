@@ -142,7 +142,7 @@ Test(posix_lifeline, there_is_one_in_each_direction) {
     (void)close(page);
 }
 
-#define MANY_LOCKS 100000
+#define MANY_LOCKS 100000L
 
 /* Of one lock a byte is released again and again: no release walks those that there are already. */
 static void lock_many(void) {
