@@ -288,6 +288,26 @@ Test(ticket_again, a_server_that_goes_before_it_accepts_is_told_at_once) {
     cr_assert_lt(least_ns, UINT64_C(400000000));
 }
 
+/* Over the same connection, as often as the server wants; but not when that is too late. */
+Test(ticket_again, a_server_that_has_time_later_is_asked_again) {
+    static const ticket_step later[] = {{TICKET_ACCEPT, 0},
+                                        {TICKET_ANSWER, WIRE_BUSY},
+                                        {TICKET_ANSWER, WIRE_BUSY},
+                                        {TICKET_GRANT, 0},
+                                        {0, 0}};
+    static const ticket_step too_late[] = {{TICKET_ANSWER, WIRE_BUSY}, {0, 0}};
+    const gpuipc_ticket wanted = whole();
+    gpuipc_buffer *opened = NULL;
+    server.busy = WIRE_BUSY_LATER;
+    drop(open_while(later, &wanted, (gpuipc_open_config){0}));
+    server.limit = UINT32_MAX;
+    ticket_server_begin(&server, too_late);
+    check_refused(GPUIPC_ERR_SERVER_BUSY, "long replies to this user's processes",
+                  open_as(&wanted, (gpuipc_open_config){0}, &opened));
+    ticket_server_end(&server);
+    drop(open_while(grant, &wanted, (gpuipc_open_config){0}));
+}
+
 Test(ticket_again, a_server_that_ends_within_its_reply_is_told_from_one_that_is_full) {
     static const ticket_step cuts[] = {{TICKET_ACCEPT, 0},
                                        {TICKET_PART, 0},

@@ -56,9 +56,9 @@ static gpuipc_status reply(const ticket_server *self, connection *to, wire_answe
     uint8_t packed[WIRE_REPLY_BYTES + 64];
     const size_t attached =
         range == NULL || self->attachment == NULL ? 0 : strlen(self->attachment) + 1;
-    const wire_reply head = {.answer = (uint16_t)answer,
-                             .flags = range == NULL ? 0 : self->reply_flags,
-                             .attachment_bytes = (uint32_t)attached};
+    wire_reply head = {.answer = (uint16_t)answer,
+                       .flags = range == NULL ? 0 : self->reply_flags,
+                       .attachment_bytes = (uint32_t)attached};
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .bytes = packed,
                                      .bytes_size = WIRE_REPLY_BYTES + attached,
@@ -67,6 +67,10 @@ static gpuipc_status reply(const ticket_server *self, connection *to, wire_answe
                                      .stream = self->stream};
     letter as = {.kind = WIRE_REPLY};
     buffer *sent;
+    if (answer == WIRE_BUSY && range == NULL) {
+        head.flags = (uint16_t)self->busy;
+        head.attachment_bytes = self->limit;
+    }
     wire_encode_reply(&head, packed);
     if (attached > 0) {
         memcpy(packed + WIRE_REPLY_BYTES, self->attachment, attached);

@@ -34,6 +34,8 @@ typedef struct ticket_server {
     const char *attachment;
     uint32_t flags;       /**< of sending */
     uint16_t reply_flags; /**< of what is granted */
+    wire_busy busy;       /**< with WIRE_BUSY, and its limit */
+    uint32_t limit;
     gpuipc_stream stream;
     ticket names; /**< its tickets are like this one */
     const ticket_step *steps;
