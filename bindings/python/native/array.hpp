@@ -69,7 +69,7 @@ void layout_check(const layout &of, uint64_t bytes);
 /** Throws OutOfRange, which names the sizes, unless all of it lies in so many bytes of a buffer of the caller's choice.
  *  name: the array's, NULL if it has none. */
 void layout_check_place(const layout &of, uint64_t bytes, const char *operation, const char *name);
-/** What numbers and slices select. Throws TypeError, IndexError, ValueError. */
+/** The part that integers and slices select. Throws TypeError, IndexError, ValueError. */
 layout layout_sliced(const layout &of, nb::handle index);
 /** The same bytes as elements of another shape or type. Throws ValueError. */
 layout layout_viewed(const layout &of, nb::handle shape, nb::handle type);

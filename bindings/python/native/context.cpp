@@ -243,7 +243,7 @@ std::shared_ptr<context> context_if_any() {
 }
 
 uint32_t device_number_from(nb::handle argument) {
-    /* What is no plain number is looked at in Python, where such objects are from. */
+    /* Python code checks all other objects. */
     const nb::object exact =
         PyLong_CheckExact(argument.ptr()) != 0 ? nb::borrow(argument) : nb::object(asked([&] {
             return nb::module_::import_("gpuipc._devices").attr("number")(argument);

@@ -236,7 +236,7 @@ static uint32_t charged(uint32_t capacity) {
     return capacity > FREE_BYTES ? capacity - FREE_BYTES : 0;
 }
 
-/* Charged before it is made. Who does not send the rest of a message keeps its room. */
+/* The room is charged before it is allocated: a peer that does not send the rest of a message keeps it allocated. */
 static gpuipc_status make_room(incoming *self, quota *of, uint32_t capacity) {
     const quota_amount more = {{[QUOTA_MEMORY] = charged(capacity) - charged(self->byte_capacity)}};
     if (more.of[QUOTA_MEMORY] > 0) {
