@@ -216,7 +216,7 @@ Test(contents, through_the_ring_of_a_sender_that_is_killed) {
     kill_sender_before(GPUIPC_TRANSPORT_HOST);
 }
 
-static const char *const slow[] = {"GPUIPC_EMULATED_MACHINE=stream-delay-ms=100", NULL};
+static const char *const slow[] = {"GPUIPC_EMULATED_MACHINE=stream-delay-ms=30", NULL};
 
 /* Some pieces have come, others have not. */
 Test(contents, through_the_ring_of_a_sender_that_is_killed_in_the_midst) {
