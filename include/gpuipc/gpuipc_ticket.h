@@ -47,9 +47,9 @@ typedef struct gpuipc_server_config {
      *  ::GPUIPC_ERR_SERVER_BUSY, and its error record has the number and the setting. A process that opens tickets is
      *  one client for each context, from its first ticket until its connection has ended and it has nothing open any
      *  more. On Linux a client costs this process a descriptor, and each process that has clients another one, or two where
-     *  it opens shares with a limit. While less than half of what the client's process and user may have is used, a client
-     *  costs one more, by which the server sees execve(2) of that process. One process may have a quarter of all handles and
-     *  one user half (SECURITY.md). With 1,024 descriptors that is 192 clients of one process. Of one user it is 213 where each
+     *  it opens shares with a limit. While the user has less than half of what it may have, a client
+     *  costs one more, by which the server sees execve(2) of that process. A user may have half of all handles
+     *  (SECURITY.md). With 1,024 descriptors that is 384 clients of one process. It is 213 where each
      *  is a process, or 149 with such shares. The 512 processes of 8 GPUs with 64 workers each need 2,460 descriptors, or
      *  3,520 with such shares. Raise RLIMIT_NOFILE in this process for more, which the error record of a refused client asks
      *  for. */

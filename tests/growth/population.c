@@ -9,7 +9,7 @@
 
 /* Handles of a world beside its population, with what a row of calls makes. */
 #define OTHER_HANDLES 600u
-/* A user may have half of a process's handles, and each process of his a quarter (docs/adr/0022). */
+/* A user may have half of a process's handles (docs/adr/0022). */
 #define PARTS_OF_USER 2u
 #define PROCESSES     4u
 

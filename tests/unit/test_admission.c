@@ -101,7 +101,7 @@ Test(admission, what_has_no_handle_is_never_known_again) {
 }
 
 Test(admission, a_process_pays_for_its_handle) {
-    static const quota_amount totals = {{4, 4, 4, 4}}; /* a process may have one */
+    static const quota_amount totals = {{2, 2, 2, 2}}; /* a user may have one */
     static const quota_amount one = {{[QUOTA_HANDLES] = 1}};
     known_processes self = {.by_number = {.count = 0}};
     known_process *known = NULL;
@@ -303,7 +303,7 @@ Test(admission_ended, handles_of_processes_that_ended_make_room) {
     enum {
         COUNT = 20
     };
-    static const quota_amount totals = {{4 * COUNT, 4, 4, 4}}; /* a process may have a quarter */
+    static const quota_amount totals = {{2 * COUNT, 2, 2, 2}}; /* a user may have half */
     known_processes processes = {.by_number = {.count = 0}};
     admission *share = NULL;
     known_process *process = NULL;

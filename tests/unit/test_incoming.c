@@ -376,9 +376,9 @@ static uint32_t fill(incoming *message, import_source *from, uint32_t most) {
     return came;
 }
 
-/* The process may have 4 MiB of memory here, and each message has 1 MiB beside that. */
+/* The user may have 4 MiB of memory here, and each message has 1 MiB beside that. */
 Test(incoming, bytes_of_unfinished_messages_are_charged) {
-    static const quota_amount totals = {{[QUOTA_MEMORY] = UINT64_C(16) * MEBIBYTE}};
+    static const quota_amount totals = {{[QUOTA_MEMORY] = UINT64_C(8) * MEBIBYTE}};
     static const quota_amount all = {{[QUOTA_MEMORY] = UINT64_C(4) * MEBIBYTE}};
     const os_peer other = {.process_id = 1, .process = OS_HANDLE_NONE, .user = "1000"};
     import_source from = {.context = inner()};

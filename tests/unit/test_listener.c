@@ -125,8 +125,8 @@ Test(listener, a_wrong_config_is_refused) {
     cr_assert_null(connection);
 }
 
-Test(listener, a_process_that_has_its_part_of_the_handles_is_not_connected_to) {
-    static const quota_amount few = {.of = {4, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+Test(listener, a_user_that_has_its_part_of_the_handles_is_not_connected_to) {
+    static const quota_amount few = {.of = {2, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
     gpuipc_listener *listener;
     gpuipc_connection *connection = NULL;
     check_ok(open_listener("greedy", &listener));

@@ -575,13 +575,13 @@ Test(point, as_many_words_of_streams_as_there_may_be) {
 
 /* As it counts against the peer, whoever has made it. */
 Test(point, a_page_for_a_peer_that_has_too_much_is_refused) {
-    const os_peer whose = {.process_id = 0x3FFFFFFF, .process = {-1}};
+    const os_peer whose = {.process_id = 1, .process = {-1}, .user = "1000"};
     const quota_amount little = {{100, 100, 100, 100}};
     point_peer *peer;
     point_page *page = NULL;
     quota_pretend(&little);
     check_ok(point_peer_new(ctx, &whose, NULL, &peer));
-    check_refused(GPUIPC_ERR_LIMIT, "1073741823", point_page_create(ctx, peer, &page));
+    check_refused(GPUIPC_ERR_LIMIT, "user 1000", point_page_create(ctx, peer, &page));
     cr_assert_null(page);
     point_peer_unreference(peer, false);
     quota_pretend(NULL);

@@ -193,9 +193,9 @@ Test(posix_lifeline, a_peer_with_many_locks_is_not_looked_at_for_long) {
     end();
 }
 
-/* A client comes before a lifeline: of the one process's ten handles, five are left to clients. */
+/* A client comes before a lifeline: of the user's ten handles, five are left to clients. */
 Test(posix_lifeline, there_is_none_where_half_of_the_account_is_used) {
-    static const quota_amount totals = {{40, 40, UINT64_C(1) << 40, 0}};
+    static const quota_amount totals = {{20, 20, UINT64_C(1) << 40, 0}};
     static const quota_amount five = {{[QUOTA_HANDLES] = 5}};
     const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE, .user = "1000"};
     leak_gate gate;

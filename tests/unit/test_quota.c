@@ -10,8 +10,7 @@
 
 TestSuite(quota, .timeout = 60);
 
-#define OF_USER    400u
-#define OF_PROCESS 200u
+#define OF_USER 400u
 
 static const quota_amount totals = {{800, 800, 800, 800}};
 static const quota_amount one_mapping = {{[QUOTA_MAPPINGS] = 1}};
@@ -34,32 +33,28 @@ static uint64_t fill(quota *of, quota_charge *charge) {
     return count;
 }
 
-Test(quota, a_process_has_a_quarter_and_a_user_half) {
-    quota_charge charges[4] = {{0}};
+Test(quota, all_processes_of_a_user_have_one_half) {
+    quota_charge charges[3] = {{0}};
     quota_pretend(&totals);
     quota *first = account("1000", 11);
-    quota *again = account("1000", 11);
     quota *second = account("1000", 12);
-    quota *third = account("1000", 13);
+    quota *without_number = account("1000", 0);
     quota *stranger = account("1001", 11);
-    cr_assert_eq(first, again);
-    cr_assert_eq(fill(first, &charges[0]), OF_PROCESS);
-    cr_assert_not_null(
-        strstr(gpuipc_error_get()->sentence, "process 11 of user 1000 has 200 mappings"));
-    cr_assert_eq(fill(second, &charges[1]), OF_USER - OF_PROCESS);
-    cr_assert_eq(fill(third, &charges[2]), 0);
-    cr_assert_not_null(strstr(gpuipc_error_get()->sentence, "of user 1000 have 400 mappings"));
-    cr_assert_eq(fill(stranger, &charges[3]), OF_PROCESS);
-    quota_return(&charges[1]);
-    cr_assert_eq(fill(third, &charges[2]), OF_USER - OF_PROCESS);
-    for (size_t i = 0; i < 4; i++) {
+    cr_assert_eq(first, second);
+    cr_assert_eq(first, without_number);
+    cr_assert_eq(fill(first, &charges[0]), OF_USER);
+    cr_assert_not_null(strstr(gpuipc_error_get()->sentence, "of user 1000 use 400 mappings"));
+    cr_assert_eq(fill(second, &charges[1]), 0);
+    cr_assert_eq(fill(stranger, &charges[2]), OF_USER);
+    quota_return(&charges[0]);
+    cr_assert_eq(fill(second, &charges[1]), OF_USER);
+    for (size_t i = 0; i < 3; i++) {
         quota_return(&charges[i]);
         cr_assert_null(charges[i].of);
     }
     quota_unreference(first);
-    quota_unreference(again);
     quota_unreference(second);
-    quota_unreference(third);
+    quota_unreference(without_number);
     quota_unreference(stranger);
     quota_pretend(NULL);
 }
@@ -69,7 +64,7 @@ Test(quota, stays_taken_after_the_last_connection_of_a_process) {
     quota_charge more = {0};
     quota_pretend(&totals);
     quota *of = account("1000", 11);
-    cr_assert_eq(fill(of, &charge), OF_PROCESS);
+    cr_assert_eq(fill(of, &charge), OF_USER);
     quota_unreference(of);
     of = account("1000", 11);
     cr_assert_eq(fill(of, &more), 0);
@@ -77,34 +72,29 @@ Test(quota, stays_taken_after_the_last_connection_of_a_process) {
     cr_assert_eq(fill(of, &more), 1);
     quota_return(&more);
     quota_return(&charge);
-    cr_assert_eq(fill(of, &more), OF_PROCESS);
+    cr_assert_eq(fill(of, &more), OF_USER);
     quota_return(&more);
     quota_unreference(of);
     quota_pretend(NULL);
 }
 
-/* Lifelines are the first to go: half of each account is left to what cannot be done without. */
-Test(quota, what_can_be_spared_has_half_of_a_process_and_of_a_user) {
-    quota_charge spare[3] = {{0}};
+/* Lifelines are the first to go: half of an account is left to what cannot be spared. */
+Test(quota, what_can_be_spared_has_half_of_an_account) {
+    quota_charge spare = {0};
     quota_charge needed = {0};
-    uint64_t taken[3] = {0};
+    quota_charge none = {0};
+    uint64_t taken = 0;
     quota_pretend(&totals);
-    quota *of[3] = {account("1000", 11), account("1000", 12), account("1000", 13)};
-    for (size_t i = 0; i < 3; i++) {
-        while (quota_take_spare(of[i], &one_mapping, &spare[i])) {
-            taken[i]++;
-        }
+    quota *of = account("1000", 11);
+    while (quota_take_spare(of, &one_mapping, &spare)) {
+        taken++;
     }
-    cr_assert_eq(taken[0], OF_PROCESS / 2);
-    cr_assert_eq(taken[1], OF_PROCESS / 2);
-    cr_assert_eq(taken[2], 0, "the user has half of what it may have");
-    cr_assert_eq(fill(of[0], &needed), OF_PROCESS / 2);
-    cr_assert(quota_take_spare(NULL, &one_mapping, &spare[2]), "this process is not counted");
+    cr_assert_eq(taken, OF_USER / 2);
+    cr_assert_eq(fill(of, &needed), OF_USER / 2);
+    cr_assert(quota_take_spare(NULL, &one_mapping, &none), "this process is not counted");
     quota_return(&needed);
-    for (size_t i = 0; i < 3; i++) {
-        quota_return(&spare[i]);
-        quota_unreference(of[i]);
-    }
+    quota_return(&spare);
+    quota_unreference(of);
     quota_pretend(NULL);
 }
 
@@ -116,7 +106,7 @@ Test(quota, who_has_more_than_there_is_now_gets_no_more) {
     quota_charge other = {0};
     quota_pretend(&totals);
     quota *of = account("1000", 11);
-    cr_assert_eq(fill(of, &charge), OF_PROCESS);
+    cr_assert_eq(fill(of, &charge), OF_USER);
     quota_pretend(&less);
     quota *again = account("1000", 11); /* finds the limits of now */
     cr_assert_eq(again, of);
@@ -124,7 +114,7 @@ Test(quota, who_has_more_than_there_is_now_gets_no_more) {
     check_ok(quota_take(of, &one_handle, &other));
     quota_return(&other);
     quota_return(&charge);
-    cr_assert_eq(fill(of, &charge), 20);
+    cr_assert_eq(fill(of, &charge), 40);
     quota_return(&charge);
     quota_unreference(of);
     quota_unreference(again);
@@ -132,9 +122,9 @@ Test(quota, who_has_more_than_there_is_now_gets_no_more) {
 }
 
 Test(quota, all_of_it_or_nothing) {
-    const quota_amount too_much = {{[QUOTA_HANDLES] = 1, [QUOTA_ADDRESSES] = OF_PROCESS + 1}};
+    const quota_amount too_much = {{[QUOTA_HANDLES] = 1, [QUOTA_ADDRESSES] = OF_USER + 1}};
     const quota_amount wraps = {{[QUOTA_ADDRESSES] = UINT64_MAX}};
-    const quota_amount all_handles = {{[QUOTA_HANDLES] = OF_PROCESS}};
+    const quota_amount all_handles = {{[QUOTA_HANDLES] = OF_USER}};
     quota_charge charge = {0};
     quota_pretend(&totals);
     quota *of = account("1000", 11);
@@ -144,25 +134,6 @@ Test(quota, all_of_it_or_nothing) {
     check_refused(GPUIPC_ERR_LIMIT, "bytes of addresses", quota_take(of, &wraps, &charge));
     quota_return(&charge);
     quota_unreference(of);
-    quota_pretend(NULL);
-}
-
-Test(quota, processes_without_a_number_share_what_their_user_has) {
-    quota_charge charges[3] = {{0}};
-    quota_pretend(&totals);
-    quota *first = account("1000", 0);
-    quota *second = account("1000", 0);
-    quota *third = account("1000", 0);
-    cr_assert_neq(first, second);
-    cr_assert_eq(fill(first, &charges[0]), OF_PROCESS);
-    cr_assert_eq(fill(second, &charges[1]), OF_PROCESS);
-    cr_assert_eq(fill(third, &charges[2]), 0);
-    for (size_t i = 0; i < 3; i++) {
-        quota_return(&charges[i]);
-    }
-    quota_unreference(first);
-    quota_unreference(second);
-    quota_unreference(third);
     quota_pretend(NULL);
 }
 

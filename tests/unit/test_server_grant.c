@@ -49,8 +49,8 @@ Test(server_grant, a_client_whose_room_is_used_up_is_told_to_wait) {
     enum {
         MOST = 8
     };
-    /* a quarter of it, 512 bytes each: holder.c */
-    const quota_amount totals = {{[QUOTA_MEMORY] = 4 * 512 * MOST}};
+    /* half of it, 512 bytes each: holder.c */
+    const quota_amount totals = {{[QUOTA_MEMORY] = 2 * 512 * MOST}};
     share_grant grants[MOST + 1];
     wire_answer answer = WIRE_GRANTED;
     size_t count = 0;

@@ -37,8 +37,8 @@ Test(server_parts, a_client_has_no_more_open_than_it_may) {
         MOST = 1000
     };
     const os_peer peer = {.process_id = 1, .process = OS_HANDLE_NONE};
-    /* a quarter of it, 512 bytes each: holder.c */
-    const quota_amount totals = {{[QUOTA_MEMORY] = 4 * 512 * MOST}};
+    /* half of it, 512 bytes each: holder.c */
+    const quota_amount totals = {{[QUOTA_MEMORY] = 2 * 512 * MOST}};
     places room = {.most = 1, .most_of_user = 1};
     linked_list left = {0};
     hold_list of_share = {.count = 0};

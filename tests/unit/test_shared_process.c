@@ -62,7 +62,7 @@ Test(shared_process, two_connections_have_one_handle) {
 }
 
 Test(shared_process, the_first_connection_pays_for_it) {
-    static const quota_amount totals = {{4, 4, 4, 4}}; /* a process may have one */
+    static const quota_amount totals = {{2, 2, 2, 2}}; /* a user may have one */
     quota *of;
     os_peer first = running();
     os_peer second = running();

@@ -10,23 +10,19 @@
 #include "base/status.h"
 #include "base/table.h"
 
-/* What all others together may make this process remember of them. */
+/* The memory that this process keeps for all others together. */
 #define MEMORY_BYTES (UINT64_C(512) << 20)
-/* A user's part of all, and a process's: so that half is left to other users, and half of a user's to his other
- * processes. */
-#define PARTS_OF_USER    2u
-#define PARTS_OF_PROCESS 4u
-/* Of an account: the part in which there may be what its owner can do without. */
+/* A user has one half, so that the other half is left to other users. */
+#define PARTS_OF_USER 2u
+/* quota_take_spare() leaves one half of an account to what cannot be spared. */
 #define PARTS_SPARE 2u
 
 struct quota {
     unsigned references;
-    quota *user; /* a reference; NULL: it is a user's */
     uint64_t used[QUOTA_KINDS];
     uint64_t most[QUOTA_KINDS];
-    uint64_t process_id;      /* 0: it is a user's, or nobody else's */
-    uint32_t fork_generation; /* a child counts anew: what its parent has was closed in it */
-    table_link by_name; /* user and number; in the table but for those of whom no number is known */
+    uint32_t fork_generation; /* a child begins at 0: the handles of its parent were closed in it */
+    table_link by_name;
     char name[sizeof(((os_peer *)0)->user)];
 };
 
@@ -42,8 +38,8 @@ static const char *const kind_names[QUOTA_KINDS] = {"handles", "mappings", "byte
 
 /* ---- accounts: the mutex is held ------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *user, uint64_t process_id) {
-    uint64_t hash = process_id;
+static uint64_t hash_of(const char *user) {
+    uint64_t hash = 0;
     for (const char *at = user; *at != '\0'; at++) {
         hash = hash_word(hash, (unsigned char)*at);
     }
@@ -59,47 +55,37 @@ static quota_amount totals(void) {
     return (quota_amount){{limits.handles, limits.mappings, limits.addresses, MEMORY_BYTES}};
 }
 
-static quota *find(const char *user, uint64_t process_id) {
+static quota *find(const char *user) {
     quota *found = NULL;
-    for (table_link *at = table_find(&all.accounts, hash_of(user, process_id));
-         at != NULL && found == NULL; at = table_find_next(at)) {
+    for (table_link *at = table_find(&all.accounts, hash_of(user)); at != NULL && found == NULL;
+         at = table_find_next(at)) {
         quota *one = TABLE_ITEM(at, quota, by_name);
-        if (one->process_id == process_id && strcmp(one->name, user) == 0 &&
-            one->fork_generation == os_fork_generation()) {
+        if (strcmp(one->name, user) == 0 && one->fork_generation == os_fork_generation()) {
             found = one;
         }
     }
     return found;
 }
 
-/* The limits of the system may change while this process runs: whoever comes finds those of now. */
+/* Called for each connection: the limits of the system may change while this process runs. */
 static void set_limits(quota *self) {
     const quota_amount have = totals();
-    const unsigned parts = self->user == NULL ? PARTS_OF_USER : PARTS_OF_PROCESS;
     for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-        self->most[kind] = have.of[kind] / parts;
+        self->most[kind] = have.of[kind] / PARTS_OF_USER;
     }
 }
 
 /* With a reference. NULL: no memory */
-static quota *get(quota *user, const char *name, uint64_t process_id) {
-    const bool is_known = user == NULL || process_id != 0;
-    quota *self = is_known ? find(name, process_id) : NULL;
+static quota *get(const char *user) {
+    quota *self = find(user);
     if (self == NULL) {
         self = calloc(1, sizeof(*self));
         if (self == NULL) {
             return NULL;
         }
-        self->user = user;
-        self->process_id = process_id;
         self->fork_generation = os_fork_generation();
-        memcpy(self->name, name, strlen(name) + 1);
-        if (user != NULL) {
-            user->references++;
-        }
-        if (is_known) {
-            table_add(&all.accounts, &self->by_name, hash_of(name, process_id));
-        }
+        memcpy(self->name, user, strlen(user) + 1);
+        table_add(&all.accounts, &self->by_name, hash_of(user));
     }
     self->references++;
     set_limits(self);
@@ -107,11 +93,9 @@ static quota *get(quota *user, const char *name, uint64_t process_id) {
 }
 
 static void put(quota *self) {
-    while (self != NULL && --self->references == 0) {
-        quota *user = self->user;
+    if (self != NULL && --self->references == 0) {
         table_remove(&all.accounts, &self->by_name);
         free(self);
-        self = user;
     }
     if (all.accounts.count == 0) {
         table_clear(&all.accounts);
@@ -126,10 +110,8 @@ gpuipc_status quota_open(const os_peer *peer, quota **out_quota) {
     quota *made = NULL;
     os_static_mutex_lock(&all.mutex);
     const bool is_counted = !is_this_process(peer);
-    quota *user = is_counted ? get(NULL, peer->user, 0) : NULL;
-    if (user != NULL) {
-        made = get(user, peer->user, peer->process_id);
-        put(user);
+    if (is_counted) {
+        made = get(peer->user);
     }
     os_static_mutex_unlock(&all.mutex);
     if (is_counted && made == NULL) {
@@ -161,51 +143,25 @@ static int find_short(const quota *self, const quota_amount *wanted, unsigned pa
 }
 
 static gpuipc_status refuse(const quota *of, int kind) {
-    if (of->user == NULL) {
-        return status_fail(GPUIPC_ERR_LIMIT,
-                           "the processes of user %s have %" PRIu64 " %s of this one, and may have "
-                           "%" PRIu64,
-                           of->name, of->used[kind], kind_names[kind], of->most[kind]);
-    }
     return status_fail(GPUIPC_ERR_LIMIT,
-                       "process %" PRIu64 " of user %s has %" PRIu64
-                       " %s of this one, and may have "
-                       "%" PRIu64,
-                       of->process_id, of->name, of->used[kind], kind_names[kind], of->most[kind]);
+                       "processes of user %s use %" PRIu64 " %s of this process; the limit of a "
+                       "user is %" PRIu64,
+                       of->name, of->used[kind], kind_names[kind], of->most[kind]);
 }
 
-static void add(quota *self, const quota_amount *amount) {
-    for (; self != NULL; self = self->user) {
-        for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-            self->used[kind] += amount->of[kind];
-        }
-    }
-}
-
-static void subtract(quota *self, const quota_amount *amount) {
-    for (; self != NULL; self = self->user) {
-        for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-            self->used[kind] -= amount->of[kind];
-        }
-    }
-}
-
-/* @param part of each account which may be used afterwards
- * @param out_found the account that is short, as it was then: another thread may change it before it is told
- * @return of what; QUOTA_KINDS: it is taken */
+/* @param part of the account that may be used afterwards
+ * @param out_found the account as it was: another thread may change it before the caller reports it
+ * @return the kind of which there is too little; QUOTA_KINDS: it is taken */
 static int take(quota *self, const quota_amount *wanted, unsigned part, quota_charge *charge,
                 quota *out_found) {
-    int short_of = QUOTA_KINDS;
     os_static_mutex_lock(&all.mutex);
-    for (const quota *at = self; at != NULL && short_of == QUOTA_KINDS; at = at->user) {
-        short_of = find_short(at, wanted, part);
-        *out_found = *at;
-    }
+    const int short_of = find_short(self, wanted, part);
+    *out_found = *self;
     if (short_of == QUOTA_KINDS) {
-        add(self, wanted);
         self->references += charge->of == NULL;
         charge->of = self;
         for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+            self->used[kind] += wanted->of[kind];
             charge->amount.of[kind] += wanted->of[kind];
         }
     }
@@ -227,24 +183,30 @@ bool quota_take_spare(quota *self, const quota_amount *wanted, quota_charge *cha
     return self == NULL || take(self, wanted, PARTS_SPARE, charge, &found) == QUOTA_KINDS;
 }
 
+/* The mutex is held. */
+static void give_back(quota_charge *charge, const quota_amount *amount) {
+    for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+        charge->of->used[kind] -= amount->of[kind];
+        charge->amount.of[kind] -= amount->of[kind];
+    }
+}
+
 void quota_return(quota_charge *charge) {
     if (charge->of != NULL) {
+        const quota_amount all_of_it = charge->amount;
         os_static_mutex_lock(&all.mutex);
-        subtract(charge->of, &charge->amount);
+        give_back(charge, &all_of_it);
         put(charge->of);
         os_static_mutex_unlock(&all.mutex);
-        *charge = (quota_charge){0};
+        charge->of = NULL;
     }
 }
 
 void quota_return_some(quota_charge *charge, const quota_amount *amount) {
     if (charge->of != NULL) {
         os_static_mutex_lock(&all.mutex);
-        subtract(charge->of, amount);
+        give_back(charge, amount);
         os_static_mutex_unlock(&all.mutex);
-        for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-            charge->amount.of[kind] -= amount->of[kind];
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file What other processes may take of this one: handles, mappings, addresses and memory are counted for each process
- * that it speaks with and for each user, and have an end (docs/adr/0022). A user may have half of what the system lets
- * this process have, and each process of his a quarter. What a process has here stays counted until it is given back,
- * also after its connections have ended. This process itself is not counted. Any thread; one lock, held for moments.
+ * @file Limits for other processes: the handles, mappings, addresses and memory of this process that it uses for others are
+ * counted for each user (docs/adr/0022). A user may have half of what the operating system allows this process. A charge
+ * ends with what it was made for, also when the connection has ended before. Connections of this process with itself are
+ * not counted. Any thread; one lock, held briefly.
  */
 #ifndef GPUIPC_QUOTA_H
 #define GPUIPC_QUOTA_H
@@ -25,7 +25,7 @@ typedef struct quota_amount {
     uint64_t of[QUOTA_KINDS];
 } quota_amount;
 
-/** What one other process has here, and may have. */
+/** The account of one user. */
 typedef struct quota quota;
 
 /** What something was charged with. All zero: with nothing. */
@@ -34,18 +34,18 @@ typedef struct quota_charge {
     quota_amount amount;
 } quota_charge;
 
-/** The account of a process, with a reference for the caller. *out_quota NULL: it is this process, and nothing is
- *  counted. A process whose number is not known has one for each connection. ERR_OUT_OF_MEMORY */
+/** The account of the user of a process, with a reference for the caller. *out_quota NULL: it is this process, and nothing
+ *  is counted. ERR_OUT_OF_MEMORY */
 gpuipc_status quota_open(const os_peer *peer, quota **out_quota);
 /** NULL does nothing. */
 void quota_unreference(quota *self);
 
-/** Takes so much more, of the process and of its user, or nothing. Before it is made.
- *  @param self NULL: nothing is counted  @param charge what it is added to, of the same account or of none
- *  ERR_LIMIT, whose sentence says of what there is no more, and whose */
+/** Charges an amount, or nothing. Called before the thing is made.
+ *  @param self NULL: nothing is counted  @param charge the amount is added to it; of the same account, or of none
+ *  ERR_LIMIT: the details name the user, the kind and the limit */
 gpuipc_status quota_take(quota *self, const quota_amount *wanted, quota_charge *charge);
-/** The same for what the connection can do without: only where no account is more than half used afterwards, so that clients
- *  come first. @return whether it is taken; there is no error record otherwise */
+/** The same for what the connection can do without: only where the account is at most half used afterwards, so that
+ *  clients come first. @return whether it is taken; there is no error record otherwise */
 bool quota_take_spare(quota *self, const quota_amount *wanted, quota_charge *charge);
 /** Gives all of it back, after it has ended. */
 void quota_return(quota_charge *charge);

@@ -55,7 +55,7 @@ gpuipc_status ticket_reply_status(const wire_reply *reply) {
     case WIRE_BUSY_HANDLES:
         return status_fail(GPUIPC_ERR_SERVER_BUSY,
                            "the server's process may open %u descriptors or handles, of which one "
-                           "user's processes may use half and one process a quarter; raise its "
+                           "user's processes may use half; raise its "
                            "limit (ulimit -n)",
                            limit);
     case WIRE_BUSY_LATER:
