@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The emulated driver: what the conformance suite, which also runs on a real GPU, cannot test.
-set_source_files_properties(${system}_environment.c ${system}_outputs.c PROPERTIES COMPILE_DEFINITIONS
-                            "${system_definitions}")
+set_source_files_properties(${system}_outputs.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
 
 function(emulated_helper_add name)
   add_executable(${name} ${name}.c emulated_helper_open.c ${system}_outputs.c)
@@ -11,47 +10,25 @@ endfunction()
 emulated_helper_add(emulated_helper)
 emulated_helper_add(emulated_peer)
 
-# What many of them contain, compiled once.
-add_library(emulated_support OBJECT emulated_test.c ${system}_environment.c)
-add_library(emulated_peer_support OBJECT peer_process.c)
-foreach(support emulated_support emulated_peer_support)
-  target_include_directories(${support} PRIVATE ${PROJECT_SOURCE_DIR}/src/common
-                             ${PROJECT_SOURCE_DIR}/src/emulated)
-  target_link_libraries(${support} PRIVATE gpuipc_test_support PkgConfig::CRITERION)
+unit_program(emulated)
+# Parts of the emulated driver itself are in the program, which else loads it.
+target_sources(test_unit_emulated PRIVATE emulated_test.c peer_process.c ${PROJECT_SOURCE_DIR}/src/emulated/machine.c
+               ${PROJECT_SOURCE_DIR}/src/emulated/machine_key.c ${PROJECT_SOURCE_DIR}/src/emulated/handle_rights.c)
+add_dependencies(test_unit_emulated gpuipc_emulated gpuipc_emulated_nvml emulated_helper emulated_peer)
+foreach(noun dead entry fabric fault graph host_function ipc_event legacy live machine managed memory module more nvml pinned pool
+        process rights stream word)
+  unit_add(emulated emulated_${noun})
 endforeach()
-
-# emulated_add(UNIT [SOURCE...])
-function(emulated_add unit)
-  gpuipc_add_test(unit ${unit} SOURCES test_${unit}.c $<TARGET_OBJECTS:emulated_support> ${ARGN}
-                  LIBRARIES gpuipc_test_support)
-  add_dependencies(test_unit_${unit} gpuipc_emulated emulated_helper)
-endfunction()
-foreach(unit dead entry fault graph host_function live managed memory module more pinned process stream word)
-  emulated_add(emulated_${unit})
-endforeach()
-foreach(unit fabric ipc_event legacy pool)
-  emulated_add(emulated_${unit} $<TARGET_OBJECTS:emulated_peer_support>)
-  add_dependencies(test_unit_emulated_${unit} emulated_peer)
-endforeach()
-emulated_add(emulated_machine ${PROJECT_SOURCE_DIR}/src/emulated/machine.c
-             ${PROJECT_SOURCE_DIR}/src/emulated/machine_key.c)
-emulated_add(emulated_nvml ${PROJECT_SOURCE_DIR}/src/emulated/machine.c
-             ${PROJECT_SOURCE_DIR}/src/emulated/machine_key.c)
-add_dependencies(test_unit_emulated_nvml gpuipc_emulated_nvml)
-target_compile_definitions(test_unit_emulated_nvml PRIVATE
-                           NVML_FILE="$<TARGET_FILE_NAME:gpuipc_emulated_nvml>")
-gpuipc_add_test(unit emulated_rights SOURCES test_emulated_rights.c
-                ${PROJECT_SOURCE_DIR}/src/emulated/handle_rights.c)
-
-emulated_add(${system}_emulated)
-target_compile_definitions(test_unit_${system}_emulated PRIVATE ${system_definitions})
+set_source_files_properties(test_emulated_nvml.c PROPERTIES COMPILE_DEFINITIONS
+                            NVML_FILE="$<TARGET_FILE_NAME:gpuipc_emulated_nvml>")
+unit_add(emulated ${system}_emulated)
+set_source_files_properties(test_${system}_emulated.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
 if(NOT WIN32)
   emulated_helper_add(posix_emulated_helper)
   target_compile_definitions(posix_emulated_helper PRIVATE ${system_definitions})
-  add_dependencies(test_unit_posix_emulated posix_emulated_helper)
-  emulated_add(posix_emulated_pool $<TARGET_OBJECTS:emulated_peer_support>)
-  target_compile_definitions(test_unit_posix_emulated_pool PRIVATE ${system_definitions})
-  add_dependencies(test_unit_posix_emulated_pool emulated_peer)
+  add_dependencies(test_unit_emulated posix_emulated_helper)
+  unit_add(emulated posix_emulated_pool)
+  set_source_files_properties(test_posix_emulated_pool.c PROPERTIES COMPILE_DEFINITIONS "${system_definitions}")
 endif()
 
 add_executable(emulated_threads emulated_threads.c)

@@ -10,5 +10,5 @@ set_target_properties(win32_dll_plain PROPERTIES
 target_link_libraries(win32_dll_needs PRIVATE win32_dll_plain)
 foreach(library win32_dll_plain win32_dll_needs win32_dll_refuses)
   target_compile_definitions(${library} PRIVATE ${system_definitions})
-  add_dependencies(test_unit_win32_library ${library})
+  add_dependencies(test_unit_win32 ${library})
 endforeach()
