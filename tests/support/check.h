@@ -8,25 +8,34 @@
 
 #include "named_calls.h"
 
-/** The call answers this status. */
-#define check_status(expected, call)                                                               \
+/** Reports a call that returned another status than the expected one, and ends the case. */
+_Noreturn void check_status_failed(const char *file, unsigned line, const char *call,
+                                   gpuipc_status got, gpuipc_status expected);
+
+/** Reports that the error record does not contain the text, and ends the case. */
+_Noreturn void check_sentence_failed(const char *file, unsigned line, const char *part);
+
+#define CHECK_STATUS(expected, call, text)                                                         \
     do {                                                                                           \
-        gpuipc_status check_got = (call);                                                          \
-        cr_assert_eq(check_got, (expected), "%s answered %s (%s), not %s", #call,                  \
-                     gpuipc_status_name(check_got),                                                \
-                     check_got == GPUIPC_OK ? "" : gpuipc_error_get()->sentence,                   \
-                     gpuipc_status_name(expected));                                                \
+        const gpuipc_status check_got = (call);                                                    \
+        if (check_got != (expected)) {                                                             \
+            check_status_failed(__FILE__, __LINE__, text, check_got, (expected));                  \
+        }                                                                                          \
     } while (0)
 
-#define check_ok(call) check_status(GPUIPC_OK, call)
+/** The call returns this status. */
+#define check_status(expected, call) CHECK_STATUS(expected, call, #call)
 
-/** The call answers this status, and the sentence of the error record has this text in it. */
+#define check_ok(call) CHECK_STATUS(GPUIPC_OK, call, #call)
+
+/** The call returns this status, and the message of the error record contains this text. */
 #define check_refused(expected, text, call)                                                        \
     do {                                                                                           \
-        check_status(expected, call);                                                              \
-        cr_assert_eq(gpuipc_error_get()->status, (expected));                                      \
-        cr_assert(strstr(gpuipc_error_get()->sentence, (text)) != NULL, "\"%s\" is not in \"%s\"", \
-                  (text), gpuipc_error_get()->sentence);                                           \
+        CHECK_STATUS(expected, call, #call);                                                       \
+        if (gpuipc_error_get()->status != (expected) ||                                            \
+            strstr(gpuipc_error_get()->sentence, (text)) == NULL) {                                \
+            check_sentence_failed(__FILE__, __LINE__, (text));                                     \
+        }                                                                                          \
     } while (0)
 
 #endif
