@@ -5,7 +5,6 @@
  */
 #include "../fault/allocation.h"
 #include "base/table.h"
-#include "channel_case.h"
 #include "contents_ends.h"
 #include "own_kinds.h"
 #include "shortage_case.h"
@@ -247,51 +246,6 @@ Test(shortage, contents_of_host_memory) {
     core_need_emulated();
     way = GPUIPC_TRANSPORT_HOST;
     shortage_in_turn(&what);
-}
-
-/* ---- channels -------------------------------------------------------------------------------------- */
-
-static gpuipc_server *server;
-static gpuipc_channel *channel;
-static gpuipc_subscription *reader;
-
-static void serve(void) {
-    check_ok(gpuipc_server_create(core_context, NULL, &server));
-}
-
-static gpuipc_status publish_and_take(void) {
-    const gpuipc_channel_config config = {.struct_size = sizeof(config),
-                                          .buffer = sent[0],
-                                          .slot_bytes = CHANNEL_CASE_SLOT,
-                                          .slots = 2,
-                                          .max_readers = 1,
-                                          .max_held = 1};
-    gpuipc_ticket ticket;
-    gpuipc_frame frame = GPUIPC_FRAME_INIT;
-    gpuipc_frame taken = GPUIPC_FRAME_INIT;
-    gpuipc_status status;
-    if ((status = gpuipc_channel_create(server, &config, &channel, &ticket)) != GPUIPC_OK ||
-        (status = gpuipc_subscription_open(core_context, &ticket, NULL, &reader)) != GPUIPC_OK ||
-        (status = gpuipc_channel_loan(channel, stream, 0, &frame)) != GPUIPC_OK ||
-        (status = gpuipc_channel_publish(channel, &frame, stream)) != GPUIPC_OK ||
-        (status = gpuipc_subscription_take(reader, stream, 0, &taken)) != GPUIPC_OK) {
-        return status;
-    }
-    return gpuipc_subscription_give_back(reader, &taken, stream);
-}
-
-static void end_channel(void) {
-    cr_assert_eq(core_driver()->cuStreamSynchronize(stream), CUDA_SUCCESS);
-    check_ok(gpuipc_subscription_close(reader));
-    check_ok(gpuipc_channel_destroy(channel));
-    check_ok(gpuipc_server_destroy(server));
-    reader = NULL;
-    channel = NULL;
-}
-
-Test(shortage, a_channel_of_streams) {
-    const shortage_operation what = {serve, publish_and_take, end_channel};
-    message_fails(&what);
 }
 
 /* ---- machines ------------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Shares, channels of turns and of kernels, and what a machine says of itself, while each allocation, and then each call
- *  of the driver, fails in turn. */
+/** @file Shares and channels in states that the scenarios of tests/fault leave out, while each allocation, and then each call of
+ *  the driver, fails in turn. */
 #include <string.h>
 
 #include "channel_case.h"
@@ -153,9 +153,7 @@ static gpuipc_status make_and_pass(void) {
     if ((status = gpuipc_channel_create(server, &making, &channel, &ticket)) != GPUIPC_OK) {
         return status;
     }
-    status = making.name != NULL
-                 ? gpuipc_subscription_open_named(core_context, making.name, &how, &reader)
-                 : gpuipc_subscription_open(core_context, &ticket, &how, &reader);
+    status = gpuipc_subscription_open(core_context, &ticket, &how, &reader);
     if (status == GPUIPC_OK) {
         status = gpuipc_channel_loan(channel, stream, 0, &frame);
     }
@@ -234,52 +232,6 @@ static void serve_two(void) {
 Test(shortage_tickets, a_channel_of_two_readers) {
     const shortage_operation what = {serve_two, make_for_two, end_of_two};
     shortage_in_turn(&what);
-}
-
-Test(shortage_tickets, a_channel_with_a_name) {
-    making = (gpuipc_channel_config){.slots = 2, .name = "short"};
-    passes = pass_by_stream;
-    shortage_of_memory(&channelled);
-}
-
-/* No kernel runs: the stream stands in for it. */
-static gpuipc_status pass_by_kernel(gpuipc_frame *frame) {
-    gpuipc_word words[GPUIPC_CHANNEL_READERS_MAX];
-    gpuipc_word of_reader[2];
-    gpuipc_frame taken = GPUIPC_FRAME_INIT;
-    size_t count = 0;
-    gpuipc_status status = gpuipc_channel_publish_by_kernel(channel, frame, stream, words,
-                                                            GPUIPC_CHANNEL_READERS_MAX, &count);
-    if (status == GPUIPC_OK) {
-        status = gpuipc_channel_publish(channel, frame, stream);
-    }
-    if (status == GPUIPC_OK) {
-        status = gpuipc_subscription_take_for_kernel(reader, stream, SOON_MS, &taken, &of_reader[0],
-                                                     &of_reader[1]);
-    }
-    if (status == GPUIPC_OK) {
-        status = gpuipc_subscription_kernel_launched(reader, &taken, stream);
-    }
-    return status;
-}
-
-Test(shortage_tickets, a_channel_of_kernels) {
-    making = (gpuipc_channel_config){.slots = 2};
-    passes = pass_by_kernel;
-    shortage_in_turn(&channelled);
-}
-
-/* ---- what a machine says of itself -------------------------------------------------------------- */
-
-static gpuipc_status measure(void) {
-    const gpuipc_transport_pair of = {.struct_size = sizeof(of)};
-    gpuipc_measurement measured = {.struct_size = sizeof(measured)};
-    return gpuipc_transport_measure(core_context, GPUIPC_TRANSPORT_VMM, &of, &measured);
-}
-
-Test(shortage_tickets, a_measurement) {
-    const shortage_operation what = {.run = measure};
-    shortage_of_memory(&what);
 }
 
 /* ---- frames of streams that are not done ----------------------------------------------------------- */
