@@ -46,15 +46,16 @@ set_property(TEST unit.keep_alive APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MA
 
 # Points, records, leases and waits.
 unit_program(sync)
-foreach(noun point point_peer watch ready returns release_wait mark loan loan_drop stream_done wait_handle)
+foreach(noun point point_peer watch ready returns release_wait mark loan loan_drop stream_done wait_handle export_record
+        import_record drop_refused)
   unit_add(sync ${noun} DRIVER)
 endforeach()
 foreach(noun trail point_ways)
   unit_add(sync ${noun})
 endforeach()
-unit_add(sync interrupt DRIVER SOURCES test_interrupt.c POSIX posix_interrupt.c)
-unit_add(sync export_record DRIVER SOURCES test_export_record.c test_import_record.c test_deferred.c POSIX posix_deferred.c)
-unit_add(sync drop DRIVER SOURCES test_drop.c test_drop_refused.c POSIX posix_drop.c)
+unit_add(sync interrupt DRIVER POSIX posix_interrupt.c)
+unit_add(sync deferred DRIVER POSIX posix_deferred.c)
+unit_add(sync drop DRIVER POSIX posix_drop.c)
 add_executable(drop_helper drop_helper.c)
 target_include_directories(drop_helper PRIVATE ${PROJECT_SOURCE_DIR}/src/common)
 target_link_libraries(drop_helper PRIVATE gpuipc_test_support)
@@ -82,9 +83,11 @@ endif()
 
 # Channels.
 unit_program(channel)
-unit_add(channel channel SOURCES test_channel.c test_channel_hostile.c test_channel_name.c test_channel_wait.c test_channel_odd.c
-         test_channel_arguments.c test_channel_name_answer.c POSIX test_posix_channel_calls.c)
-unit_add(channel channel_behind)
+unit_add(channel channel SOURCES test_channel.c test_channel_odd.c test_channel_arguments.c POSIX test_posix_channel_calls.c)
+unit_add(channel channel_name SOURCES test_channel_name.c test_channel_name_answer.c)
+foreach(noun channel_behind channel_hostile channel_wait)
+  unit_add(channel ${noun})
+endforeach()
 unit_add(channel channel_stream DRIVER)
 unit_add(channel channel_turn DRIVER SOURCES test_channel_turn.c test_channel_turn_end.c)
 unit_add(channel channel_kernel SOURCES test_channel_kernel.c test_channel_kernel_failure.c)
@@ -93,14 +96,17 @@ set_source_files_properties(${system}_errors.c PROPERTIES COMPILE_DEFINITIONS "$
 target_link_options(test_unit_channel PRIVATE LINKER:--wrap=os_time_unix_ms   # a clock that steps
                     LINKER:--wrap=os_bell_find) # bells that are gone
 
-# Servers, and tickets that are opened. Two entries for servers: under Wine, Criterion's runner has crashed after its last test
-# where a program ran for more than a minute.
+# Servers, and tickets that are opened.
 unit_program(ticket)
-unit_add(ticket server DRIVER SOURCES test_server.c test_server_clients.c test_server_parts.c test_server_grant.c
-         POSIX test_posix_server_fork.c test_posix_server_limit.c)
-unit_add(ticket server_share DRIVER SOURCES test_server_share.c test_server_reply.c)
-unit_add(ticket import SOURCES test_import.c test_import_cache.c test_ticket_open.c test_ticket_again.c test_ticket_own.c
-         POSIX test_posix_ticket_again.c)
+unit_add(ticket server DRIVER POSIX test_posix_server_fork.c test_posix_server_limit.c)
+unit_add(ticket server_parts DRIVER SOURCES test_server_parts.c test_server_grant.c)
+foreach(noun server_clients server_share server_reply)
+  unit_add(ticket ${noun} DRIVER)
+endforeach()
+unit_add(ticket import SOURCES test_import.c test_import_cache.c)
+unit_add(ticket ticket_open)
+unit_add(ticket ticket_own)
+unit_add(ticket ticket_again POSIX test_posix_ticket_again.c)
 
 # Apart: what happens between two steps of a call, or fails there: moment.h.
 gpuipc_add_test(unit moment SOURCES test_moment.c test_moment_channel.c test_moment_contents.c moment.c
@@ -112,12 +118,15 @@ foreach(call ticket_name_ask os_handle_attributes os_bell_make os_connection_end
   target_link_options(test_unit_moment PRIVATE LINKER:--wrap=${call})
 endforeach()
 # Apart: allocations fail on demand, and a server is asked as another process's is.
-gpuipc_add_test(unit shortage SOURCES test_shortage.c test_shortage_points.c test_shortage_tickets.c test_shortage_asked.c shortage_case.c
-                $<TARGET_OBJECTS:gpuipc_fault_allocation> LIBRARIES gpuipc_core_fixture)
+unit_program(shortage)
+target_sources(test_unit_shortage PRIVATE shortage_case.c $<TARGET_OBJECTS:gpuipc_fault_allocation>)
 target_link_options(test_unit_shortage PRIVATE
                     LINKER:--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
                     LINKER:--wrap=server_find,--wrap=wire_decode_reply
                     LINKER:--wrap=buffer_publish_held)
+foreach(noun shortage shortage_points shortage_tickets shortage_asked)
+  unit_add(shortage ${noun})
+endforeach()
 
 foreach(program core_threads server_threads turn_threads)
   add_executable(${program} ${program}.c)
