@@ -9,11 +9,9 @@
 
 #include "base/compiler.h"
 
-/* As in Criterion's headers: a call without a message passes no argument for "...". */
+/* As in Criterion's headers: a call without a message passes no argument for "...". The second line is for clang alone. */
 #pragma GCC system_header
-#ifdef __clang__
 #pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments"
-#endif
 
 /** Reports an assertion that failed, and ends the case.
  *  @param expression What is false.

@@ -73,6 +73,7 @@ unit_program(contents)
 foreach(noun staging contents contents_end contents_fault contents_left contents_room close buffer_work)
   unit_add(contents ${noun} DRIVER)
 endforeach()
+set_tests_properties(unit.staging PROPERTIES COST 15)
 # How many failures in a row that nothing came of end a row, and how dense the later calls are: a process
 # costs more under Wine.
 if(WIN32)

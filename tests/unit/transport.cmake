@@ -33,6 +33,8 @@ foreach(number 1 2 3 4 5 6)
   add_dependencies(test_unit_query ${stand_in})
 endforeach()
 
+set_tests_properties(unit.measure unit.diagnose PROPERTIES COST 30)
+
 # Apart: what happens at a lock, or in place of an answer of the system.
 gpuipc_add_test(unit meanwhile SOURCES test_meanwhile.c LIBRARIES gpuipc_transport_machine)
 target_link_options(test_unit_meanwhile PRIVATE
