@@ -192,12 +192,6 @@ GPUIPC_API gpuipc_status gpuipc_connection_close(gpuipc_connection *connection);
  *  ::GPUIPC_ERR_CUDA, nothing leaves, and the capture goes on. A stream that has done all that it was given is given
  *  nothing. */
 #define GPUIPC_SEND_ASYNC 0x2u
-/** As ::GPUIPC_SEND_ASYNC, with a legacy IPC event in place of gpuipc's own word in shared memory. Wants a
- *  shared /dev/shm and one PID namespace; there is no reason to prefer it but a policy of your own. The
- *  receiver's call waits for it, also with ::GPUIPC_RECEIVE_ASYNC: a stream that waits for the event of a process
- *  that is killed waits for ever. It is taken from processes of the same user only
- *  (::GPUIPC_ERR_ACCESS_DENIED at the receiver), as memory of legacy and pool is. A receiver that looks after the sender has ended gets ::GPUIPC_ERR_LOST. */
-#define GPUIPC_SEND_EVENT 0x4u
 /** Memory that no transport carries without a copy (managed, pinned, of a pool without handle type)
  *  may travel as a copy in pinned host memory. Without it such a buffer is refused, with the reason. */
 #define GPUIPC_SEND_STAGED 0x8u
@@ -236,8 +230,7 @@ typedef struct gpuipc_outgoing {
  *         ::GPUIPC_ERR_TOO_MANY_HANDLES, ::GPUIPC_ERR_TOO_MANY_IN_FLIGHT,
  *         ::GPUIPC_ERR_CONNECTION_BROKEN (also when the time ran out, or anything failed, after part of the message
  *         had left; the record says what), ::GPUIPC_ERR_STRUCT_SIZE,
- *         ::GPUIPC_ERR_ACCESS_DENIED (Windows: this process may not put handles into the peer's),
- *         ::GPUIPC_ERR_NOT_SUPPORTED (::GPUIPC_SEND_EVENT, where the driver has no events of legacy IPC)
+ *         ::GPUIPC_ERR_ACCESS_DENIED (Windows: this process may not put handles into the peer's)
  * @ownership borrows  @threads one sender at a time
  * @blocking up to timeout_ms for the connection, and without bound for the GPU work  @since 0.1
  */
@@ -255,9 +248,7 @@ GPUIPC_API GPUIPC_CHECKED gpuipc_status gpuipc_connection_send(gpuipc_connection
 #define GPUIPC_RECEIVE_ASYNC 0x2u
 
 /** Neither the call nor a stream waits for contents that are not ready yet. Wait for them before use:
- *  gpuipc_buffer_await_ready(), gpuipc_buffer_await_ready_async(). Goes before ::GPUIPC_RECEIVE_ASYNC. The call waits
- *  all the same, on the host, for an event (::GPUIPC_SEND_EVENT). When its process has ended, nobody can tell any more
- *  whether it was reached, so it is not left to later. */
+ *  gpuipc_buffer_await_ready(), gpuipc_buffer_await_ready_async(). Goes before ::GPUIPC_RECEIVE_ASYNC. */
 #define GPUIPC_RECEIVE_DEFERRED 0x4u
 
 /** A message to receive: the caller gives room, the call fills in what came. */

@@ -20,7 +20,7 @@ typedef struct driver {
     bool has_core;     /**< every entry point of that group is there: else there is no driver */
     bool has_vmm;      /**< likewise; else a capability is missing, as with those below */
     bool has_p2p;      /**< likewise */
-    bool has_legacy;   /**< likewise: cuIpc* */
+    bool has_legacy;   /**< likewise: cuIpc*MemHandle */
     bool has_pool;     /**< likewise: stream-ordered memory */
     bool has_pinned;   /**< likewise: host memory that GPUs reach */
     bool has_hostfunc; /**< likewise */

@@ -139,6 +139,8 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
     X(more, cuGraphExecBatchMemOpNodeSetParams, , 11070, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)) \
     X(more, cuEventRecordWithFlags, , 11010, (CUevent event, CUstream stream, unsigned int flags)) \
     X(more, cuEventElapsedTime, _v2, 12080, (float *milliseconds, CUevent start, CUevent end)) \
+    X(more, cuIpcGetEventHandle, , 4010, (CUipcEventHandle *handle, CUevent event)) \
+    X(more, cuIpcOpenEventHandle, , 4010, (CUevent *event, CUipcEventHandle handle)) \
     X(more, cuMemAllocPitch, _v2, 3020, (CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)) \
     X(more, cuMemAllocHost, _v2, 3020, (void **address, size_t bytes)) \
     X(more, cuMemHostGetFlags, , 2030, (unsigned int *flags, void *address)) \

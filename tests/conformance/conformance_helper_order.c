@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "conformance_helper.h"
+#include "ipc_event.h"
 
 static CUevent event;
 static CUstream stream;
@@ -41,7 +42,7 @@ static void do_event(int device) {
         result = drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
     }
     if (result == CUDA_SUCCESS) {
-        result = drv.cuIpcGetEventHandle(&record, event);
+        result = ipc_event_get(&drv, &record, event);
     }
     size_t length = (size_t)snprintf(line, sizeof line, "%d ", (int)result);
     for (size_t i = 0; i < sizeof record.reserved; i++) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "conformance_share.h"
+#include "ipc_event.h"
 
 static void start(void) {
     conformance_start();
@@ -30,7 +31,7 @@ static link link_start(void) {
     page_share(&made.page, made.owner);
     OK(drv.cuStreamCreate(&made.stream, CU_STREAM_NON_BLOCKING));
     CHECK("cuda.h: cuIpcOpenEventHandle", CUDA_SUCCESS,
-          drv.cuIpcOpenEventHandle(&made.event, made.record));
+          ipc_event_open(&drv, &made.event, made.record));
     return made;
 }
 
@@ -54,27 +55,27 @@ Test(ipc_event, record_of_an_event) {
     memset(&again, 0, sizeof again);
     OK(drv.cuEventCreate(&event, SHARED));
     OK(drv.cuEventCreate(&ordinary, CU_EVENT_DISABLE_TIMING));
-    CHECK("cuda.h: cuIpcGetEventHandle", CUDA_SUCCESS, drv.cuIpcGetEventHandle(&record, event));
-    CHECK("cuda.h: cuIpcGetEventHandle", CUDA_SUCCESS, drv.cuIpcGetEventHandle(&again, event));
+    CHECK("cuda.h: cuIpcGetEventHandle", CUDA_SUCCESS, ipc_event_get(&drv, &record, event));
+    CHECK("cuda.h: cuIpcGetEventHandle", CUDA_SUCCESS, ipc_event_get(&drv, &again, event));
     cr_assert_arr_eq(&record, &again, sizeof record, "measured: the same bytes");
     CHECK("cuda.h: the event was made with INTERPROCESS", CUDA_ERROR_INVALID_HANDLE,
-          drv.cuIpcGetEventHandle(&again, ordinary));
-    CHECK("measured: no event", CUDA_ERROR_INVALID_VALUE, drv.cuIpcGetEventHandle(&again, NULL));
+          ipc_event_get(&drv, &again, ordinary));
+    CHECK("measured: no event", CUDA_ERROR_INVALID_VALUE, ipc_event_get(&drv, &again, NULL));
     CHECK("measured: no place for the record", CUDA_ERROR_INVALID_VALUE,
-          drv.cuIpcGetEventHandle(NULL, event));
+          ipc_event_get(&drv, NULL, event));
     CHECK("measured: open in the process that made it", CUDA_ERROR_INVALID_CONTEXT,
-          drv.cuIpcOpenEventHandle(&out, record));
+          ipc_event_open(&drv, &out, record));
     CHECK("measured: no place for the event", CUDA_ERROR_INVALID_VALUE,
-          drv.cuIpcOpenEventHandle(NULL, record));
+          ipc_event_open(&drv, NULL, record));
     OK(drv.cuEventRecord(event, NULL));
     OK(drv.cuEventSynchronize(event));
     CHECK("cuda.h: it takes no times", CUDA_ERROR_INVALID_HANDLE,
           drv.cuEventElapsedTime(&milliseconds, event, event));
     OK(drv.cuCtxSetCurrent(NULL));
     CHECK("cuda.h: a context is current", CUDA_ERROR_INVALID_CONTEXT,
-          drv.cuIpcGetEventHandle(&again, event));
+          ipc_event_get(&drv, &again, event));
     CHECK("cuda.h: a context is current", CUDA_ERROR_INVALID_CONTEXT,
-          drv.cuIpcOpenEventHandle(&out, record));
+          ipc_event_open(&drv, &out, record));
     conformance_use(0);
     OK(drv.cuEventDestroy(ordinary));
     OK(drv.cuEventDestroy(event));
@@ -86,9 +87,9 @@ Test(ipc_event, wrong_records_are_refused) {
     CUevent out = NULL;
     CUipcEventHandle record;
     memset(&record, 0, sizeof record);
-    CHECK("measured: a record of zeroes", map_failed, drv.cuIpcOpenEventHandle(&out, record));
+    CHECK("measured: a record of zeroes", map_failed, ipc_event_open(&drv, &out, record));
     memset(&record, 0xFF, sizeof record);
-    CHECK("measured: a record of ones", map_failed, drv.cuIpcOpenEventHandle(&out, record));
+    CHECK("measured: a record of ones", map_failed, ipc_event_open(&drv, &out, record));
 }
 
 /** Measured: MAP_FAILED where the event could not be exported, so that the record was none. A record of an event of this
@@ -101,10 +102,9 @@ Test(ipc_event, record_that_a_refused_get_left_as_it_was) {
     memset(&zeroes, 0, sizeof zeroes);
     OK(drv.cuEventCreate(&ordinary, CU_EVENT_DISABLE_TIMING));
     CHECK("cuda.h: the event was made without INTERPROCESS", CUDA_ERROR_INVALID_HANDLE,
-          drv.cuIpcGetEventHandle(&record, ordinary));
+          ipc_event_get(&drv, &record, ordinary));
     cr_assert_arr_eq(&record, &zeroes, sizeof record, "reading: nothing is written on failure");
-    CHECK("measured: open what was not exported", map_failed,
-          drv.cuIpcOpenEventHandle(&out, record));
+    CHECK("measured: open what was not exported", map_failed, ipc_event_open(&drv, &out, record));
     OK(drv.cuEventDestroy(ordinary));
 }
 
@@ -122,14 +122,14 @@ Test(ipc_event, never_recorded) {
     CHECK("measured: it takes no times", CUDA_ERROR_INVALID_HANDLE,
           drv.cuEventElapsedTime(&milliseconds, made.event, made.event));
     CHECK("measured: an opened event is not exported again", CUDA_ERROR_INVALID_HANDLE,
-          drv.cuIpcGetEventHandle(&again, made.event));
+          ipc_event_get(&drv, &again, made.event));
     link_end(&made);
 }
 
 Test(ipc_event, owner_records) {
     link made = link_start();
     CUevent second = NULL;
-    CHECK("measured: opened twice", CUDA_SUCCESS, drv.cuIpcOpenEventHandle(&second, made.record));
+    CHECK("measured: opened twice", CUDA_SUCCESS, ipc_event_open(&drv, &second, made.record));
     cr_assert_neq(second, made.event, "measured: two events that follow one");
     for (uint64_t round = 1; round <= 2; round++) {
         record_behind(&made, round);
@@ -211,7 +211,7 @@ Test(ipc_event, of_another_device) {
     CUevent event = NULL;
     conformance_use(1);
     CHECK("measured: an event of another GPU", CUDA_SUCCESS,
-          drv.cuIpcOpenEventHandle(&event, made.record));
+          ipc_event_open(&drv, &event, made.record));
     record_behind(&made, 1);
     CHECK("measured: it is followed", CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
     page_store(&made.page, 0, 1);

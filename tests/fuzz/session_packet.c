@@ -199,6 +199,7 @@ static void make(parts *to, template of, script *from) {
 #define FIELD(place)                                                                               \
     { offsetof(parts, place), sizeof(((parts *)NULL)->place) }
 
+/* The corpus names a field by its place: a field that the format no longer has is replaced, so that the others keep theirs. */
 static const struct {
     size_t at;
     size_t size;
@@ -210,7 +211,7 @@ static const struct {
     FIELD(buffer.offset),        FIELD(buffer.bytes),           FIELD(buffer.segment_count),
     FIELD(buffer.memory),        FIELD(buffer.handle_type),     FIELD(buffer.access),
     FIELD(buffer.ready),         FIELD(buffer.point_index),     FIELD(buffer.point_value),
-    FIELD(buffer.event_name),    FIELD(segment.bytes),          FIELD(segment.naming),
+    FIELD(buffer.point_value),   FIELD(segment.bytes),          FIELD(segment.naming),
     FIELD(segment.group),        FIELD(segment.name),           FIELD(contents.memory),
     FIELD(contents.offset),      FIELD(contents.bytes),         FIELD(contents.number),
     FIELD(request.wish),         FIELD(request.delivery),       FIELD(request.first),

@@ -25,7 +25,7 @@ static const hostile_case bytes[] = {
          5),
     BYTE("a flag", "Packet: flags are 0", PROTOCOL, RAW_FLAGS, 1),
     BYTE("a flag in the upper byte", "Packet: flags are 0", PROTOCOL, RAW_FLAGS + 1, 0x80),
-    BYTE("buffer records that are too short", "Packet: buffer record length is at least 160",
+    BYTE("buffer records that are too short", "Packet: buffer record length is at least 96",
          PROTOCOL, RAW_BUFFER_RECORD, WIRE_BUFFER_BYTES - 1),
     BYTE("buffer records longer than the packet", "Packet: the parts fill it exactly", PROTOCOL,
          RAW_BUFFER_RECORD + 1, 0xFF),
@@ -93,7 +93,7 @@ static void segment_not_named_as_its_memory(raw_packet *packet) {
     packet->buffer.memory = SEGMENT_MEMORY_LEGACY;
 }
 static void buffer_with_other_ready_point(raw_packet *packet) {
-    packet->buffer.ready = WIRE_READY_EVENT + 1;
+    packet->buffer.ready = WIRE_READY_WORD + 1;
 }
 static void buffer_without_access(raw_packet *packet) {
     packet->buffer.access = 0;
@@ -175,7 +175,7 @@ static const hostile_case fields[] = {
           buffer_of_other_memory),
     FIELD("a segment not named as its memory is", "Segment record: memory 2 is named by 1",
           PROTOCOL, segment_not_named_as_its_memory),
-    FIELD("a ready point of another kind", "Buffer record: ready is 0 to 2", VERSION,
+    FIELD("a ready point of another kind", "Buffer record: ready is 0 or 1", VERSION,
           buffer_with_other_ready_point),
     FIELD("no access", "Buffer record: access is 1 or 3", PROTOCOL, buffer_without_access),
     FIELD("write access alone", "Buffer record: access is 1 or 3", PROTOCOL,

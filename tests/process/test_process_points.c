@@ -56,11 +56,11 @@ static uint32_t first_word(gpuipc_buffer *buffer) {
 }
 
 /* The partner makes buffers whose contents wait behind its gate, and sends them. */
-static void offer_late(unsigned count, unsigned value, uint32_t flags) {
+static void offer_late(unsigned count, unsigned value) {
     partner_do(&other, "GPUIPC_OK", "create %u %d 0 0", count, PAINTED_BYTES);
     partner_do(&other, "GPUIPC_OK", "gate");
     partner_do(&other, "GPUIPC_OK", "paint %u %d", value, PAINTED_BYTES);
-    partner_do(&other, "GPUIPC_OK", "hand %u %d", flags, PATIENCE_MS);
+    partner_do(&other, "GPUIPC_OK", "hand %u %d", GPUIPC_SEND_ASYNC, PATIENCE_MS);
 }
 
 /* The partner gets buffers of this process. */
@@ -87,7 +87,7 @@ Test(points, contents_that_come_late_are_seen_by_the_stream) {
     gpuipc_buffer *buffers[3];
     begin();
     gpuipc_buffer *seen = own_buffer();
-    offer_late(3, 7, GPUIPC_SEND_ASYNC);
+    offer_late(3, 7);
     check_ok(receive(GPUIPC_RECEIVE_ASYNC, buffers, 3, PATIENCE_MS));
     check_ok(gpuipc_buffer_copy_async(seen, 0, buffers[2], 0, PAINTED_BYTES, NULL));
     partner_do(&other, "GPUIPC_OK", "open");
@@ -103,26 +103,22 @@ Test(points, contents_that_come_late_are_seen_by_the_stream) {
 }
 
 /* A call that lets no stream wait waits itself, as long as it may. */
-static void check_call_waits(unsigned value, uint32_t flags) {
+Test(points, a_call_waits_where_no_stream_does) {
     gpuipc_buffer *buffer;
     begin();
-    offer_late(1, value, flags);
+    offer_late(1, 9);
     check_status(GPUIPC_ERR_TIMEOUT, receive(0, &buffer, 1, 30));
     partner_do(&other, "GPUIPC_OK", "open");
     check_ok(receive(0, &buffer, 1, PATIENCE_MS));
-    cr_assert_eq(first_word(buffer), value);
+    cr_assert_eq(first_word(buffer), 9);
     check_ok(gpuipc_buffer_release(buffer));
     end();
-}
-
-Test(points, a_call_waits_where_no_stream_does) {
-    check_call_waits(9, GPUIPC_SEND_ASYNC);
 }
 
 Test(points, the_producer_is_killed_while_a_stream_waits_for_it) {
     gpuipc_buffer *buffers[2];
     begin();
-    offer_late(2, 7, GPUIPC_SEND_ASYNC);
+    offer_late(2, 7);
     check_ok(receive(GPUIPC_RECEIVE_ASYNC, buffers, 2, PATIENCE_MS));
     cr_assert_eq(info_of(buffers[0]).is_lost, 0);
     partner_kill(&other);
@@ -137,7 +133,7 @@ Test(points, the_producer_is_killed_while_a_stream_waits_for_it) {
 Test(points, the_producer_is_killed_while_a_call_waits_for_it) {
     gpuipc_buffer *buffer;
     begin();
-    offer_late(1, 7, GPUIPC_SEND_ASYNC);
+    offer_late(1, 7);
     check_status(GPUIPC_ERR_TIMEOUT, receive(0, &buffer, 1, 0));
     partner_kill(&other);
     check_refused(GPUIPC_ERR_LOST, "ended", receive(0, &buffer, 1, PATIENCE_MS));
@@ -149,7 +145,7 @@ Test(points, the_producer_is_killed_while_a_call_waits_for_it) {
 Test(points, the_producer_is_killed_before_anybody_waits_for_it) {
     gpuipc_buffer *buffer;
     begin();
-    offer_late(1, 7, GPUIPC_SEND_ASYNC);
+    offer_late(1, 7);
     check_ok(receive(GPUIPC_RECEIVE_DEFERRED, &buffer, 1, PATIENCE_MS));
     check_status(GPUIPC_ERR_TIMEOUT, gpuipc_buffer_await_ready(buffer, 0));
     partner_kill(&other);
@@ -165,7 +161,7 @@ Test(points, the_producer_is_killed_before_anybody_waits_for_it) {
 Test(points, the_producer_is_killed_while_a_stream_waits_later) {
     gpuipc_buffer *buffer;
     begin();
-    offer_late(1, 7, GPUIPC_SEND_ASYNC);
+    offer_late(1, 7);
     check_ok(receive(GPUIPC_RECEIVE_DEFERRED, &buffer, 1, PATIENCE_MS));
     check_ok(gpuipc_buffer_await_ready_async(buffer, NULL));
     cr_assert_eq(info_of(buffer).is_ready, 0);
@@ -181,7 +177,7 @@ Test(points, the_producer_is_killed_while_a_stream_waits_later) {
 Test(points, contents_are_waited_for_by_the_host_later) {
     gpuipc_buffer *buffer;
     begin();
-    offer_late(1, 12, GPUIPC_SEND_ASYNC);
+    offer_late(1, 12);
     check_ok(receive(GPUIPC_RECEIVE_DEFERRED, &buffer, 1, PATIENCE_MS));
     partner_do(&other, "GPUIPC_OK", "open");
     check_ok(gpuipc_buffer_await_ready(buffer, PATIENCE_MS));
@@ -195,7 +191,7 @@ Test(points, contents_are_waited_for_by_the_host_later) {
 Test(points, the_producer_is_killed_after_its_point) {
     gpuipc_buffer *buffer;
     begin();
-    offer_late(1, 8, GPUIPC_SEND_ASYNC);
+    offer_late(1, 8);
     partner_do(&other, "GPUIPC_OK", "open");
     partner_do(&other, "GPUIPC_OK", "synchronize");
     partner_kill(&other);
@@ -321,36 +317,5 @@ Test(points, a_consumer_that_never_looks_is_waited_for_until_it_ends) {
     partner_end(&other);
     check_ok(gpuipc_buffer_await_returns(buffer, PATIENCE_MS));
     check_ok(gpuipc_buffer_release(buffer));
-    end();
-}
-
-/* ---- events -------------------------------------------------------------------------------- */
-
-Test(points, an_event_marks_the_contents) {
-    gpuipc_buffer *buffer;
-    begin();
-    offer_late(1, 3, GPUIPC_SEND_EVENT);
-    /* a stream that waited for it would hang if the partner were killed */
-    check_status(GPUIPC_ERR_TIMEOUT, receive(GPUIPC_RECEIVE_ASYNC, &buffer, 1, 0));
-    partner_do(&other, "GPUIPC_OK", "open");
-    check_ok(receive(GPUIPC_RECEIVE_ASYNC, &buffer, 1, PATIENCE_MS));
-    cr_assert_eq(first_word(buffer), 3);
-    check_ok(gpuipc_buffer_release(buffer));
-    end();
-}
-
-Test(points, a_call_waits_for_an_event) {
-    check_call_waits(4, GPUIPC_SEND_EVENT);
-}
-
-/* An event ends with its process; the message is dropped, and this process is none the worse for it. */
-Test(points, the_owner_of_an_event_is_killed) {
-    gpuipc_buffer *buffer;
-    begin();
-    offer_late(1, 4, GPUIPC_SEND_EVENT);
-    check_status(GPUIPC_ERR_TIMEOUT, receive(0, &buffer, 1, 0));
-    partner_kill(&other);
-    check_status(GPUIPC_ERR_LOST, receive(0, &buffer, 1, PATIENCE_MS));
-    check_stream_works();
     end();
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "helper_role.h"
+#include "ipc_event.h"
 
 #define GRANULE ((size_t)2 << 20)
 #define WAIT_MS 20000
@@ -187,14 +188,14 @@ static CUresult event_make(const char *argument) {
 static CUresult event_get(const char *argument) {
     CUipcEventHandle handle;
     (void)argument;
-    const CUresult result = drv.cuIpcGetEventHandle(&handle, event);
+    const CUresult result = ipc_event_get(&drv, &handle, event);
     return say_bytes(result, handle.reserved);
 }
 
 static CUresult event_open(const char *argument) {
     CUipcEventHandle handle;
     read_bytes(argument, handle.reserved);
-    return drv.cuIpcOpenEventHandle(&event, handle);
+    return ipc_event_open(&drv, &event, handle);
 }
 
 static CUresult event_record(const char *argument) {

@@ -134,7 +134,7 @@ Test(connection_peer, packets_against_the_rules_end_the_connection) {
         uint8_t value;
     } rows[] = {
         {GPUIPC_ERR_PROTOCOL, 0, 'X'},                    /* magic */
-        {GPUIPC_ERR_VERSION, 4, 2},                       /* major version */
+        {GPUIPC_ERR_VERSION, 4, 1},                       /* major version */
         {GPUIPC_ERR_PROTOCOL, 8, 1},                      /* length */
         {GPUIPC_ERR_PROTOCOL, 16, 7},                     /* message number */
         {GPUIPC_ERR_LIMIT, 27, 2},                        /* total bytes: 33,554,432 */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "emulated_test.h"
+#include "ipc_event.h"
 #include "leak_gate.h"
 #include "peer_process.h"
 
@@ -18,7 +19,7 @@ static CUevent open_event(peer_process *peer) {
     CUipcEventHandle handle;
     CUevent event = NULL;
     peer_get_bytes(peer, "event-get", handle.reserved);
-    check_success(drv.cuIpcOpenEventHandle(&event, handle));
+    check_success(ipc_event_open(&drv, &event, handle));
     return event;
 }
 
@@ -195,20 +196,20 @@ Test(emulated_ipc_event, what_cannot_be_shared_is_refused) {
     check_result(CUDA_ERROR_INVALID_VALUE, drv.cuEventCreate(&plain, CU_EVENT_INTERPROCESS));
     check_success(drv.cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
     check_success(drv.cuEventCreate(&shared, SHARED));
-    check_result(CUDA_ERROR_INVALID_HANDLE, drv.cuIpcGetEventHandle(&handle, plain));
-    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuIpcGetEventHandle(&handle, NULL));
-    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuIpcGetEventHandle(NULL, shared));
-    check_success(drv.cuIpcGetEventHandle(&handle, shared));
-    check_success(drv.cuIpcGetEventHandle(&again, shared));
+    check_result(CUDA_ERROR_INVALID_HANDLE, ipc_event_get(&drv, &handle, plain));
+    check_result(CUDA_ERROR_INVALID_VALUE, ipc_event_get(&drv, &handle, NULL));
+    check_result(CUDA_ERROR_INVALID_VALUE, ipc_event_get(&drv, NULL, shared));
+    check_success(ipc_event_get(&drv, &handle, shared));
+    check_success(ipc_event_get(&drv, &again, shared));
     cr_assert_eq(memcmp(&handle, &again, sizeof(handle)), 0);
-    check_result(CUDA_ERROR_INVALID_CONTEXT, drv.cuIpcOpenEventHandle(&opened, handle));
-    check_result(CUDA_ERROR_INVALID_VALUE, drv.cuIpcOpenEventHandle(NULL, handle));
+    check_result(CUDA_ERROR_INVALID_CONTEXT, ipc_event_open(&drv, &opened, handle));
+    check_result(CUDA_ERROR_INVALID_VALUE, ipc_event_open(&drv, NULL, handle));
     memset(&handle, 0xff, sizeof(handle));
-    check_result(map_failed, drv.cuIpcOpenEventHandle(&opened, handle));
+    check_result(map_failed, ipc_event_open(&drv, &opened, handle));
     check_success(drv.cuMemAlloc(&memory, 64));
     check_success(drv.cuIpcGetMemHandle(&memory_handle, memory));
     memcpy(&handle, &memory_handle, sizeof(handle));
-    check_result(map_failed, drv.cuIpcOpenEventHandle(&opened, handle));
+    check_result(map_failed, ipc_event_open(&drv, &opened, handle));
     check_success(drv.cuEventRecord(shared, NULL));
     check_result(CUDA_ERROR_INVALID_HANDLE, drv.cuEventElapsedTime(&milliseconds, shared, shared));
     check_success(drv.cuMemFree(memory));
@@ -223,7 +224,7 @@ Test(emulated_ipc_event, an_imported_one_is_not_exported) {
     peer_start(&peer, NULL);
     peer_ask(&peer, "0", "event-make");
     const CUevent event = open_event(&peer);
-    check_result(CUDA_ERROR_INVALID_HANDLE, drv.cuIpcGetEventHandle(&handle, event));
+    check_result(CUDA_ERROR_INVALID_HANDLE, ipc_event_get(&drv, &handle, event));
     check_success(drv.cuEventDestroy(event));
     peer_end(&peer);
 }
@@ -243,8 +244,8 @@ Test(emulated_ipc_event, there_may_be_thousands) {
         check_success(drv.cuEventCreate(&events[i], SHARED));
         check_success(drv.cuEventQuery(events[i]));
     }
-    check_success(drv.cuIpcGetEventHandle(&first, events[0]));
-    check_success(drv.cuIpcGetEventHandle(&last, events[MANY - 1]));
+    check_success(ipc_event_get(&drv, &first, events[0]));
+    check_success(ipc_event_get(&drv, &last, events[MANY - 1]));
     cr_assert_neq(memcmp(&first, &last, sizeof(first)), 0);
     for (int i = 0; i < MANY; i++) {
         check_success(drv.cuEventDestroy(events[i]));

@@ -264,7 +264,6 @@ Test(handover, a_stream_that_is_captured_takes_no_part) {
     gpuipc_buffer *opened = NULL;
     core_set_captured(true, producer);
     check_refused(GPUIPC_ERR_CUDA, "captured", send_with(GPUIPC_SEND_ASYNC, producer));
-    check_refused(GPUIPC_ERR_CUDA, "captured", send_with(GPUIPC_SEND_EVENT, producer));
     core_set_captured(true, NULL);
     check_refused(GPUIPC_ERR_CUDA, "captured", send_with(GPUIPC_SEND_ASYNC, NULL));
     core_set_captured(false, NULL);
@@ -378,8 +377,11 @@ Test(handover, a_buffer_outlives_its_connection_until_it_is_returned) {
 Test(handover, flags_that_contradict_each_other) {
     check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "flags",
                   send_with(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC, producer));
-    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "flags",
-                  send_with(GPUIPC_SEND_READY | GPUIPC_SEND_EVENT, producer));
+}
+
+Test(handover, flags_that_no_version_or_only_an_older_one_knows) {
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x4", send_with(0x4u, producer));
+    check_refused(GPUIPC_ERR_INVALID_ARGUMENT, "0x10", send_with(0x10u, producer));
 }
 
 Test(handover, a_send_that_times_out_takes_its_loan_back) {

@@ -1,32 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/** @file Memory that comes home to the process that made it and is sent on from there, and what is not taken
- *  from another user's process. */
+/** @file Memory that comes home to the process that made it and is sent on from there. */
 #include "core_fixture.h"
-#include "memory/buffer.h"
-#include "sync/ready_event.h"
 
 #define BYTES (UINT64_C(1) << 20)
 
 TestSuite(handover_home, .init = core_start, .fini = core_finish, .timeout = 60);
-
-Test(handover_home, an_event_of_another_user_is_not_opened) {
-    static const uint8_t name[64];
-    atomic_bool closed = false;
-    context *ctx;
-    check_ok(context_acquire(core_context, &ctx));
-    point_peer other = {
-        .context = ctx,
-        .process = {.process_id = 1, .same_user = false, .process = OS_HANDLE_NONE}};
-    if (core_is_emulated) {
-        core_set_failures("");
-    }
-    check_refused(GPUIPC_ERR_ACCESS_DENIED, "another user",
-                  ready_event_await(ctx, &other, 0, name, &closed, os_deadline_after(0)));
-    if (core_is_emulated) {
-        cr_assert_eq(core_calls("cuIpcOpenEventHandle"), 0);
-    }
-    context_unreference(ctx);
-}
 
 /* A buffer that is sent on by a process that had sent it to itself: the memory is the original's. */
 static void check_sent_on(gpuipc_transport transport) {

@@ -301,8 +301,9 @@ Test(incoming, a_packet_that_does_not_decode_ends_it) {
     next.bytes[0] = 'X';
     check_packet_refused(GPUIPC_ERR_PROTOCOL, "like one of gpuipc", &message, 0, next);
     next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
-    next.bytes[4] = 2;
-    check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 2.1", &message, 0, next);
+    next.bytes[4] = 1;
+    check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 1.0, this side 2.0", &message, 0,
+                         next);
     next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
     check_status(GPUIPC_ERR_HANDLE_COUNT,
                  incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 3, false));

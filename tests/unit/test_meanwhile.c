@@ -9,7 +9,6 @@
 #include "channel_case.h"
 #include "cuda/context.h"
 #include "query/nvml_library.h"
-#include "sync/ready_event.h"
 #include "thread_state.h"
 #include "ticket/admission.h"
 #include "ticket_server.h"
@@ -122,14 +121,6 @@ void __wrap_os_own_user(char *user, size_t capacity) {
     if (user_is_unknown) {
         user[0] = '\0';
     }
-}
-
-static bool peer_has_ended;
-
-int __real_os_peer_is_running(const os_peer *peer);
-int __wrap_os_peer_is_running(const os_peer *peer);
-int __wrap_os_peer_is_running(const os_peer *peer) {
-    return peer_has_ended ? 0 : __real_os_peer_is_running(peer);
 }
 
 static void (*when_loading)(void); /* once */
@@ -450,121 +441,6 @@ Test(meanwhile, a_process_whose_handle_cannot_be_kept_is_not_known) {
     known_process_unreference(known, false);
     known_processes_destroy(&all);
     os_peer_close(&self);
-}
-
-/* ---- a sender that marks by an event --------------------------------------------------------------- */
-
-static atomic_bool is_interrupted;
-static unsigned looks;
-
-static CUresult open_one(CUevent *event, CUipcEventHandle name) {
-    (void)name;
-    return core_driver()->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-}
-
-static CUresult (*opens_event)(CUevent *event, CUipcEventHandle name) = open_one;
-
-static CUresult is_not_reached(CUevent event) {
-    (void)event;
-    looks++;
-    return CUDA_ERROR_NOT_READY;
-}
-
-static CUresult sender_ends(CUevent event) {
-    (void)event;
-    peer_has_ended = ++looks == 2;
-    return CUDA_ERROR_NOT_READY;
-}
-
-static CUresult connection_is_closed(CUevent event) {
-    (void)event;
-    atomic_store(&is_interrupted, ++looks == 2);
-    return CUDA_ERROR_NOT_READY;
-}
-
-static context *inside_of(gpuipc_context *of) {
-    context *ctx;
-    check_ok(context_acquire(of, &ctx));
-    context_unreference(ctx); /* the caller's handle keeps it */
-    return ctx;
-}
-
-static gpuipc_status await_event(CUresult (*query)(CUevent event), int timeout_ms) {
-    static const uint8_t name[sizeof(CUipcEventHandle)];
-    core_need_emulated();
-    context *ctx = inside_of(core_context);
-    point_peer peer = {.context = ctx, .process = {.same_user = true, .process = OS_HANDLE_NONE}};
-    ctx->driver.cuIpcOpenEventHandle = opens_event;
-    ctx->driver.cuEventQuery = query;
-    const gpuipc_status status =
-        ready_event_await(ctx, &peer, 0, name, &is_interrupted, os_deadline_after(timeout_ms));
-    ctx->driver = *core_driver();
-    peer_has_ended = false;
-    return status;
-}
-
-Test(meanwhile, a_sender_ends_before_its_event_is_reached) {
-    check_refused(GPUIPC_ERR_LOST, "the sender ended", await_event(sender_ends, SOON_MS));
-    cr_assert_eq(looks, 2);
-}
-
-Test(meanwhile, a_connection_is_closed_before_its_event_is_reached) {
-    check_refused(GPUIPC_ERR_RELEASED, "connection was closed",
-                  await_event(connection_is_closed, SOON_MS));
-    cr_assert_eq(looks, 2);
-}
-
-static CUresult refuse_to_open(CUevent *event, CUipcEventHandle name) {
-    (void)event;
-    (void)name;
-    return CUDA_ERROR_INVALID_HANDLE;
-}
-
-Test(meanwhile, an_event_that_cannot_be_opened_tells_of_its_sender) {
-    opens_event = refuse_to_open;
-    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "cannot be opened",
-                  await_event(is_not_reached, SOON_MS));
-    peer_has_ended = true;
-    check_refused(GPUIPC_ERR_LOST, "the sender ended, and with it the event",
-                  await_event(is_not_reached, SOON_MS));
-    cr_assert_eq(looks, 0);
-    core_set_failures("cuCtxPushCurrent:1=999");
-    check_status(GPUIPC_ERR_CUDA, await_event(is_not_reached, SOON_MS));
-    core_set_failures("");
-}
-
-Test(meanwhile, an_event_is_not_reached_in_time) {
-    check_refused(GPUIPC_ERR_TIMEOUT, "in time", await_event(is_not_reached, 0));
-    cr_assert_eq(looks, 1);
-}
-
-/* gpuipc's own servers send none, and others might. The reply that came too late is nobody's, and the next one comes. */
-Test(meanwhile, a_server_whose_event_is_late_answers_the_next_question) {
-    static const ticket_step steps[] = {
-        {TICKET_ACCEPT, 0}, {TICKET_GRANT, 0}, {TICKET_GRANT, 0}, {0, 0}};
-    const gpuipc_open_config how = {.struct_size = sizeof(how), .timeout_ms = 300};
-    ticket_server by_hand;
-    second = core_context_new();
-    core_need_emulated();
-    core_enter_device(0);
-    slots = core_buffer(core_unit, 0);
-    ticket_server_open(&by_hand, core_context, slots);
-    given = ticket_server_ticket(&by_hand, 0, core_unit);
-    context *ctx = inside_of(second);
-    ctx->driver.cuIpcOpenEventHandle = open_one;
-    ctx->driver.cuEventQuery = is_not_reached;
-    by_hand.flags = GPUIPC_SEND_EVENT;
-    ticket_server_begin(&by_hand, steps);
-    check_refused(GPUIPC_ERR_TIMEOUT, "in time", gpuipc_buffer_open(second, &given, &how, &opened));
-    cr_assert_gt(looks, 0);
-    ctx->driver = *core_driver();
-    by_hand.flags = GPUIPC_SEND_READY;
-    check_ok(gpuipc_buffer_open(second, &given, NULL, &opened));
-    check_ok(gpuipc_buffer_release(opened));
-    ticket_server_end(&by_hand);
-    ticket_server_close(&by_hand);
-    check_ok(gpuipc_buffer_release(slots));
-    check_ok(gpuipc_context_destroy(second));
 }
 
 /* ---- a library that two threads load --------------------------------------------------------------- */

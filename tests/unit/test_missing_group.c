@@ -116,51 +116,6 @@ Test(missing_group, what_memory_is_without_virtual_memory_management) {
     own_kinds_undo(&own);
 }
 
-static CUstream stream_make(void) {
-    CUstream made;
-    core_enter_device(0);
-    cr_assert_eq(core_driver()->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    return made;
-}
-
-static gpuipc_status hand_over_by_event(core_pair *pair, gpuipc_buffer *own) {
-    CUstream stream = stream_make();
-    const gpuipc_outgoing message = {.struct_size = sizeof(message),
-                                     .buffers = &own,
-                                     .buffer_count = 1,
-                                     .flags = GPUIPC_SEND_EVENT,
-                                     .stream = stream};
-    const gpuipc_status status = gpuipc_connection_send(pair->client, &message, SOON_MS);
-    cr_assert_eq(core_driver()->cuStreamDestroy(stream), CUDA_SUCCESS);
-    return status;
-}
-
-Test(missing_group, events_that_processes_share) {
-    core_pair pair = {0};
-    gpuipc_buffer *made = NULL;
-    core_pair_open(&pair, core_context, without("legacy"));
-    check_ok(create(GPUIPC_TRANSPORT_VMM, &made));
-    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "no events", hand_over_by_event(&pair, made));
-    check_ok(core_send(pair.client, &made, 1));
-    gpuipc_buffer *received = NULL;
-    check_ok(core_receive(pair.server, &received, 1));
-    check_ok(gpuipc_buffer_release(received));
-    core_pair_close(&pair);
-    check_ok(gpuipc_buffer_release(made));
-}
-
-Test(missing_group, events_that_come) {
-    core_pair pair = {0};
-    gpuipc_buffer *made = core_buffer(4096, 0);
-    gpuipc_buffer *received = NULL;
-    core_pair_open(&pair, without("legacy"), core_context);
-    check_ok(hand_over_by_event(&pair, made));
-    check_refused(GPUIPC_ERR_NOT_SUPPORTED, "no events", core_receive(pair.server, &received, 1));
-    cr_assert_null(received);
-    core_pair_close(&pair);
-    check_ok(gpuipc_buffer_release(made));
-}
-
 Test(missing_group, peer_access) {
     gpuipc_topology topology = {.struct_size = sizeof(topology)};
     const uint32_t devices[] = {GPUIPC_DEVICE(1)};

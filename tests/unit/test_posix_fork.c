@@ -38,12 +38,12 @@ static void transfer(gpuipc_transport way) {
     contents_both_pass(&two);
 }
 
-/* A buffer behind an event, which nobody returns. */
-static void send_with_event(void) {
+/* A buffer behind a stream, which the receiver never returns. */
+static void send_behind_stream(void) {
     const gpuipc_outgoing message = {.struct_size = sizeof(message),
                                      .buffers = &two.from,
                                      .buffer_count = 1,
-                                     .flags = GPUIPC_SEND_EVENT,
+                                     .flags = GPUIPC_SEND_ASYNC,
                                      .stream = stream};
     check_ok(gpuipc_connection_send(two.pair.server, &message, SOON_MS));
 }
@@ -242,7 +242,7 @@ Test(fork, what_goes_over_connections) {
     capture_marks();
     copy_by_staging();
     serve_share();
-    send_with_event();
+    send_behind_stream();
     check_child();
     /* all that the parent has is as good as before */
     check_ok(gpuipc_buffer_copy_async(distant, 0, two.from, 0, BYTES, stream));

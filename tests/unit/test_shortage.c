@@ -163,11 +163,6 @@ Test(shortage, sending_behind_a_stream) {
     message_fails(&sending);
 }
 
-Test(shortage, sending_with_an_event) {
-    send_flags = GPUIPC_SEND_EVENT;
-    message_fails(&sending);
-}
-
 Test(shortage, receiving_before_a_stream) {
     send_flags = GPUIPC_SEND_ASYNC;
     receive_flags = GPUIPC_RECEIVE_ASYNC;

@@ -40,7 +40,7 @@ gpuipc_add_test(unit meanwhile SOURCES test_meanwhile.c LIBRARIES gpuipc_transpo
 target_link_options(test_unit_meanwhile PRIVATE
                     LINKER:--wrap=os_mutex_lock,--wrap=os_static_mutex_lock,--wrap=os_connection_open
                     LINKER:--wrap=server_find,--wrap=os_connection_send,--wrap=os_poller_wait,--wrap=os_own_user,--wrap=os_handle_duplicate
-                    LINKER:--wrap=os_peer_is_running,--wrap=os_library_open_path,--wrap=os_library_symbol)
+                    LINKER:--wrap=os_library_open_path,--wrap=os_library_symbol)
 
 if(NOT WIN32)
   # Once more as on a machine of a GPU, whose NVML keeps descriptors open. (Windows has its own in System32 alone.)

@@ -87,8 +87,6 @@
     X(legacy, cuIpcGetMemHandle, , 4010, (CUipcMemHandle *handle, CUdeviceptr address)) \
     X(legacy, cuIpcOpenMemHandle, _v2, 11000, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)) \
     X(legacy, cuIpcCloseMemHandle, , 4010, (CUdeviceptr address)) \
-    X(legacy, cuIpcGetEventHandle, , 4010, (CUipcEventHandle *handle, CUevent event)) \
-    X(legacy, cuIpcOpenEventHandle, , 4010, (CUevent *event, CUipcEventHandle handle)) \
     X(pool, cuDeviceGetDefaultMemPool, , 11020, (CUmemoryPool *pool, CUdevice device)) \
     X(pool, cuMemPoolCreate, , 11020, (CUmemoryPool *pool, const CUmemPoolProps *props)) \
     X(pool, cuMemPoolDestroy, , 11020, (CUmemoryPool pool)) \

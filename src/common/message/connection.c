@@ -8,7 +8,6 @@
 #include "memory/registry.h"
 #include "message/peer.h"
 #include "message/receipt.h"
-#include "sync/ready_event.h"
 #include "sync/watch.h"
 
 /* Both packets of a connection: pages, of which only those are there that were written, and none after its end. */
@@ -123,7 +122,6 @@ static void destroy(object *base) {
     quota_return(&self->charge);
     point_peer_unreference(self->other_end, forked);
     if (!forked) {
-        ready_event_sweep(self->context, false);
         watch_tidy(self->context);
     }
     os_pages_free(self->packet_in, PACKETS_BYTES);

@@ -268,8 +268,7 @@ static gpuipc_status check_message(const gpuipc_outgoing *message) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "bytes or buffers is NULL although its count is not 0");
     }
-    if ((message->flags &
-         ~(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT | GPUIPC_SEND_STAGED)) != 0) {
+    if ((message->flags & ~(GPUIPC_SEND_READY | GPUIPC_SEND_ASYNC | GPUIPC_SEND_STAGED)) != 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags has bits that this library does not know: 0x%x", message->flags);
     }

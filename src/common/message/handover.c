@@ -9,14 +9,12 @@
 #include "sync/deferred.h"
 #include "sync/export_record.h"
 #include "sync/mark.h"
-#include "sync/ready_event.h"
 
 /* Waiting for a stream that waits for another process begins with looking again and again. */
 #define SPIN_NS UINT64_C(200000)
 
 gpuipc_status handover_check_flags(uint32_t flags) {
-    if ((flags & GPUIPC_SEND_READY) != 0 &&
-        (flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
+    if ((flags & GPUIPC_SEND_READY) != 0 && (flags & GPUIPC_SEND_ASYNC) != 0) {
         return status_fail(GPUIPC_ERR_INVALID_ARGUMENT,
                            "flags says that the contents are ready and that a stream will say so");
     }
@@ -137,25 +135,14 @@ static gpuipc_status write_ready_words(const handover *self, gpuipc_stream strea
     return status;
 }
 
-static gpuipc_status record_event(handover *self, gpuipc_stream stream) {
-    ready_event *event;
-    gpuipc_status status =
-        ready_event_record(self->to->context, self->count, stream, self->event_name, &event);
-    for (uint32_t i = 0; i < self->count && status == GPUIPC_OK; i++) {
-        export_set_event(self->handed[i].record, &self->handed[i].at, event);
-    }
-    return status;
-}
-
-/* In the stream's CUDA context. A stream that is done has nothing to say, unless an event was asked for. */
-static gpuipc_status mark_ready(handover *self, uint32_t flags, gpuipc_stream stream) {
-    const bool by_event = (flags & GPUIPC_SEND_EVENT) != 0;
-    if (!by_event && device_stream_is_idle(self->to->context, stream)) {
+/* In the stream's CUDA context. An idle stream writes nothing: the contents are ready. */
+static gpuipc_status mark_ready(handover *self, gpuipc_stream stream) {
+    if (device_stream_is_idle(self->to->context, stream)) {
         return GPUIPC_OK;
     }
-    gpuipc_status status = by_event ? record_event(self, stream) : write_ready_words(self, stream);
+    gpuipc_status status = write_ready_words(self, stream);
     if (status == GPUIPC_OK) {
-        self->ready = by_event ? WIRE_READY_EVENT : WIRE_READY_WORD;
+        self->ready = WIRE_READY_WORD;
     }
     return status;
 }
@@ -181,8 +168,7 @@ static gpuipc_status join_one(context *ctx, gpuipc_stream joined, gpuipc_stream 
 /* One word stands for the default streams of several devices: a stream of its own waits for all of them
  * and writes it, so that none of the caller's waits for another. It ends when it has done so (cuda.h,
  * cuStreamDestroy). */
-static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream stream,
-                                 uint32_t first) {
+static gpuipc_status mark_joined(handover *self, gpuipc_stream stream, uint32_t first) {
     context *ctx = self->to->context;
     gpuipc_stream joined;
     device_scope scope;
@@ -197,7 +183,7 @@ static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream s
                                                                  : GPUIPC_OK;
         }
         if (status == GPUIPC_OK) {
-            status = mark_ready(self, flags, joined);
+            status = mark_ready(self, joined);
         }
         detour_stream_destroy(&ctx->driver, joined);
     }
@@ -205,7 +191,7 @@ static gpuipc_status mark_joined(handover *self, uint32_t flags, gpuipc_stream s
     return status;
 }
 
-static gpuipc_status mark_on_streams(handover *self, uint32_t flags, gpuipc_stream stream) {
+static gpuipc_status mark_on_streams(handover *self, gpuipc_stream stream) {
     context *ctx = self->to->context;
     uint32_t first = GPUIPC_DEVICE_NONE;
     uint32_t used = 0;
@@ -220,11 +206,11 @@ static gpuipc_status mark_on_streams(handover *self, uint32_t flags, gpuipc_stre
         return GPUIPC_OK; /* there is no work that could be waited for */
     }
     if (used > 1) {
-        return mark_joined(self, flags, stream, first);
+        return mark_joined(self, stream, first);
     }
     gpuipc_status status = device_enter_uncaptured(ctx, stream, first, &scope);
     if (status == GPUIPC_OK) {
-        status = mark_ready(self, flags, stream);
+        status = mark_ready(self, stream);
         device_leave(&scope);
     }
     return status;
@@ -235,8 +221,8 @@ static gpuipc_status make_ready(handover *self, uint32_t flags, gpuipc_stream st
     if ((flags & GPUIPC_SEND_READY) != 0) {
         return GPUIPC_OK;
     }
-    if ((flags & (GPUIPC_SEND_ASYNC | GPUIPC_SEND_EVENT)) != 0) {
-        return mark_on_streams(self, flags, stream);
+    if ((flags & GPUIPC_SEND_ASYNC) != 0) {
+        return mark_on_streams(self, stream);
     }
     const handover_patience patience = {&self->to->ended, "connection was closed",
                                         os_deadline_after(-1)};
@@ -251,7 +237,6 @@ gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buff
     if (count == 0) {
         return GPUIPC_OK;
     }
-    ready_event_sweep(to->context, false);
     gpuipc_status status = export_all(self);
     if (status == GPUIPC_OK) {
         status = make_ready(self, flags, stream);
@@ -282,7 +267,6 @@ void handover_describe(const handover *self, uint32_t index, wire_buffer *record
     record->ready = (uint16_t)self->ready;
     record->point_index = 1 + export_table_number(self->to->exports, &self->handed[index].at);
     record->point_value = self->handed[index].at.value;
-    memcpy(record->event_name, self->event_name, sizeof(record->event_name));
 }
 
 void handover_end(handover *self, uint32_t sent, point *out_first) {

@@ -21,7 +21,6 @@ typedef struct handover {
     struct handed *handed; /**< one for each buffer that is exported */
     uint32_t exported;
     wire_ready ready;
-    uint8_t event_name[SEGMENT_NAME_BYTES];
 } handover;
 
 /** The flags of a message that say when its contents are ready. ERR_INVALID_ARGUMENT */
@@ -40,7 +39,7 @@ gpuipc_status handover_wait(context *ctx, buffer *const *buffers, uint32_t count
                             gpuipc_stream stream, const handover_patience *patience);
 
 /** Exports the buffers, and waits for their contents or marks them on the stream. The send mutex is held.
- *  @param flags GPUIPC_SEND_READY, _ASYNC, _EVENT  @param stream as gpuipc_outgoing::stream */
+ *  @param flags GPUIPC_SEND_READY, _ASYNC  @param stream as gpuipc_outgoing::stream */
 gpuipc_status handover_begin(handover *self, connection *to, buffer *const *buffers, uint32_t count,
                              uint32_t flags, gpuipc_stream stream);
 

@@ -6,7 +6,6 @@
 
 #include "memory/transport.h"
 #include "sync/point_wait.h"
-#include "sync/ready_event.h"
 
 /* Points are numbered from 1 on, through all pages; one that receipt_check() has let pass has its page. */
 static point point_of(const connection *from, const wire_buffer *record) {
@@ -82,11 +81,6 @@ static gpuipc_status await_one(connection *from, const wire_buffer *record,
     const point_word word = point_ready_word(&at);
     bool waits = false;
     gpuipc_status status = GPUIPC_OK;
-    if (record->ready == WIRE_READY_EVENT) {
-        return ready_event_await(from->context, from->other_end,
-                                 device_of(from, record, wanted->device), record->event_name,
-                                 &from->ended, deadline);
-    }
     if (record->ready == WIRE_READY_WORD && (wanted->flags & GPUIPC_RECEIVE_DEFERRED) == 0 &&
         !point_is_reached(&word)) {
         status = stream_waits(from, record, wanted, &waits);

@@ -15,8 +15,8 @@ gpuipc_status receipt_take_page(connection *from, os_handle handle);
 /** ERR_PROTOCOL for a record that names a point which is not there. */
 gpuipc_status receipt_check(const connection *from, const wire_buffer *record);
 
-/** Waits on the host until the contents of all buffers of the message are ready; with
- *  GPUIPC_RECEIVE_ASYNC only for what a stream cannot wait for, with GPUIPC_RECEIVE_DEFERRED only for events.
+/** Waits on the host until the contents of all buffers of the message are ready. With GPUIPC_RECEIVE_ASYNC it waits
+ *  only where a stream cannot, and with GPUIPC_RECEIVE_DEFERRED never.
  *  ERR_TIMEOUT (the message stays), ERR_LOST, ERR_RELEASED */
 gpuipc_status receipt_await_message(connection *from, const gpuipc_incoming *wanted,
                                     os_deadline deadline);

@@ -35,8 +35,7 @@ static const uint8_t magic[4] = {'G', 'I', 'P', 'C'};
     NUMBER(72, 16, access) \
     NUMBER(74, 16, ready) \
     NUMBER(76, 32, point_index) \
-    NUMBER(80, 64, point_value) \
-    BYTES(96, event_name)
+    NUMBER(80, 64, point_value)
 
 #define SEGMENT_FIELDS(NUMBER, BYTES) \
     NUMBER(0, 64, bytes) \
@@ -216,7 +215,7 @@ gpuipc_status wire_decode_packet(const uint8_t *packet, size_t size, size_t hand
 
 static gpuipc_status check_buffer(const wire_buffer *record) {
     if (record->memory < SEGMENT_MEMORY_VMM || record->memory > SEGMENT_MEMORY_FABRIC ||
-        record->ready > WIRE_READY_EVENT) {
+        record->ready > WIRE_READY_WORD) {
         return status_fail(GPUIPC_ERR_VERSION,
                            "the buffer is of a kind (memory %u, ready point %u) that this version "
                            "does not know",

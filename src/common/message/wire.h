@@ -13,10 +13,10 @@
 #include "base/status.h"
 #include "memory/segment_record.h"
 
-#define WIRE_MAJOR          1
-#define WIRE_MINOR          1
+#define WIRE_MAJOR          2
+#define WIRE_MINOR          0
 #define WIRE_HEADER_BYTES   48
-#define WIRE_BUFFER_BYTES   160
+#define WIRE_BUFFER_BYTES   96
 #define WIRE_SEGMENT_BYTES  80
 #define WIRE_CONTENTS_BYTES 32
 #define WIRE_REQUEST_BYTES  72
@@ -36,9 +36,8 @@ typedef enum wire_kind {
 
 /** When the contents are valid. */
 typedef enum wire_ready {
-    WIRE_READY_NOW = 0,  /**< before the record left */
-    WIRE_READY_WORD = 1, /**< when the word of its point has the point's value */
-    WIRE_READY_EVENT = 2 /**< when the event that event_name names has been reached */
+    WIRE_READY_NOW = 0, /**< before the record left */
+    WIRE_READY_WORD = 1 /**< when the word of its point has the point's value */
 } wire_ready;
 
 /** Head of a packet: what the whole message has, and how much of it this packet carries. */
@@ -67,7 +66,6 @@ typedef struct wire_buffer {
     uint16_t ready;       /**< wire_ready */
     uint32_t point_index; /**< 1 + which point of the sender's pages is its own; 0: none */
     uint64_t point_value; /**< what the words of that point reach, ready and then done */
-    uint8_t event_name[SEGMENT_NAME_BYTES]; /**< CUipcEventHandle; zero unless ready says so */
 } wire_buffer;
 
 /** The bytes of a message of the kind WIRE_CONTENTS: how contents come. */

@@ -13,7 +13,6 @@ struct export_record {
     buffer_exports *of; /* that was handed over; NULL: it is in no list of a buffer's */
     list_link listed;   /* of that: unreturned, or returned */
     list_link busy;     /* of the table; or of its free ones */
-    struct ready_event *event;
 };
 
 /** A hand-over of this buffer has begun. */

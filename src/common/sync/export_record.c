@@ -8,7 +8,6 @@
 #include "cuda/context.h"
 #include "sync/export_internal.h"
 #include "sync/loan.h"
-#include "sync/ready_event.h"
 
 /* How many of a table are looked at with each that is taken: more than one, so that those that are over never become more
  * than a fraction of those that are not. */
@@ -71,13 +70,6 @@ static void end_if_over(export_table *self) {
 
 /* ---- one hand-over: the mutex is held ------------------------------------------------------------ */
 
-static void drop_event(export_record *self) {
-    if (self->event != NULL) {
-        ready_event_unreference(self->table->context, self->event);
-        self->event = NULL;
-    }
-}
-
 static void forget_buffer(export_record *self) {
     buffer_exports *of = self->of;
     if (of != NULL) {
@@ -85,7 +77,6 @@ static void forget_buffer(export_record *self) {
         self->of = NULL;
         export_buffer_left(of);
     }
-    drop_event(self);
 }
 
 static void make_free(export_record *self) {
@@ -98,7 +89,7 @@ static void make_free(export_record *self) {
  * peer still has open counts as long, whether or not the buffer is there: marks and loans are for him as well. */
 static void make_free_if_over(export_record *self) {
     const point_word released = point_released_word(&self->at);
-    if (self->of == NULL && self->event == NULL && point_is_reached(&released) &&
+    if (self->of == NULL && point_is_reached(&released) &&
         (is_left(self->table) || point_is_reached(&self->written))) {
         make_free(self);
     }
@@ -108,11 +99,8 @@ static void make_free_if_over(export_record *self) {
 static bool export_settle(export_record *self) {
     const point_word returned = point_returned_word(&self->at);
     const point_word released = point_released_word(&self->at);
-    bool is_moved = false;
-    if (point_is_reached(&returned)) {
-        drop_event(self);
-        is_moved = self->of != NULL && list_has(&self->of->unreturned, &self->listed);
-    }
+    bool is_moved = point_is_reached(&returned) && self->of != NULL &&
+                    list_has(&self->of->unreturned, &self->listed);
     if (point_is_reached(&released)) {
         is_moved = self->of != NULL;
         forget_buffer(self);
@@ -453,17 +441,6 @@ void export_set_written(export_record *self, const point *at, const point_word *
         self->written = *passage;
     }
     os_mutex_unlock(mutex);
-}
-
-void export_set_event(export_record *self, const point *at, struct ready_event *event) {
-    context *ctx = self->table->context;
-    os_mutex_lock(&ctx->points->mutex);
-    if (is_still(self, at)) {
-        self->event = event;
-    } else {
-        ready_event_unreference(ctx, event);
-    }
-    os_mutex_unlock(&ctx->points->mutex);
 }
 
 point_page *export_table_unsent(const export_table *self) {

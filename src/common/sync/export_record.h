@@ -14,7 +14,6 @@
 #include "sync/point.h"
 
 struct context;
-struct ready_event;
 
 typedef struct export_table export_table;
 typedef struct export_record export_record;
@@ -85,13 +84,11 @@ uint32_t export_table_number(const export_table *self, const point *at);
  *  @param out_record stays there until export_cancel(), or until it has been returned */
 gpuipc_status export_begin(export_table *self, buffer_exports *of, export_record **out_record,
                            point *out_point);
-/* In the next three, that is @p at. */
+/* In the next two, that is @p at. */
 /** Takes one back whose record has not left. */
 void export_cancel(export_record *self, const point *at);
 /** The point is not given out again before the stream has passed this place. */
 void export_set_written(export_record *self, const point *at, const point_word *passage);
-/** An event that is needed until it is returned: one of its users. */
-void export_set_event(export_record *self, const point *at, struct ready_event *event);
 
 /** The connection is over. What is not returned stays listed until it is. NULL does nothing.
  *  @param is_served others wait for the calling thread, so that it does little: it looks on (below), also when the peer is gone */

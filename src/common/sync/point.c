@@ -10,7 +10,6 @@
 #include "sync/deferred.h"
 #include "sync/export_record.h"
 #include "sync/point_spare.h"
-#include "sync/ready_event.h"
 #include "sync/trail.h"
 
 /* The last word but one of a page: how many of its points were given out at least once. */
@@ -377,7 +376,6 @@ void point_page_unreference(point_page *self, bool forked) {
 
 static void end(context *ctx, bool is_forked) {
     export_end_all(ctx, is_forked);
-    ready_event_sweep(ctx, is_forked);
     bool ended = deferred_end(ctx->deferred, ctx->ends_by, is_forked);
     if (ended) {
         passage_table_end(ctx);

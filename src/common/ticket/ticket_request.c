@@ -97,10 +97,6 @@ static gpuipc_status open_reply(connection *from, const wire_reply *reply,
                                .access = config->access,
                                .stream = config->stream};
     status = connection_deliver(from, &message, &out->buffer, &message, deadline);
-    if (status == GPUIPC_ERR_TIMEOUT && from->in.started) {
-        connection_clear_message(
-            from, true); /* its event was late, of which gpuipc's servers send none */
-    }
     out->is_one_shot = (reply->flags & WIRE_REPLY_ONE_SHOT) != 0;
     out->is_attachment_withheld = (reply->flags & WIRE_REPLY_WITHHELD) != 0;
     if (bytes == bare) {
