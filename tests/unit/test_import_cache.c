@@ -121,8 +121,12 @@ static void take(incoming *message, said what, os_handle memory) {
                                          (size_t)i * WIRE_SEGMENT_BYTES);
         check_ok(os_handle_duplicate(memory, &handles[i]));
     }
-    check_ok(incoming_add(message, &from, 0, packet, wire_packet_bytes(&header), handles,
-                          what.segments, what.keeps));
+    wire_packet decoded;
+    check_ok(wire_decode_packet(packet, wire_packet_bytes(&header), what.segments, &decoded));
+    check_ok(incoming_add(message, &from, 0, &decoded, handles, what.keeps));
+    for (uint32_t i = 0; i < what.segments; i++) {
+        os_handle_close(&handles[i]);
+    }
     cr_assert(message->complete);
 }
 

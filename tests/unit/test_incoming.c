@@ -82,15 +82,23 @@ static import_source *peer(void) {
     return &from;
 }
 
-static gpuipc_status add(incoming *message, uint64_t number, packet *from) {
-    const size_t count = from->header.segments;
-    gpuipc_status status =
-        incoming_add(message, peer(), number, from->bytes, from->size, from->handles, count, false);
+/* As connection_receive.c does: decodes the packet once, and closes the handles that the message does not keep. */
+static gpuipc_status take_in(incoming *message, import_source *from, uint64_t number,
+                             packet *arrived, bool keep_handles) {
+    const size_t count = arrived->header.segments;
+    wire_packet decoded;
+    gpuipc_status status = wire_decode_packet(arrived->bytes, arrived->size, count, &decoded);
+    if (status == GPUIPC_OK) {
+        status = incoming_add(message, from, number, &decoded, arrived->handles, keep_handles);
+    }
     for (size_t i = 0; i < count; i++) {
-        cr_assert(!os_handle_is_valid(from->handles[i]), "handle %zu was neither closed nor kept",
-                  i);
+        os_handle_close(&arrived->handles[i]);
     }
     return status;
+}
+
+static gpuipc_status add(incoming *message, uint64_t number, packet *from) {
+    return take_in(message, peer(), number, from, false);
 }
 
 static void clear(incoming *message) {
@@ -169,9 +177,7 @@ Test(incoming, handles_are_kept_where_that_is_asked_for) {
     packet next = make(0, (parts){0, 1, 2}, (parts){0, 1, 2}, 2);
     os_handle_close(&next.handles[0]);
     check_ok(os_handle_adopt(exported.handle.value, &next.handles[0]));
-    check_ok(incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 2, true));
-    cr_assert(!os_handle_is_valid(next.handles[0]));
-    cr_assert(!os_handle_is_valid(next.handles[1]));
+    check_ok(take_in(&message, peer(), 0, &next, true));
     uint32_t segment_count = 0;
     const segment *imported = import_segments(message.imports[0], &segment_count);
     cr_assert_eq(imported[0].kept.value, exported.handle.value);
@@ -304,10 +310,6 @@ Test(incoming, a_packet_that_does_not_decode_ends_it) {
     next.bytes[4] = 1;
     check_packet_refused(GPUIPC_ERR_VERSION, "protocol version 1.0, this side 2.0", &message, 0,
                          next);
-    next = make(0, (parts){0, 1, 4}, (parts){0, 1, 4}, 4);
-    check_status(GPUIPC_ERR_HANDLE_COUNT,
-                 incoming_add(&message, peer(), 0, next.bytes, next.size, next.handles, 3, false));
-    os_handle_close(&next.handles[3]);
     clear(&message);
 }
 
@@ -333,9 +335,7 @@ Test(incoming, totals_have_limits) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         incoming message = {0};
         packet next = make(0, rows[i].total, (parts){1, 1, 1}, 1);
-        check_status(rows[i].expected, incoming_add(&message, &from, 0, next.bytes, next.size,
-                                                    next.handles, 1, false));
-        cr_assert(!os_handle_is_valid(next.handles[0]));
+        check_status(rows[i].expected, take_in(&message, &from, 0, &next, false));
         clear(&message);
     }
     context_unreference(limits);
@@ -371,7 +371,7 @@ static uint32_t fill(incoming *message, import_source *from, uint32_t most) {
     gpuipc_status status = GPUIPC_OK;
     for (; came < most && status == GPUIPC_OK; came += status == GPUIPC_OK ? 4000 : 0) {
         packet next = make(0, total, (parts){4000, 0, 0}, 0);
-        status = incoming_add(message, from, 0, next.bytes, next.size, NULL, 0, false);
+        status = take_in(message, from, 0, &next, false);
     }
     cr_assert(status == GPUIPC_OK || status == GPUIPC_ERR_LIMIT);
     return came;

@@ -55,10 +55,11 @@ static gpuipc_status take(import_source *from, incoming *message, said what) {
             check_ok(os_handle_duplicate(what.handle, &handles[count++]));
         }
     }
-    gpuipc_status status =
-        incoming_add(message, from, 0, packet, wire_packet_bytes(&header), handles, count, false);
+    wire_packet decoded;
+    check_ok(wire_decode_packet(packet, wire_packet_bytes(&header), count, &decoded));
+    gpuipc_status status = incoming_add(message, from, 0, &decoded, handles, false);
     for (size_t i = 0; i < count; i++) {
-        cr_assert(!os_handle_is_valid(handles[i]), "handle %zu was not closed", i);
+        os_handle_close(&handles[i]);
     }
     return status;
 }

@@ -19,10 +19,8 @@ static gpuipc_status bad(const char *sentence) {
 static gpuipc_status open_memory(connection *from, const buffer *into,
                                  const gpuipc_contents *contents, os_deadline deadline,
                                  buffer **out_opened) {
-    uint8_t bytes[WIRE_CONTENTS_BYTES];
     gpuipc_incoming message = {.struct_size = sizeof(message),
-                               .bytes = bytes,
-                               .bytes_capacity = sizeof(bytes),
+                               .bytes_capacity = WIRE_CONTENTS_BYTES,
                                .buffer_capacity = 1,
                                .flags = GPUIPC_RECEIVE_ASYNC,
                                .device = GPUIPC_DEVICE(into->access_device),

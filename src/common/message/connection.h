@@ -123,13 +123,13 @@ gpuipc_status connection_send_page(connection *to, wire_kind kind, point_page *p
 gpuipc_status connection_receive_whole(connection *from, wire_kind kind, bool keep_handles,
                                        os_deadline deadline);
 /** Gives it to the caller. It is used up unless there is too little room, or its contents are not ready
- *  in time.  @param out_opened room for wanted->buffer_capacity: its buffers, with a reference for the caller each, of
+ *  in time.  @param wanted bytes NULL: they are not copied; the caller has read them in @c in  @param out_opened room for wanted->buffer_capacity: its buffers, with a reference for the caller each, of
  *         which nobody knows yet
  *  @param message gets how much came; as @p wanted */
 gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted,
                                  struct buffer **out_opened, gpuipc_incoming *message,
                                  os_deadline deadline);
-/** Takes in what a packet of a page has brought. The handle is closed or kept. */
+/** Takes in the page of a packet. A handle that is not kept stays the caller's. */
 gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *handle);
 /** Takes the page of a channel that has come out of it. ERR_PROTOCOL: none has */
 gpuipc_status connection_take_channel_page(connection *from, os_handle *out_handle);

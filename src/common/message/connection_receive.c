@@ -18,14 +18,10 @@ static bool ends_connection(gpuipc_status status) {
            status != GPUIPC_ERR_RELEASED;
 }
 
-/* Who asks a server brings nothing but requests: no page, no memory. Before any of it is taken in. */
-static gpuipc_status check_welcome(const connection *from, wire_kind kind, os_handle *handles,
-                                   size_t handle_count) {
+/* A client of a server sends requests only: no page, no memory. Checked before any part of the packet is taken in. */
+static gpuipc_status check_welcome(const connection *from, wire_kind kind) {
     if (!from->is_served || kind == WIRE_REQUEST) {
         return GPUIPC_OK;
-    }
-    for (size_t i = 0; i < handle_count; i++) {
-        os_handle_close(&handles[i]);
     }
     return status_fail(GPUIPC_ERR_PROTOCOL, "a packet of kind %d came where only requests may",
                        (int)kind);
@@ -62,25 +58,22 @@ gpuipc_status connection_take_page(connection *from, wire_kind kind, os_handle *
     if (status == GPUIPC_OK && kind != WIRE_CHANNEL) {
         point_peer_keep(from->other_end, LIFELINE_RECEIVER, handle);
     }
-    os_handle_close(handle);
     return status;
 }
 
-/* Takes in a packet with a page, or of a message. The handles are closed or kept. */
+/* Takes in a packet with a page, or of a message. Handles that are not kept stay the caller's. */
 static gpuipc_status take_packet(connection *from, size_t size, os_handle *handles,
                                  size_t handle_count, bool keep_handles) {
     wire_packet packet;
     const uint32_t known = from->in.buffer_count;
     gpuipc_status status = wire_decode_packet(from->packet_in, size, handle_count, &packet);
-    if (status == GPUIPC_OK &&
-        (status = check_welcome(from, packet.header.kind, handles, handle_count)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = check_welcome(from, packet.header.kind)) != GPUIPC_OK) {
         return status;
     }
-    if (status == GPUIPC_OK && wire_is_page(packet.header.kind)) {
+    if (wire_is_page(packet.header.kind)) {
         return connection_take_page(from, packet.header.kind, &handles[0]);
     }
-    status = incoming_add(&from->in, &from->from, from->next_in, from->packet_in, size, handles,
-                          handle_count, keep_handles);
+    status = incoming_add(&from->in, &from->from, from->next_in, &packet, handles, keep_handles);
     for (uint32_t i = known; i < from->in.buffer_count && status == GPUIPC_OK; i++) {
         status = receipt_check(from, &from->in.buffers[i]);
     }
@@ -96,6 +89,9 @@ static gpuipc_status receive_packet(connection *from, bool keep_handles, os_dead
                                                  &size, handles, &handle_count, deadline);
     if (status == GPUIPC_OK) {
         status = take_packet(from, size, handles, handle_count, keep_handles);
+        for (size_t i = 0; i < handle_count; i++) {
+            os_handle_close(&handles[i]);
+        }
     }
     return status;
 }
@@ -329,7 +325,7 @@ gpuipc_status connection_deliver(connection *from, const gpuipc_incoming *wanted
     if (status != GPUIPC_OK) {
         goto drop;
     }
-    if (in->byte_count > 0) {
+    if (in->byte_count > 0 && wanted->bytes != NULL) {
         memcpy(wanted->bytes, in->bytes, in->byte_count);
     }
     message->bytes_size = in->byte_count;

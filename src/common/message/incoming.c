@@ -327,39 +327,20 @@ static gpuipc_status finish(incoming *self) {
     return GPUIPC_OK;
 }
 
-static gpuipc_status add(incoming *self, import_source *from, uint64_t number,
-                         const uint8_t *packet_bytes, size_t size, os_handle *handles,
-                         size_t handle_count, bool keep_handles) {
-    wire_packet packet;
-    gpuipc_status status = wire_decode_packet(packet_bytes, size, handle_count, &packet);
-    if (status != GPUIPC_OK) {
-        return status;
-    }
+gpuipc_status incoming_add(incoming *self, import_source *from, uint64_t number,
+                           const wire_packet *packet, os_handle *handles, bool keep_handles) {
+    gpuipc_status status = GPUIPC_OK;
     if (!self->started) {
-        if (packet.header.number != number) {
+        if (packet->header.number != number) {
             return bad("a message is missing or came twice");
         }
-        status = start(self, &packet.header, from->context);
-        if (status != GPUIPC_OK) {
-            return status;
-        }
+        status = start(self, &packet->header, from->context);
     }
-    if ((status = check_packet(self, &packet.header)) != GPUIPC_OK ||
-        (status = take(self, from, &packet, handles, keep_handles)) != GPUIPC_OK) {
+    if (status != GPUIPC_OK || (status = check_packet(self, &packet->header)) != GPUIPC_OK ||
+        (status = take(self, from, packet, handles, keep_handles)) != GPUIPC_OK) {
         return status;
     }
     return finish(self);
-}
-
-gpuipc_status incoming_add(incoming *self, import_source *from, uint64_t number,
-                           const uint8_t *packet, size_t size, os_handle *handles,
-                           size_t handle_count, bool keep_handles) {
-    gpuipc_status status =
-        add(self, from, number, packet, size, handles, handle_count, keep_handles);
-    for (size_t i = 0; i < handle_count; i++) {
-        os_handle_close(&handles[i]);
-    }
-    return status;
 }
 
 const transport *incoming_transport(const incoming *self, uint32_t index) {

@@ -34,12 +34,13 @@ typedef struct incoming {
     gpuipc_error failure;    /**< the first segment that could not be taken in; OK: none */
 } incoming;
 
-/** Takes in one packet of messages. The handles are closed or kept in the message, whatever comes out.
+/** Takes in one packet of a message.
  *  @param number the message number that must come next
+ *  @param packet decoded with as many handles as it names
+ *  @param handles those that the message keeps become invalid; the caller closes the others
  *  ERR_PROTOCOL and its kin mean that the connection must end. */
 gpuipc_status incoming_add(incoming *self, import_source *from, uint64_t number,
-                           const uint8_t *packet, size_t size, os_handle *handles,
-                           size_t handle_count, bool keep_handles);
+                           const wire_packet *packet, os_handle *handles, bool keep_handles);
 
 /** The transport of a segment that has come. */
 const struct transport *incoming_transport(const incoming *self, uint32_t buffer);

@@ -268,18 +268,6 @@ static gpuipc_status begin(context *ctx, server_link *self, const ticket *decode
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* What has come is found by its ticket from now on, before the next one has his turn. */
-static gpuipc_status note(const server_link *self, const gpuipc_ticket *bytes,
-                          const gpuipc_open_config *config, const ticket_given *came) {
-    gpuipc_status status =
-        ticket_cache_add(came->buffer, bytes, config, &self->connection->peer, came, true);
-    if (status != GPUIPC_OK) {
-        free(came->attachment);
-        buffer_release_later(came->buffer);
-    }
-    return status;
-}
-
 /* A new one gets its connection; and whoever asks looks whom he asks. */
 static gpuipc_status prepare(context *ctx, server_link *self, const ticket *decoded,
                              const gpuipc_open_config *config, os_deadline deadline) {
@@ -315,57 +303,61 @@ typedef struct question {
     const gpuipc_open_config *config;
     const wire_request *wish;
     os_deadline deadline;
-    buffer *opened;    /* held */
+    ticket_given came; /* its buffer is held */
     point_page *page;  /* of a subscription */
-    uint32_t later_ms; /* as ticket_given has it */
     bool is_cut;       /* the connection ended within the reply */
 } question;
 
+/* The ticket finds the buffer from now on, before another thread asks over the link. */
+static gpuipc_status note(const server_link *self, const question *what) {
+    const ticket_given *came = &what->came;
+    gpuipc_status status = ticket_cache_add(came->buffer, what->bytes, what->config,
+                                            &self->connection->peer, came, true);
+    if (status != GPUIPC_OK) {
+        free(came->attachment);
+        buffer_release_later(came->buffer);
+    }
+    return status;
+}
+
 /* Of a channel nothing is found by its ticket: each subscription has its own page. */
-static gpuipc_status take_channel(const server_link *self, const ticket_given *came,
-                                  point_page **out_page) {
+static gpuipc_status take_channel(const server_link *self, question *what) {
     os_handle handle;
     connection *from = self->connection;
     gpuipc_status status = connection_take_channel_page(from, &handle);
-    free(came->attachment);
+    free(what->came.attachment);
     if (status == GPUIPC_OK) {
-        status = point_page_open(from->context, from->other_end, handle, out_page);
+        status = point_page_open(from->context, from->other_end, handle, &what->page);
         os_handle_close(&handle);
     }
     if (status != GPUIPC_OK) {
-        buffer_release_later(came->buffer);
+        buffer_release_later(what->came.buffer);
     }
     return status;
 }
 
 /* Other links are looked at while the server answers, which takes as long as to end one. */
 static gpuipc_status ask(context *ctx, server_link *self, question *what, bool *out_is_usable) {
-    ticket_given came = {.buffer = NULL};
+    connection *over = self->connection;
     const bool subscribes = what->wish->wish == WIRE_SUBSCRIBE;
-    const os_deadline deadline = what->deadline;
-    gpuipc_status status = ticket_request_send(self->connection, what->bytes, what->wish, deadline);
-    self->connection->awaits_channel = subscribes;
+    gpuipc_status status = ticket_request_send(over, what->bytes, what->wish, what->deadline);
+    over->awaits_channel = subscribes;
     *out_is_usable = false;
     if (status == GPUIPC_OK || status == GPUIPC_ERR_PEER_CLOSED) { /* which may have said why */
         look_at_some(ctx->links);
-        status = ticket_request_receive(self->connection, what->config, what->decoded->bytes,
-                                        deadline, &came, out_is_usable);
+        status = ticket_request_receive(over, what->config, what->decoded->bytes, what->deadline,
+                                        &what->came, out_is_usable);
     }
     if (status == GPUIPC_OK) {
-        buffer_hold(came.buffer);
-        status = subscribes ? take_channel(self, &came, &what->page)
-                            : note(self, what->bytes, what->config, &came);
+        buffer_hold(what->came.buffer);
+        status = subscribes ? take_channel(self, what) : note(self, what);
     }
-    if (status == GPUIPC_OK) {
-        what->opened = came.buffer;
-        if (came.is_one_shot) {
-            ticket_request_confirm(self->connection, what->bytes);
-        }
+    if (status == GPUIPC_OK && what->came.is_one_shot) {
+        ticket_request_confirm(over, what->bytes);
     }
-    what->later_ms = came.later_ms;
-    what->is_cut = self->connection->is_cut;
-    os_handle_close(&self->connection->channel_page); /* of a reply that did not come */
-    self->connection->awaits_channel = false;
+    what->is_cut = over->is_cut;
+    os_handle_close(&over->channel_page); /* of a reply that did not come */
+    over->awaits_channel = false;
     return status;
 }
 
@@ -378,9 +370,9 @@ static gpuipc_status ask_once(context *ctx, question *what, bool is_last) {
     }
     bool is_usable = self->connection != NULL; /* for others, whose policy let it in */
     if (what->wish->wish == WIRE_OPEN) {
-        what->opened = ticket_cache_find(ctx, what->bytes, what->config);
+        what->came.buffer = ticket_cache_find(ctx, what->bytes, what->config);
     }
-    if (what->opened == NULL) {
+    if (what->came.buffer == NULL) {
         status = prepare(ctx, self, what->decoded, what->config, deadline);
         if (status == GPUIPC_OK) {
             status = ask(ctx, self, what, &is_usable);
@@ -398,7 +390,7 @@ static gpuipc_status ask_once(context *ctx, question *what, bool is_last) {
 
 static gpuipc_status ask_in_tries(context *ctx, question *what) {
     gpuipc_status status = GPUIPC_ERR_PEER_CLOSED;
-    what->later_ms = 0;
+    what->came = (ticket_given){.buffer = NULL};
     what->is_cut = false;
     for (int i = 1; i <= TRIES && status == GPUIPC_ERR_PEER_CLOSED; i++) {
         status = ask_once(ctx, what, i == TRIES);
@@ -409,7 +401,7 @@ static gpuipc_status ask_in_tries(context *ctx, question *what) {
 /* The server has no time for a long reply now. Other threads use the link meanwhile. The record has the failure where the
  * server's time comes too late for this call. */
 static gpuipc_status await_time(const context *ctx, const question *what) {
-    const int later_ms = what->later_ms < INT_MAX ? (int)what->later_ms : INT_MAX;
+    const int later_ms = what->came.later_ms < INT_MAX ? (int)what->came.later_ms : INT_MAX;
     const os_deadline again = os_deadline_inherit(os_deadline_after(later_ms), what->deadline);
     unsigned pause = 0;
     if (again.at_ns >= what->deadline.at_ns) {
@@ -428,7 +420,7 @@ static gpuipc_status await_time(const context *ctx, const question *what) {
 
 static gpuipc_status ask_server(context *ctx, question *what) {
     gpuipc_status status = ask_in_tries(ctx, what);
-    while (status == GPUIPC_ERR_SERVER_BUSY && what->later_ms != 0 &&
+    while (status == GPUIPC_ERR_SERVER_BUSY && what->came.later_ms != 0 &&
            (status = await_time(ctx, what)) == GPUIPC_OK) {
         status = ask_in_tries(ctx, what);
     }
@@ -458,7 +450,7 @@ gpuipc_status server_link_open(context *ctx, const gpuipc_ticket *bytes, const t
         .bytes = bytes, .decoded = decoded, .config = config, .wish = &wish, .deadline = deadline};
     gpuipc_status status = ask_server(ctx, &what);
     if (status == GPUIPC_OK) {
-        *out_opened = what.opened;
+        *out_opened = what.came.buffer;
     }
     return status;
 }
@@ -471,7 +463,7 @@ gpuipc_status server_link_subscribe(context *ctx, const gpuipc_ticket *bytes, co
         .bytes = bytes, .decoded = decoded, .config = config, .wish = wish, .deadline = deadline};
     gpuipc_status status = ask_server(ctx, &what);
     if (status == GPUIPC_OK) {
-        *out_opened = what.opened;
+        *out_opened = what.came.buffer;
         *out_page = what.page;
     }
     return status;

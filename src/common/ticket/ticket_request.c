@@ -79,36 +79,33 @@ static gpuipc_status bad_reply(connection *from, const char *sentence) {
 static gpuipc_status open_reply(connection *from, const wire_reply *reply,
                                 const gpuipc_open_config *config, os_deadline deadline,
                                 ticket_given *out) {
-    uint8_t bare[WIRE_REPLY_BYTES];
-    const size_t size = from->in.byte_count;
-    uint8_t *bytes = reply->attachment_bytes == 0 ? bare : malloc(size);
+    const size_t size = reply->attachment_bytes;
+    void *attachment = size == 0 ? NULL : malloc(size);
     gpuipc_status status;
-    if (bytes == NULL) {
+    if (size > 0 && attachment == NULL) {
         status = status_out_of_memory(size);
         connection_clear_message(from, true);
         return status;
     }
+    if (size > 0) {
+        memcpy(attachment, from->in.bytes + WIRE_REPLY_BYTES, size);
+    }
     gpuipc_incoming message = {.struct_size = sizeof(message),
-                               .bytes = bytes,
-                               .bytes_capacity = size,
+                               .bytes_capacity = GPUIPC_MESSAGE_BYTES_MAX,
                                .buffer_capacity = 1,
                                .flags = config->flags | GPUIPC_RECEIVE_DEFERRED,
                                .device = config->device,
                                .access = config->access,
                                .stream = config->stream};
     status = connection_deliver(from, &message, &out->buffer, &message, deadline);
+    if (status != GPUIPC_OK) {
+        free(attachment);
+        return status;
+    }
     out->is_one_shot = (reply->flags & WIRE_REPLY_ONE_SHOT) != 0;
     out->is_attachment_withheld = (reply->flags & WIRE_REPLY_WITHHELD) != 0;
-    if (bytes == bare) {
-        return status;
-    }
-    if (status != GPUIPC_OK) {
-        free(bytes);
-        return status;
-    }
-    out->attachment_bytes = reply->attachment_bytes;
-    memmove(bytes, bytes + WIRE_REPLY_BYTES, out->attachment_bytes);
-    out->attachment = bytes;
+    out->attachment = attachment;
+    out->attachment_bytes = size;
     return GPUIPC_OK;
 }
 
@@ -140,8 +137,8 @@ static gpuipc_status take_reply(connection *from, const gpuipc_open_config *conf
     return ticket_reply_status(&reply);
 }
 
-static gpuipc_status send_wish(connection *to, const wire_request *wish, const gpuipc_ticket *bytes,
-                               os_deadline deadline) {
+gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
+                                  const wire_request *wish, os_deadline deadline) {
     uint8_t packed[WIRE_REQUEST_BYTES];
     wire_request request = *wish;
     const letter as = {.kind = WIRE_REQUEST};
@@ -158,15 +155,10 @@ static gpuipc_status send_wish(connection *to, const wire_request *wish, const g
     return status;
 }
 
-gpuipc_status ticket_request_send(connection *to, const gpuipc_ticket *bytes,
-                                  const wire_request *wish, os_deadline deadline) {
-    return send_wish(to, wish, bytes, deadline);
-}
-
 void ticket_request_confirm(connection *to, const gpuipc_ticket *bytes) {
     const gpuipc_error why = status_save();
     const wire_request wish = {.wish = WIRE_CONFIRM};
-    (void)send_wish(to, &wish, bytes, os_deadline_after(0));
+    (void)ticket_request_send(to, bytes, &wish, os_deadline_after(0));
     status_restore(&why);
 }
 
