@@ -18,7 +18,7 @@
 #include "leak_gate.h"
 #include "os.h"
 #include "step.h"
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 #include "unique.h"
 
 /* For what nothing but a busy machine delays. */
@@ -310,7 +310,8 @@ static bool is_all_back(const death_case *of, leak_gate *gate, int timeout_ms) {
         if (is_last || !of->is_warm) {
             return false;
         }
-        lookout_dismiss(); /* its thread's handle is there until it is joined (Windows) */
+        monitor_dismiss(
+            MONITOR_FREES); /* its thread's handle is there until it is joined (Windows) */
         os_sleep_ms(1);
         is_last = os_deadline_passed(deadline);
     }

@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "marks.h"
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 
 static uint8_t bytes_out[GPUIPC_MESSAGE_BYTES_MAX];
 static uint8_t bytes_in[GPUIPC_MESSAGE_BYTES_MAX];
@@ -83,7 +83,8 @@ int process_case_leaks(const process_case *self, leak_gate *gate, int timeout_ms
         if (os_deadline_passed(deadline)) {
             return leak_gate_end(gate);
         }
-        lookout_dismiss(); /* its thread's handle is there until it is joined (Windows) */
+        monitor_dismiss(
+            MONITOR_FREES); /* its thread's handle is there until it is joined (Windows) */
         os_sleep_ms(1);
         process_case_settle(self);
     }

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "marks.h"
 #include "partner.h"
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 
 static process_case at;
 
@@ -244,7 +244,7 @@ static void leave_open_with(partner *other) {
 static void check_comes_back(leak_gate *gate) {
     const os_deadline deadline = os_deadline_after(BACK_MS);
     while (leak_gate_look(gate) > 0 && !os_deadline_passed(deadline)) {
-        lookout_dismiss(); /* which it is not while there is something to look for */
+        monitor_dismiss(MONITOR_FREES); /* which it is not while there is something to look for */
         os_sleep_ms(1);
     }
     cr_assert_eq(leak_gate_end(gate), 0, "%s", gate->text);

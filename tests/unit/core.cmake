@@ -46,7 +46,7 @@ set_property(TEST unit.keep_alive APPEND PROPERTY ENVIRONMENT GPUIPC_EMULATED_MA
 
 # Points, records, leases and waits.
 unit_program(sync)
-foreach(noun point point_peer watch ready returns release_wait mark loan loan_drop stream_done wait_handle export_record
+foreach(noun point point_peer monitor watch ready returns release_wait mark loan loan_drop stream_done wait_handle export_record
         import_record drop_refused)
   unit_add(sync ${noun} DRIVER)
 endforeach()

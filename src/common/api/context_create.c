@@ -19,8 +19,8 @@
 #include "sync/deferred.h"
 #include "sync/drop.h"
 #include "sync/loan.h"
-#include "sync/lookout.h"
 #include "sync/mark.h"
+#include "sync/monitor.h"
 #include "sync/point.h"
 #include "sync/watch.h"
 #include "ticket/server_link.h"
@@ -236,7 +236,7 @@ void context_destroy(context *self) {
     context_unreference(self);
     /* and now nobody may have open what another context exported to this one */
     registry_sweep_some(NULL, true);
-    lookout_dismiss();
+    monitor_dismiss(MONITOR_FREES);
 }
 
 gpuipc_status gpuipc_context_destroy(gpuipc_context *handle) {

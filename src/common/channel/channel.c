@@ -85,7 +85,7 @@ static gpuipc_status check_buffer(const buffer *of, const server *from,
 static void destroy(object *base) {
     channel *self = (channel *)base;
     const bool forked = object_is_forked(base);
-    lookout_end(&self->lookout);
+    monitor_end(&self->monitored);
     ticket_name_remove(self->name);
     channel_readers_end(self, forked);
     channel_turns_clear(self, forked);
@@ -163,8 +163,8 @@ static void end(channel *self) {
     ticket_name_remove(self->name);
     self->name = NULL;
     (void)share_revoke(&self->server->shares, &self->share);
-    lookout_end(&self->lookout);
-    lookout_dismiss(); /* nothing of it is left behind */
+    monitor_end(&self->monitored);
+    monitor_dismiss(MONITOR_FREES); /* nothing of it is left behind */
     os_mutex_lock(&self->mutex);
     channel_kernels_end(self);
     channel_turns_end_left(self);

@@ -6,7 +6,7 @@
 #include "channel/channel_page.h"
 #include "channel/turn.h"
 #include "memory/buffer.h"
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 #include "sync/trail.h"
 #include "ticket/offer.h"
 #include "ticket/ticket_name.h"
@@ -70,7 +70,7 @@ typedef struct channel {
     uint64_t looked_ns; /**< when it was last looked which readers live */
     uint64_t
         full_since_ns; /**< when a loan first found no slot, and none has found one since; 0: the last one did */
-    lookout lookout; /**< while there are readers */
+    monitored monitored; /**< while there are readers */
     channel_slot slots[GPUIPC_CHANNEL_SLOTS_MAX];
     linked_list by_age; /**< the slots: first that of the oldest frame */
     uint32_t places;    /**< so many had a reader ever; those behind are not looked at */
@@ -152,7 +152,7 @@ extern const offer_channel channel_offered;
 
 /* ---- readers: channel_reader.c; the mutex is held in all but the first ------------------------- */
 
-/** By the process's thread (lookout.h), as long as there are any: a call of the writer's that is long looks by itself.
+/** By a thread of the process (monitor.h), as long as there are any: a call of the writer's that is long looks by itself.
  *  @return whether there are none */
 bool channel_readers_look(object *of);
 /** It reads no more: what it has is free. */

@@ -128,7 +128,8 @@ static gpuipc_status take_in(channel *self, channel_reader *reader, const wire_r
     if (self->config.turns != 0) {
         turn_page_begin(made.page);
     }
-    status = lookout_begin(&self->lookout, &self->object, channel_readers_look, NULL);
+    status =
+        monitor_begin(&self->monitored, MONITOR_FREES, &self->object, channel_readers_look, NULL);
     if (status != GPUIPC_OK) {
         goto close_bells;
     }

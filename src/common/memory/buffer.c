@@ -74,7 +74,7 @@ static void destroy(object *base) {
         import_record_return(self->import_record);
     }
     if (self->returned.poller != NULL) {
-        lookout_end(&self->returns);
+        monitor_end(&self->returns);
     }
     if (!forked && !self->is_view && self->transport->release_waits != NULL &&
         self->transport->release_waits(self)) {

@@ -24,7 +24,7 @@ typedef struct buffer {
     deferred deferred;    /**< when it has ended */
     dropped dropped;      /**< while it is dropped behind the work of devices */
     wait_handle returned; /**< of gpuipc_buffer_get_returns_wait_handle() */
-    lookout returns;      /**< likewise */
+    monitored returns;    /**< likewise */
     context *context;
     gpuipc_buffer_origin origin;
     const struct transport *transport; /**< what carries it */

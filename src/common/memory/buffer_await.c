@@ -80,7 +80,7 @@ static gpuipc_status look_for_returns(buffer *self) {
         wait_handle_tell(&self->returned, true);
         return GPUIPC_OK;
     }
-    return lookout_begin(&self->returns, &self->object, is_back, &self->returned);
+    return monitor_begin(&self->returns, MONITOR_FREES, &self->object, is_back, &self->returned);
 }
 
 gpuipc_status gpuipc_buffer_get_returns_wait_handle(gpuipc_buffer *handle, intptr_t *out_handle) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "memory/transport.h"
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 
 /* How many that linger registry_sweep_some() looks at. */
 #define SOME 8u
@@ -15,7 +15,7 @@
 typedef struct lingering_buffers {
     size_t count;
     bool is_attended; /* nobody calls for the context any more: a thread looks after them */
-    lookout lookout;
+    monitored monitored;
 } lingering_buffers;
 
 /* One for the process, since a buffer may come back to another of its contexts. It refers to its buffers
@@ -99,7 +99,8 @@ static void attend_if_over(context *ctx) {
     lingering_buffers *own = ctx->lingering;
     if (own->count > 0 && !own->is_attended && atomic_load(&ctx->is_over)) {
         const gpuipc_error why = status_save();
-        own->is_attended = lookout_begin(&own->lookout, &ctx->object, look, NULL) == GPUIPC_OK;
+        own->is_attended =
+            monitor_begin(&own->monitored, MONITOR_FREES, &ctx->object, look, NULL) == GPUIPC_OK;
         status_restore(&why);
     }
 }
@@ -197,7 +198,7 @@ void registry_attend(context *ctx) {
 
 static void end(context *ctx, bool is_forked) {
     (void)is_forked;
-    lookout_end(&ctx->lingering->lookout);
+    monitor_end(&ctx->lingering->monitored);
 }
 
 const context_part registry_part = {CONTEXT_PART(lingering, lingering_buffers), .end = end};

@@ -36,7 +36,7 @@ typedef struct drop_queue {
 
 /* What a context has of it. */
 typedef struct drop_table {
-    lookout lookout; /* while it has something */
+    monitored monitored; /* while it has something */
     linked_list passing;
     size_t count;     /* of drops in queues, and of places in streams */
     bool is_busy;     /* a thread is at work here */
@@ -61,7 +61,7 @@ typedef struct drop_passing {
 /* A child leaves its parent's contexts alone. */
 static struct {
     os_static_mutex
-        mutex; /* guards the rest, and all tables; never held over a driver call; before that of lookouts */
+        mutex; /* guards the rest, and all tables; never held over a driver call; before that of monitor.c */
     uint32_t fork_generation;
     size_t pauses;   /* of gpuipc_drops_pause() */
     size_t markings; /* threads that are just marking */
@@ -424,7 +424,7 @@ static bool look(object *of) {
 static void added(context *ctx) {
     const gpuipc_error why = status_save();
     ctx->drops->is_attended =
-        lookout_begin(&ctx->drops->lookout, &ctx->object, look, NULL) == GPUIPC_OK;
+        monitor_begin(&ctx->drops->monitored, MONITOR_FREES, &ctx->object, look, NULL) == GPUIPC_OK;
     status_restore(&why);
 }
 
@@ -504,7 +504,7 @@ static gpuipc_status begin(context *ctx) {
 
 static void end(context *ctx, bool is_forked) {
     drop_table *self = ctx->drops;
-    lookout_end(&self->lookout);
+    monitor_end(&self->monitored);
     for (uint32_t i = 0; i < ctx->device_count && !is_forked; i++) {
         if (self->queues[i].event != NULL) {
             (void)ctx->driver.cuEventDestroy(self->queues[i].event);

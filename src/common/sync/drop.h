@@ -6,7 +6,7 @@
  *
  * Whoever drops makes no driver call: that may hang as long as another thread's does (cuMemFree waits for all streams,
  * and every other call of the process for it: measured on an H100, driver 580). A thread marks the places and gives the
- * references up (lookout.h); calls that may wait help it (deferred_work_off()). Teardown that waits for the devices goes on
+ * references up (monitor.h); calls that may wait help it (deferred_work_off()). Teardown that waits for the devices goes on
  * deferred lists. The thread works these off only while all devices have been idle for a while: on a device at work it could
  * hold up the very call that the work waits for. Before CUDA 12.5 it leaves them to calls.
  */
@@ -17,7 +17,7 @@
 
 #include "base/object.h"
 #include "os.h"
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 
 struct context;
 struct drop_passing;

@@ -45,13 +45,6 @@ typedef struct watch_group {
     linked_list pages; /* likewise */
 } watch_group;
 
-typedef struct watch_thread {
-    watch *of;
-    os_thread *thread;
-    bool must_end;  /* nobody will look at it again, but for its end */
-    bool has_ended; /* it no longer takes the mutex */
-} watch_thread;
-
 /* ---- entries: the mutex is held ---------------------------------------------------------------- */
 
 static watch_entry *entry_of(list_link *at) {
@@ -243,68 +236,31 @@ static bool has_nothing(const watch *self) {
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
-static void run(void *argument) {
-    watch_thread *thread = argument;
-    watch *self = thread->of;
-    unsigned pause = 0;
+static bool run(object *of) {
+    watch *self = ((context *)of)->watch;
     os_mutex_lock(&self->mutex);
-    for (;;) {
-        look(self);
-        if (has_nothing(self) || thread->must_end) {
-            break;
-        }
-        const unsigned milliseconds = os_backoff_next(&pause, os_deadline_after(-1));
-        (void)os_condition_wait(&self->changed, &self->mutex, os_deadline_after((int)milliseconds));
-    }
-    thread->has_ended = true;
+    look(self);
+    const bool is_over = has_nothing(self);
+    self->is_monitored = !is_over;
     os_mutex_unlock(&self->mutex);
-}
-
-static void join(watch_thread *thread) {
-    if (thread != NULL) {
-        os_thread_join(thread->thread);
-        free(thread);
-    }
-}
-
-/* In a child. */
-static void forget(watch_thread *thread) {
-    if (thread != NULL) {
-        os_thread_forget(thread->thread);
-        free(thread);
-    }
+    return is_over;
 }
 
 /* The mutex is held. */
 static gpuipc_status start(watch *self) {
-    if (self->thread != NULL && !self->thread->has_ended) {
+    if (self->is_monitored) {
         return GPUIPC_OK;
     }
-    join(self->thread);
-    self->thread = NULL;
-    watch_thread *thread = calloc(1, sizeof(*thread));
-    if (thread == NULL) {
-        return status_out_of_memory(sizeof(*thread));
-    }
-    thread->of = self;
-    gpuipc_status status = os_thread_start(run, thread, &thread->thread);
-    if (status != GPUIPC_OK) {
-        free(thread);
-        return status;
-    }
-    self->thread = thread;
-    return GPUIPC_OK;
+    const gpuipc_status status =
+        monitor_begin(&self->monitored, MONITOR_PEERS, &self->context->object, run, NULL);
+    self->is_monitored = status == GPUIPC_OK;
+    return status;
 }
 
-/* The mutex is held. The caller joins what comes back, when it has let go of the mutex. */
-static watch_thread *dismiss(watch *self) {
-    watch_thread *thread = self->thread;
-    if (thread != NULL) {
-        thread->must_end = true;
-        self->thread = NULL;
-        os_condition_signal_all(&self->changed);
-    }
-    return thread;
+/* The mutex is held. */
+static void dismiss(watch *self) {
+    monitor_end(&self->monitored);
+    self->is_monitored = false;
 }
 
 /* ---- what is looked after ---------------------------------------------------------------------- */
@@ -449,13 +405,15 @@ void watch_sweep(struct context *ctx) {
 
 void watch_tidy(struct context *ctx) {
     watch *self = ctx->watch;
-    watch_thread *thread = NULL;
     os_mutex_lock(&self->mutex);
-    if (has_nothing(self)) {
-        thread = dismiss(self);
+    const bool is_over = has_nothing(self);
+    if (is_over) {
+        dismiss(self);
     }
     os_mutex_unlock(&self->mutex);
-    join(thread);
+    if (is_over) {
+        monitor_dismiss(MONITOR_PEERS);
+    }
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */
@@ -507,24 +465,19 @@ static void let_all_go(watch *self, os_deadline deadline) {
 
 static gpuipc_status begin(context *ctx) {
     ctx->watch->context = ctx;
-    return os_condition_init(&ctx->watch->changed);
+    return GPUIPC_OK;
 }
 
 static void end(context *ctx, bool is_forked) {
     watch *self = ctx->watch;
+    /* No other thread has the context. Only a look may be in progress. */
+    monitor_end(&self->monitored);
     if (!is_forked) {
-        os_mutex_lock(&self->mutex);
-        watch_thread *thread = dismiss(self);
-        os_mutex_unlock(&self->mutex);
-        join(thread);
+        monitor_settle(&self->monitored);
+        monitor_dismiss(MONITOR_PEERS);
         let_all_go(self, ctx->ends_by);
     }
     clear_all(self, is_forked);
-    if (is_forked) {
-        forget(self->thread); /* what it had locked stays so */
-    } else {
-        os_condition_destroy(&self->changed);
-    }
 }
 
 const context_part watch_part = {CONTEXT_PART(watch, watch), .begin = begin, .end = end};

@@ -2,25 +2,26 @@
 /**
  * @file Streams that wait for a word of another process must go on when nobody is there any more who would write it; and
  * what a buffer owes its exporter after a stream's write is stored behind that. As long as there are such streams, and no
- * longer, a thread of the context looks after them: at each peer once, and at a few of its streams in turn.
+ * longer, the peer monitor thread looks after them (monitor.h): at each peer once, and at a few of its streams in turn.
  */
 #ifndef GPUIPC_WATCH_H
 #define GPUIPC_WATCH_H
 
 #include "sync/import_record.h"
+#include "sync/monitor.h"
 #include "sync/point.h"
 
 typedef struct watch {
     os_mutex mutex; /**< guards the rest */
-    os_condition changed;
     linked_list
         groups; /**< one for each peer that is waited for; not looked at for longest: first */
-    linked_list returns;         /**< streams that write, and wait for nobody; likewise */
-    struct watch_thread *thread; /**< NULL: there is none */
+    linked_list returns; /**< streams that write, and wait for nobody; likewise */
+    monitored monitored; /**< by the peer monitor thread, */
+    bool is_monitored;   /**< while there is such a stream */
     struct context *context;
 } watch;
 
-/** Its end lets go every stream that still waits, until they have passed or the deadline, and ends the thread. */
+/** Its end lets go every stream that still waits, until they have passed or the deadline. */
 extern const struct context_part watch_part;
 
 /** Looks after one word that a stream is about to wait for, until the stream has passed @p passage: a peer
@@ -42,7 +43,7 @@ gpuipc_status watch_add_return(struct context *ctx, import_record *of);
 gpuipc_status watch_add_store(struct context *ctx, const point_word *word,
                               const point_word *passage);
 
-/** Forgets what is over, and ends the thread when nothing is left to look after. */
+/** Forgets what is over, and ends the thread when the process has nothing left to look after. */
 void watch_sweep(struct context *ctx);
 /** Only the latter. */
 void watch_tidy(struct context *ctx);

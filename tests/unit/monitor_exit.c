@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/** @file The end of the process while another thread ends the lookout: who has found it and who frees it are two. Told by the
+/** @file The end of the process while another thread dismisses a monitor thread. Who has found it and who frees it are two. Told by the
  *  address sanitizer, or by a crash. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "sync/lookout.h"
+#include "sync/monitor.h"
 
 static object base;
-static lookout one;
+static monitored one;
 static atomic_bool is_found;
 static os_thread *dismissing;
 
@@ -23,10 +23,10 @@ static void end_nothing(object *of) {
 
 static void dismiss(void *argument) {
     (void)argument;
-    lookout_dismiss();
+    monitor_dismiss(MONITOR_FREES);
 }
 
-/* Run before the lookout's own, which was registered earlier. */
+/* Run before that of monitor.c, which was registered earlier. */
 static void start_dismissing(void) {
     if (os_thread_start(dismiss, NULL, &dismissing) != GPUIPC_OK) {
         abort();
@@ -35,7 +35,7 @@ static void start_dismissing(void) {
 
 int main(void) {
     object_init(&base, OBJECT_BUFFER, end_nothing);
-    if (lookout_begin(&one, &base, find, NULL) != GPUIPC_OK) {
+    if (monitor_begin(&one, MONITOR_FREES, &base, find, NULL) != GPUIPC_OK) {
         return 1;
     }
     while (!atomic_load(&is_found)) {
