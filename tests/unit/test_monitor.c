@@ -106,3 +106,23 @@ Test(monitor, a_thread_with_objects_is_not_dismissed) {
     cr_assert_not(atomic_load(&has_returned), "it did not wait for the look");
     atomic_store(&may_return, true);
 }
+
+static bool is_over_at_once(object *of) {
+    (void)of;
+    atomic_fetch_add(&looks, 1);
+    return true;
+}
+
+/* And the next object starts it again. */
+Test(monitor, a_thread_without_objects_ends_by_itself) {
+    for (unsigned i = 0; i < 2; i++) {
+        const os_deadline deadline = os_deadline_after(SOON_MS);
+        check_ok(monitor_begin(&watched, MONITOR_PEERS, &base, is_over_at_once, NULL));
+        cr_assert(monitor_runs(MONITOR_PEERS));
+        while (monitor_runs(MONITOR_PEERS)) {
+            cr_assert_not(os_deadline_passed(deadline));
+            os_sleep_ms(1);
+        }
+        cr_assert_eq(atomic_load(&looks), i + 1);
+    }
+}

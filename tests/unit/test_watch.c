@@ -89,7 +89,7 @@ Test(watch, no_mutex_that_it_needs_is_held_while_memory_is_registered) {
 }
 
 Test(watch, no_thread_runs_while_nothing_is_waited_for) {
-    cr_assert_not(ctx->watch->is_monitored);
+    cr_assert_not(monitor_runs(MONITOR_PEERS));
     cr_assert(deferred_is_quiet());
 }
 
@@ -114,7 +114,7 @@ Test(watch, the_thread_ends_when_the_stream_has_passed) {
     point_page_unreference(page, false);
     connection_unreference(end);
     core_pair_close(&pair);
-    cr_assert_not(ctx->watch->is_monitored, "the thread has ended and is joined");
+    cr_assert_not(monitor_runs(MONITOR_PEERS), "it was dismissed");
 }
 
 Test(watch, the_end_of_the_context_lets_every_stream_go) {

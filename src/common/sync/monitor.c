@@ -9,7 +9,7 @@
 /* How long the end of the process waits for the threads. */
 #define EXIT_MS 1000
 
-/* One that runs. */
+/* A thread that runs. */
 typedef struct attendant {
     os_thread *thread;
     struct monitor *of;
@@ -23,7 +23,7 @@ typedef struct monitor {
     unsigned running;     /* attendants that have not ended */
     bool has_news;        /* something was begun since the thread looked */
     bool has_condition;   /* the next one is made */
-    os_condition changed; /* an attendant must end, or a look has ended */
+    os_condition changed; /* an object came, an attendant must end, or a look has ended */
 } monitor;
 
 /* A child has no thread, and leaves alone what its parent looks at. */
@@ -32,7 +32,7 @@ static struct {
     uint32_t fork_generation;
     monitor monitors[MONITOR_THREADS];
     linked_list inherited; /* of the parent, which a leak checker wants to find */
-    bool is_exiting;
+    bool is_exiting;       /* the thread that frees ends, and does not start again */
     bool has_exit_handler;
 } all;
 
@@ -102,8 +102,8 @@ static void look_at_next(monitor *self) {
     lock();
     if (is_over && at->begun == asked.begun) {
         list_remove(&at->link);
-        if (at->tells != NULL) {
-            wait_handle_tell(at->tells, true);
+        if (at->notifies != NULL) {
+            wait_handle_tell(at->notifies, true);
         }
     }
     at->looks--;
@@ -113,6 +113,10 @@ static void look_at_next(monitor *self) {
         object_unreference(asked.of); /* which may end it */
         lock();
     }
+}
+
+static bool is_ending(const monitor *self) {
+    return all.is_exiting && self == &all.monitors[MONITOR_FREES];
 }
 
 static void attend(void *argument) {
@@ -128,7 +132,7 @@ static void attend(void *argument) {
         idle = self->objects.count == 0 ? idle + 1 : 0;
         pause = self->has_news ? 0 : pause;
         self->has_news = false;
-        if (by->must_end || all.is_exiting || idle > IDLE_ROUNDS) {
+        if (by->must_end || is_ending(self) || idle > IDLE_ROUNDS) {
             break;
         }
         await_change(self, os_backoff_next(&pause, os_deadline_after(-1)));
@@ -146,29 +150,41 @@ static void join(attendant *self) {
     }
 }
 
-/* What is left is left to the end of the process: the driver is about to end, and its calls with it. Another thread may
- * just dismiss one, and frees it then. */
+/* The driver is about to end, so the thread that makes calls of the driver ends. The other one goes on: handlers that run
+ * later may wait for a stream. Another thread may be dismissing an attendant, and frees it then. */
 static void at_exit(void) {
+    monitor *self = &all.monitors[MONITOR_FREES];
     const os_deadline deadline = os_deadline_after(EXIT_MS);
     lock();
     all.is_exiting = true;
-    for (size_t i = 0; i < MONITOR_THREADS; i++) {
-        monitor *self = &all.monitors[i];
-        while (self->running > 0 && !os_deadline_passed(deadline)) {
-            os_condition_signal_all(&self->changed);
-            await_change(self, 1);
-        }
-        if (self->attendant != NULL && self->attendant->has_ended) {
-            join(self->attendant);
-            self->attendant = NULL;
-        }
+    while (self->running > 0 && !os_deadline_passed(deadline)) {
+        os_condition_signal_all(&self->changed);
+        await_change(self, 1);
+    }
+    if (self->attendant != NULL && self->attendant->has_ended) {
+        join(self->attendant);
+        self->attendant = NULL;
     }
     unlock();
 }
 
+bool monitor_is_exiting(void) {
+    lock();
+    const bool is = all.is_exiting;
+    unlock();
+    return is;
+}
+
+bool monitor_runs(monitor_thread which) {
+    lock();
+    const bool runs = all.monitors[which].running > 0;
+    unlock();
+    return runs;
+}
+
 static gpuipc_status start(monitor *self) {
     gpuipc_status status = GPUIPC_OK;
-    if (all.is_exiting || (self->attendant != NULL && !self->attendant->has_ended)) {
+    if (is_ending(self) || (self->attendant != NULL && !self->attendant->has_ended)) {
         return GPUIPC_OK;
     }
     join(self->attendant);
@@ -213,16 +229,17 @@ void monitor_dismiss(monitor_thread which) {
 /* ---- what is looked at ------------------------------------------------------------------------- */
 
 gpuipc_status monitor_begin(monitored *self, monitor_thread by, object *of,
-                            bool (*look)(object *of), wait_handle *tells) {
+                            bool (*look)(object *of), wait_handle *notifies) {
     monitor *to = &all.monitors[by];
     lock();
     const gpuipc_status status = start(to);
     if (status == GPUIPC_OK && self->link.in == NULL) {
         list_append(&to->objects, &self->link);
+        os_condition_signal_all(&to->changed);
     }
     self->of = of;
     self->look = look;
-    self->tells = tells;
+    self->notifies = notifies;
     self->begun++;
     to->has_news = true;
     unlock();

@@ -19,7 +19,7 @@ typedef struct point_peer {
     struct context *context; /**< no reference: whoever holds a peer holds the context */
     os_peer process;         /**< its handle is the next one's */
     shared_process *shared;  /**< a reference */
-    quota *quota; /**< what it may have of this process, a reference; NULL: it is this one */
+    quota *quota;            /**< the account of its user, a reference; NULL: it is this process */
     os_connection *connection; /**< NULL: this end is closed */
     bool has_closed;           /**< both found out once, for good */
     bool is_gone;

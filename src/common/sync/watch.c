@@ -155,7 +155,8 @@ static void look_at_page(watch_page *self) {
         if ((self->slots >> slot & 1u) == 0) {
             continue;
         }
-        have_passed = trail_has_passed(self->page->trail, TRAIL_WAIT, slot);
+        have_passed =
+            !monitor_is_exiting() && trail_has_passed(self->page->trail, TRAIL_WAIT, slot);
         if (have_passed && !is_kept) {
             self->slots &= ~(UINT64_C(1) << slot);
         }

@@ -16,8 +16,8 @@ typedef struct watch {
     linked_list
         groups; /**< one for each peer that is waited for; not looked at for longest: first */
     linked_list returns; /**< streams that write, and wait for nobody; likewise */
-    monitored monitored; /**< by the peer monitor thread, */
-    bool is_monitored;   /**< while there is such a stream */
+    monitored monitored; /**< by the peer monitor thread */
+    bool is_monitored;   /**< from monitor_begin() until a look finds no such stream */
     struct context *context;
 } watch;
 
