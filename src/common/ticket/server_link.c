@@ -309,13 +309,14 @@ typedef struct question {
 } question;
 
 /* The ticket finds the buffer from now on, before another thread asks over the link. */
-static gpuipc_status note(const server_link *self, const question *what) {
-    const ticket_given *came = &what->came;
+static gpuipc_status note(const server_link *self, question *what) {
+    ticket_given *came = &what->came;
     gpuipc_status status = ticket_cache_add(came->buffer, what->bytes, what->config,
                                             &self->connection->peer, came, true);
     if (status != GPUIPC_OK) {
         free(came->attachment);
         buffer_release_later(came->buffer);
+        *came = (ticket_given){.buffer = NULL};
     }
     return status;
 }
@@ -326,12 +327,14 @@ static gpuipc_status take_channel(const server_link *self, question *what) {
     connection *from = self->connection;
     gpuipc_status status = connection_take_channel_page(from, &handle);
     free(what->came.attachment);
+    what->came.attachment = NULL;
     if (status == GPUIPC_OK) {
         status = point_page_open(from->context, from->other_end, handle, &what->page);
         os_handle_close(&handle);
     }
     if (status != GPUIPC_OK) {
         buffer_release_later(what->came.buffer);
+        what->came.buffer = NULL;
     }
     return status;
 }
