@@ -54,7 +54,7 @@ set(manifest "")
 set(omitted "")
 math(EXPR last_test "${count} - 1")
 foreach(index RANGE ${last_test})
-  # CMake parses the whole text at each question: asked of all tests, it took a minute.
+  # CMake parses the whole text at each question, so each test is taken out once.
   string(JSON test GET "${tests}" tests ${index})
   string(JSON name GET "${test}" name)
   string(JSON program GET "${test}" command 0)

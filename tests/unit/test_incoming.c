@@ -177,7 +177,12 @@ Test(incoming, handles_are_kept_where_that_is_asked_for) {
     packet next = make(0, (parts){0, 1, 2}, (parts){0, 1, 2}, 2);
     os_handle_close(&next.handles[0]);
     check_ok(os_handle_adopt(exported.handle.value, &next.handles[0]));
-    check_ok(take_in(&message, peer(), 0, &next, true));
+    wire_packet decoded;
+    check_ok(wire_decode_packet(next.bytes, next.size, 2, &decoded));
+    check_ok(incoming_add(&message, peer(), 0, &decoded, next.handles, true));
+    cr_assert_not(os_handle_is_valid(next.handles[0]), "the message has it");
+    cr_assert(os_handle_is_valid(next.handles[1]), "the caller closes it");
+    os_handle_close(&next.handles[1]);
     uint32_t segment_count = 0;
     const segment *imported = import_segments(message.imports[0], &segment_count);
     cr_assert_eq(imported[0].kept.value, exported.handle.value);

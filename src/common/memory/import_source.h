@@ -15,7 +15,7 @@ typedef struct import_source {
     uint64_t connection;          /**< its number */
     const os_peer *peer;          /**< NULL: not known */
     struct point_peer *other_end; /**< the same; NULL: not known */
-    quota *quota;                 /**< what it may have of this process; NULL: it is this one */
+    quota *quota;                 /**< the account of its user; NULL: it is this process */
     const uint8_t *exporter_id;   /**< of the buffer that the segment coming in is of; 16 bytes */
     uint32_t segment_count;       /**< of that buffer, as the peer says */
     driver_reference *

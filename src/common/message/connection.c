@@ -129,7 +129,7 @@ static void destroy(object *base) {
     free(self);
 }
 
-/* For the connection itself. Of a process without a number it is an account of its own: the user's is the same one. */
+/* For the handle of the connection itself. */
 static gpuipc_status charge_handle(const os_peer *peer, quota_charge *charge) {
     quota *of;
     gpuipc_status status = quota_open(peer, &of);

@@ -23,7 +23,7 @@ struct holder {
     places *places;
     places_user *place;      /**< that it has until it is over */
     const os_peer *peer;     /**< while it is connected */
-    quota *quota;            /**< what its process may have of this one, a reference; or NULL */
+    quota *quota;            /**< the account of its user, a reference; or NULL */
     quota_charge charge;     /**< for its hand-overs, and the watch */
     os_process_watch *watch; /**< for the end of its process, while it is in a row; or NULL */
     known_process
