@@ -439,6 +439,7 @@ typedef struct gpuipc_contents {
  * @param timeout_ms milliseconds; 0 tries once, -1 waits for ever
  * @errors as gpuipc_connection_send(), ::GPUIPC_ERR_OUT_OF_RANGE,
  *         ::GPUIPC_ERR_NO_TRANSPORT (the transport cannot carry this memory; the record says which can),
+ *         ::GPUIPC_ERR_NOT_SUPPORTED (through host memory that the device has at another address than the host),
  *         ::GPUIPC_ERR_CUDA (also for a stream that is being captured; nothing leaves then),
  *         ::GPUIPC_ERR_DRIVER_TOO_OLD (through host memory: it pins none, or has no host functions). After a
  *         failure behind which the receiver had heard of them the connection is broken, and the record says so
