@@ -106,6 +106,8 @@ static gpuipc_status release_behind(context *ctx, gpuipc_buffer *handle, gpuipc_
     return GPUIPC_OK;
 }
 
+/* The call has no reference of its own on the buffer when the thread may give up the last one: a buffer that ended here, behind
+ * that, would wait for the next call to be freed (drop.c). */
 gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream stream) {
     status_enter(__func__);
     buffer *self;
@@ -120,11 +122,15 @@ gpuipc_status gpuipc_buffer_release_async(gpuipc_buffer *handle, gpuipc_stream s
     if (status != GPUIPC_OK) {
         return status;
     }
-    status = device_enter_uncaptured(self->context, stream, self->access_device, &scope);
+    context *ctx = self->context;
+    const uint32_t index = self->access_device;
+    object_reference(&ctx->object);
+    buffer_unreference(self);
+    status = device_enter_uncaptured(ctx, stream, index, &scope);
     if (status == GPUIPC_OK) {
-        status = release_behind(self->context, handle, stream);
+        status = release_behind(ctx, handle, stream);
         device_leave(&scope);
     }
-    buffer_unreference(self);
+    context_unreference(ctx);
     return status;
 }
