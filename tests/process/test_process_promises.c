@@ -159,7 +159,8 @@ static void judge(const promise *of, int timeout_ms, size_t tries) {
 }
 
 static void judge_calls(promise_state state) {
-    const size_t tries = (size_t)form_choose(40, 50);
+    const size_t tries =
+        (size_t)form_choose(TRIES_MAX, 50); /* of the short form, mostly one is enough */
     promise_begin(state);
     beat_begin();
     for (size_t i = 0; i < sizeof(without_blocking) / sizeof(without_blocking[0]); i++) {
