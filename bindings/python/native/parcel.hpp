@@ -175,7 +175,7 @@ gpuipc_mark mark_from(const nb::bytes &bytes);
 /** Of a hand-over of this very process that nobody else is to have any more: who keeps the memory. NULL: there is no
  *  such hand-over. */
 std::shared_ptr<owner> hand_over_end(const gpuipc_mark &loan);
-/** Takes back all loans of a hand-over of this process, unless a receiver has taken them. Returns whether it did. */
+/** Takes back all loans of a transfer of this process, unless a receiver has taken them. Returns whether it did. */
 bool hand_over_cancel(const std::vector<gpuipc_mark> &loans);
 /** Lets go of what has been given back, or that nobody has taken in its time. On any thread, with or without the GIL. */
 void hand_overs_look_after();

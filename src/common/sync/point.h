@@ -97,8 +97,8 @@ typedef struct point_context {
     linked_list left;    /**< of connections that are over, while not all is returned */
     atomic_bool
         has_stranded; /**< one of these has records that are to be gone through: export_look_on() */
-    uint64_t export_serial;  /**< of the last hand-over */
-    linked_list returned;    /**< of lingering buffers that nobody has open any more */
+    uint64_t export_serial;  /**< of the last transfer */
+    linked_list returned;    /**< of lingering buffers that no process has open any more */
     uint64_t captured_ended; /**< so many pages that were captured in graphs */
     linked_list spares; /**< pages whose memory waits to be unregistered, or to be used again */
     linked_list

@@ -15,13 +15,13 @@ typedef struct watch {
     os_mutex mutex; /**< guards the rest */
     linked_list
         groups; /**< one for each peer that is waited for; not looked at for longest: first */
-    linked_list returns; /**< streams that write, and wait for nobody; likewise */
+    linked_list returns; /**< streams that write and wait for no process; likewise */
     monitored monitored; /**< by the peer monitor thread */
     bool is_monitored;   /**< from monitor_begin() until a look finds no such stream */
     struct context *context;
 } watch;
 
-/** Its end lets go every stream that still waits, until they have passed or the deadline. */
+/** Its end unblocks every stream that still waits, and waits until they have passed or the deadline. */
 extern const struct context_part watch_part;
 
 /** Looks after one word that a stream is about to wait for, until the stream has passed @p passage: a peer
